@@ -1,8 +1,4 @@
-"""The journal: the durable record of all runs, in one SQLite database. No other module knows its tables.
-
-    runs      a row for each run: what was asked, by which command, when, and how it ended
-    steps     what happened in a run, in order: requests to models, code, decisions of people, messages
-    contents  the messages of requests, and the files that code has made, by the hash of their content
+"""The journal: the durable record of all runs, in the database. No other module knows the tables of runs.
 
 `request` and `result` of a step are JSON. `owner` names the process that worked on a run last; `Owners` says whether it
 still does.
@@ -14,18 +10,17 @@ import json
 import os
 import platform
 import secrets
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from coderoom._util.database import Database
 from coderoom._util.masking import Masking
-from coderoom.errors import JournalError, RequestError
+from coderoom.errors import RequestError
 from coderoom.runs.owners import Owners
 
 T = TypeVar("T")
@@ -33,31 +28,8 @@ T = TypeVar("T")
 OFF: Final = "off"
 REQUIRED: Final = "required"
 
-_APPLICATION: Final = 0x436F6452
-_SCHEMAS: Final = (
-    """
-    CREATE TABLE runs (
-        id TEXT PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, task TEXT NOT NULL, model TEXT,
-        started REAL NOT NULL, ended REAL, outcome TEXT, owner TEXT,
-        request TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}'
-    );
-    CREATE INDEX runs_started ON runs (started);
-    CREATE TABLE steps (
-        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, number INTEGER NOT NULL, kind TEXT NOT NULL,
-        actor TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL,
-        request TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (run, number)
-    );
-    CREATE TABLE contents (
-        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
-        PRIMARY KEY (run, hash)
-    )
-    """,
-    "CREATE INDEX steps_model ON steps (key) WHERE kind = 'model'",
-)
-"""Each brings a database of the version before it, at first an empty one, to the next."""
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
-_WAIT_SECONDS: Final = 5.0
 _SYNCED: Final = frozenset({"model", "call", "approval", "input"})
 """Steps that are on disk before the run goes on: they are paid, or have effects elsewhere, or a person did them.
 
@@ -143,17 +115,14 @@ class Journal:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = default_path() if path is None else Path(path)
+        self._database = Database(path)
+        self.path = self._database.path
         self._masking = Masking()
         self._owners = Owners(self.path)
-        self._database: sqlite3.Connection | None = None
-        self._synced: bool | None = None
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        database, self._database, self._synced = self._database, None, None
-        if database is not None:
-            database.close()
+        self._database.close()
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
@@ -186,7 +155,7 @@ class Journal:
         columns = "id, command, name, task, model, request, started, owner"
         shown = None if model is None else self.hide(model)
         texts = (self.hide(name), self.hide(task), shown, self._json(request))
-        with self._using(writes=True) as database:
+        with self._database.using(writes=True) as database:
             self._owners.take(run)
             database.execute(
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -204,7 +173,7 @@ class Journal:
         Raises:
             RequestError: Another process works on it.
         """
-        with self._using(writes=True) as database:
+        with self._database.using(writes=True) as database:
             if not self._owners.take(run):
                 (owner,) = database.execute("SELECT owner FROM runs WHERE id = ?", (run,)).fetchone()
                 host, _, process = (owner or "another machine ?").rpartition(" ")
@@ -216,7 +185,7 @@ class Journal:
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
         row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds)
-        with self._using(writes=True, synced=step.kind in _SYNCED) as database:
+        with self._database.using(writes=True, synced=step.kind in _SYNCED) as database:
             if contents:
                 rows = [(run, name, data) for name, data in contents.items()]
                 database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
@@ -227,7 +196,7 @@ class Journal:
 
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how a run ended, and that no process works on it any more."""
-        with self._using(writes=True) as database:
+        with self._database.using(writes=True) as database:
             database.execute(
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
                 (time.time(), outcome, self._json(facts), run),
@@ -243,12 +212,12 @@ class Journal:
         for run in runs:
             if self.find(run).state == "running":
                 raise RequestError(f"The run {run} goes on; end it first.")
-        with self._using(writes=True) as database:
+        with self._database.using(writes=True) as database:
             database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
 
     def put(self, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
         """Add a run that another journal gave with `take`, in place of one with the same id."""
-        with self._using(writes=True) as database:
+        with self._database.using(writes=True) as database:
             database.executemany("DELETE FROM runs WHERE id = ?", [row[:1] for row in rows["runs"]])
             for table in _TABLES:
                 places = ", ".join("?" * len(next(iter(rows[table]), ())))
@@ -258,7 +227,7 @@ class Journal:
 
     def take(self, run: str) -> dict[str, list[tuple[Any, ...]]]:
         """All rows of a run, by tables."""
-        with self._using() as database:
+        with self._database.using() as database:
             return {
                 table: database.execute(f"SELECT * FROM {table} WHERE {column} = ?", (run,)).fetchall()
                 for table, column in _TABLES.items()
@@ -308,7 +277,7 @@ class Journal:
 
     def _entries(self, where: str, values: tuple[Any, ...]) -> Iterator[RunEntry]:
         if self.path.exists():
-            with self._using() as database:
+            with self._database.using() as database:
                 # In the order in which they were added: a clock may jump.
                 rows = database.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY rowid DESC", values)
                 yield from map(self._entry, rows)
@@ -322,7 +291,7 @@ class Journal:
 
     def steps(self, run: str) -> Iterator[Step]:
         """The steps of a run, in order."""
-        with self._using() as database:
+        with self._database.using() as database:
             columns = "number, kind, actor, key, at, seconds, request, result"
             rows = database.execute(f"SELECT {columns} FROM steps WHERE run = ? ORDER BY number", (run,))
             for number, kind, actor, key, at, seconds, request, result in rows:
@@ -330,87 +299,27 @@ class Journal:
 
     def last_step(self, run: str) -> int:
         """The number of a run's last step; 0 if there is none."""
-        with self._using() as database:
+        with self._database.using() as database:
             row = database.execute("SELECT MAX(number) FROM steps WHERE run = ?", (run,)).fetchone()
         return row[0] or 0
 
     def counts(self, kind: str) -> dict[str, int]:
         """How many steps of a kind each run has."""
-        with self._using() as database:
+        with self._database.using() as database:
             return dict(database.execute("SELECT run, COUNT(*) FROM steps WHERE kind = ? GROUP BY run", (kind,)))
 
     def reply(self, key: str) -> Any:
         """The newest reply to a request to a model, in any run; `None` if there is none."""
-        with self._using() as database:
+        with self._database.using() as database:
             query = "SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1"
             row = database.execute(query, (key,)).fetchone()
             return json.loads(row[0]) if row else None
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""
-        with self._using() as database:
+        with self._database.using() as database:
             row = database.execute("SELECT data FROM contents WHERE run = ? AND hash = ?", (run, name)).fetchone()
         return row[0] if row else b""
-
-    # --- The file ---
-
-    @contextmanager
-    def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        try:
-            database = self._database or self._open()
-            self._database = database
-            if not writes:
-                yield database
-                return
-            if synced != self._synced:
-                database.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
-                self._synced = synced
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
-        except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
-            raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
-
-    def _open(self) -> sqlite3.Connection:
-        if not self.path.parent.is_dir():
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not self.path.exists():
-            self.path.touch(mode=0o600)
-        database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        database.execute("PRAGMA foreign_keys = ON")
-        (application,) = database.execute("PRAGMA application_id").fetchone()
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if application == _APPLICATION and version == len(_SCHEMAS):
-            return
-        if application not in (0, _APPLICATION) or (application == 0 and _has_tables(database)):
-            raise JournalError(f"The file {self.path} is a database of another program; name another file.")
-        if version > len(_SCHEMAS):
-            raise JournalError(
-                f"The journal {self.path} was written by a newer version of CodeRoom (schema {version}, known here is "
-                f"{len(_SCHEMAS)}). Update CodeRoom, or name another file."
-            )
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("BEGIN IMMEDIATE")
-        (version,) = database.execute("PRAGMA user_version").fetchone()  # Another process may have done it.
-        for schema in _SCHEMAS[version:]:
-            for statement in schema.split(";"):
-                database.execute(statement)
-        database.execute(f"PRAGMA application_id = {_APPLICATION}")
-        database.execute(f"PRAGMA user_version = {len(_SCHEMAS)}")
-        database.execute("COMMIT")
 
 
 def open_journal(named: str | None = None, *, off: bool = False) -> tuple[Journal | None, bool]:
@@ -425,26 +334,5 @@ def open_journal(named: str | None = None, *, off: bool = False) -> tuple[Journa
     return Journal(None if named in (None, "", REQUIRED) else Path(str(named)).expanduser()), named == REQUIRED
 
 
-def default_path() -> Path:
-    """The file of the journal if none is named."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / "journal.sqlite3"
-
-
-def _has_tables(database: sqlite3.Connection) -> bool:
-    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
-
-
 def _mark() -> str:
     return f"{platform.node() or 'this-machine'} {os.getpid()}"
-
-
-def _in_words(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, OSError):
-        return f"{error.strerror or error}."
-    if "malformed" in text or "not a database" in text or isinstance(error, json.JSONDecodeError):
-        return f"{text}. The file is damaged: move it away, and a new one is made, or name another file."
-    if "locked" in text or "locking" in text:
-        return f"{text}. Another process keeps it locked, or its folder has no locks, as some network folders."
-    return f"{text}."
