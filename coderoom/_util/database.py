@@ -1,10 +1,11 @@
-"""The database: one SQLite file, its schema and its transactions. The journal of runs is in it.
+"""The database: one SQLite file, its schema and its transactions.
 
     runs      a row for each run: what was asked, by which command, when, and how it ended
     steps     what happened in a run, in order: requests to models, code, decisions of people, messages
     contents  the messages of requests, and the files that code has made, by the hash of their content
+    solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
-`runs.journal` reads and writes these tables.
+`runs.journal` uses the first three, the journal of runs, and `generation.cache` the last one. No other module does.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from weakref import finalize
 
-from coderoom.errors import JournalError
+from coderoom.errors import JournalError, RequestError
+
+FILE_NAME: Final = "journal.sqlite3"
+VARIABLE: Final = "CODEROOM_JOURNAL"
+OFF: Final = "off"
+REQUIRED: Final = "required"
 
 _APPLICATION: Final = 0x436F6452
 _SCHEMAS: Final = (
@@ -39,36 +46,44 @@ _SCHEMAS: Final = (
     )
     """,
     "CREATE INDEX steps_model ON steps (key) WHERE kind = 'model'",
+    """
+    CREATE TABLE solutions (
+        key TEXT NOT NULL, request TEXT NOT NULL, number INTEGER NOT NULL, used REAL NOT NULL, size INTEGER NOT NULL,
+        scope TEXT NOT NULL, vector BLOB NOT NULL, content BLOB NOT NULL, PRIMARY KEY (key, request, number)
+    );
+    CREATE INDEX solutions_used ON solutions (used, size)
+    """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
 _WAIT_SECONDS: Final = 5.0
 
 
 class Database:
-    """A database, which is made when something is written.
+    """The base of what uses the file, which is made when something is written, and closed with the object.
 
-    Any number of processes can use it at once. Threads must not use an object at the same time.
+    Any number of processes can use it at once, also those that fork. Threads must not use an object at the same time.
 
     Args:
         path: The file; `None`: `default_path()`.
 
     Raises:
-        JournalError: `using` raises it if the file cannot be used. What is in the file stays as it is.
+        JournalError: `_using` raises it if the file cannot be used. What is in the file stays as it is.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = default_path() if path is None else Path(path)
         self._connection: sqlite3.Connection | None = None
+        self._process = 0
         self._synced: bool | None = None
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        connection, self._connection, self._synced = self._connection, None, None
+        connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            _close(connection, self._process)
 
     @contextmanager
-    def using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
+    def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """Use the database; if something is written, in one transaction.
 
         Args:
@@ -76,7 +91,7 @@ class Database:
             synced: Whether that is on disk at the end. If not, it is with the next transaction that is.
         """
         try:
-            database = self._connection = self._connection or self._open()
+            database = self._opened()
             if not writes:
                 yield database
                 return
@@ -94,6 +109,12 @@ class Database:
         except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
             raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
 
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None or self._process != os.getpid():
+            self._connection, self._process, self._synced = self._open(), os.getpid(), None
+            finalize(self, _close, self._connection, self._process)
+        return self._connection
+
     def _open(self) -> sqlite3.Connection:
         if not self.path.parent.is_dir():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -109,11 +130,14 @@ class Database:
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute("PRAGMA foreign_keys = ON")
+        database.execute("BEGIN")  # Another process may make the tables at this moment.
         (application,) = database.execute("PRAGMA application_id").fetchone()
         (version,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        database.execute("COMMIT")
         if application == _APPLICATION and version == len(_SCHEMAS):
             return
-        if application not in (0, _APPLICATION) or (application == 0 and _has_tables(database)):
+        if application not in (0, _APPLICATION) or (application == 0 and tables):
             raise JournalError(f"The file {self.path} is a database of another program; name another file.")
         if version > len(_SCHEMAS):
             raise JournalError(
@@ -132,13 +156,24 @@ class Database:
 
 
 def default_path() -> Path:
-    """The file of the journal if none is named."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / "journal.sqlite3"
+    """The file if none is named: `CODEROOM_JOURNAL`, or `coderoom/journal.sqlite3` in the user's state folder.
+
+    Raises:
+        RequestError: There is no home folder.
+    """
+    named, state = os.environ.get(VARIABLE), Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        if named and named not in (OFF, REQUIRED):
+            return Path(named).expanduser()
+        # The XDG specification says that relative paths are to be ignored.
+        return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / FILE_NAME
+    except RuntimeError as error:
+        raise RequestError(f"There is no place for the journal: {error} Name a file by {VARIABLE}.") from error
 
 
-def _has_tables(database: sqlite3.Connection) -> bool:
-    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    if process == os.getpid():  # A connection of the process that this one was forked from must stay as it is.
+        connection.close()
 
 
 def _in_words(error: Exception) -> str:

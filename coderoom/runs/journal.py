@@ -18,15 +18,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from coderoom._util.database import Database
+from coderoom._util.database import OFF, REQUIRED, Database
 from coderoom._util.masking import Masking
 from coderoom.errors import RequestError
 from coderoom.runs.owners import Owners
 
 T = TypeVar("T")
-
-OFF: Final = "off"
-REQUIRED: Final = "required"
 
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
@@ -101,28 +98,24 @@ class Step:
     result: Any
 
 
-class Journal:
+class Journal(Database):
     """The journal in a file, which is made when something is written.
 
     Any number of processes can use it at once. Each method is one transaction: a process that is killed leaves the
     journal as it was before or after it. Threads must not use an object at the same time.
 
     Args:
-        path: The file; `None`: `$XDG_STATE_HOME/coderoom/journal.sqlite3` or the same in `~/.local/state`.
+        path: The file; `None`: `CODEROOM_JOURNAL`, or `coderoom/journal.sqlite3` in `$XDG_STATE_HOME` or
+            `~/.local/state`.
 
     Raises:
         JournalError: Any method raises it if the file cannot be used. What is in the file stays as it is.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self._database = Database(path)
-        self.path = self._database.path
+        super().__init__(path)
         self._masking = Masking()
         self._owners = Owners(self.path)
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        self._database.close()
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
@@ -155,7 +148,7 @@ class Journal:
         columns = "id, command, name, task, model, request, started, owner"
         shown = None if model is None else self.hide(model)
         texts = (self.hide(name), self.hide(task), shown, self._json(request))
-        with self._database.using(writes=True) as database:
+        with self._using(writes=True) as database:
             self._owners.take(run)
             database.execute(
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -173,7 +166,7 @@ class Journal:
         Raises:
             RequestError: Another process works on it.
         """
-        with self._database.using(writes=True) as database:
+        with self._using(writes=True) as database:
             if not self._owners.take(run):
                 (owner,) = database.execute("SELECT owner FROM runs WHERE id = ?", (run,)).fetchone()
                 host, _, process = (owner or "another machine ?").rpartition(" ")
@@ -185,7 +178,7 @@ class Journal:
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
         row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds)
-        with self._database.using(writes=True, synced=step.kind in _SYNCED) as database:
+        with self._using(writes=True, synced=step.kind in _SYNCED) as database:
             if contents:
                 rows = [(run, name, data) for name, data in contents.items()]
                 database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
@@ -196,7 +189,7 @@ class Journal:
 
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how a run ended, and that no process works on it any more."""
-        with self._database.using(writes=True) as database:
+        with self._using(writes=True) as database:
             database.execute(
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
                 (time.time(), outcome, self._json(facts), run),
@@ -212,12 +205,12 @@ class Journal:
         for run in runs:
             if self.find(run).state == "running":
                 raise RequestError(f"The run {run} goes on; end it first.")
-        with self._database.using(writes=True) as database:
+        with self._using(writes=True) as database:
             database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
 
     def put(self, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
         """Add a run that another journal gave with `take`, in place of one with the same id."""
-        with self._database.using(writes=True) as database:
+        with self._using(writes=True) as database:
             database.executemany("DELETE FROM runs WHERE id = ?", [row[:1] for row in rows["runs"]])
             for table in _TABLES:
                 places = ", ".join("?" * len(next(iter(rows[table]), ())))
@@ -227,7 +220,7 @@ class Journal:
 
     def take(self, run: str) -> dict[str, list[tuple[Any, ...]]]:
         """All rows of a run, by tables."""
-        with self._database.using() as database:
+        with self._using() as database:
             return {
                 table: database.execute(f"SELECT * FROM {table} WHERE {column} = ?", (run,)).fetchall()
                 for table, column in _TABLES.items()
@@ -277,7 +270,7 @@ class Journal:
 
     def _entries(self, where: str, values: tuple[Any, ...]) -> Iterator[RunEntry]:
         if self.path.exists():
-            with self._database.using() as database:
+            with self._using() as database:
                 # In the order in which they were added: a clock may jump.
                 rows = database.execute(f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY rowid DESC", values)
                 yield from map(self._entry, rows)
@@ -291,7 +284,7 @@ class Journal:
 
     def steps(self, run: str) -> Iterator[Step]:
         """The steps of a run, in order."""
-        with self._database.using() as database:
+        with self._using() as database:
             columns = "number, kind, actor, key, at, seconds, request, result"
             rows = database.execute(f"SELECT {columns} FROM steps WHERE run = ? ORDER BY number", (run,))
             for number, kind, actor, key, at, seconds, request, result in rows:
@@ -299,25 +292,25 @@ class Journal:
 
     def last_step(self, run: str) -> int:
         """The number of a run's last step; 0 if there is none."""
-        with self._database.using() as database:
+        with self._using() as database:
             row = database.execute("SELECT MAX(number) FROM steps WHERE run = ?", (run,)).fetchone()
         return row[0] or 0
 
     def counts(self, kind: str) -> dict[str, int]:
         """How many steps of a kind each run has."""
-        with self._database.using() as database:
+        with self._using() as database:
             return dict(database.execute("SELECT run, COUNT(*) FROM steps WHERE kind = ? GROUP BY run", (kind,)))
 
     def reply(self, key: str) -> Any:
         """The newest reply to a request to a model, in any run; `None` if there is none."""
-        with self._database.using() as database:
+        with self._using() as database:
             query = "SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1"
             row = database.execute(query, (key,)).fetchone()
             return json.loads(row[0]) if row else None
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""
-        with self._database.using() as database:
+        with self._using() as database:
             row = database.execute("SELECT data FROM contents WHERE run = ? AND hash = ?", (run, name)).fetchone()
         return row[0] if row else b""
 
