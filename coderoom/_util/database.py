@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from weakref import finalize
 
+from coderoom._util.masking import Masking
 from coderoom.errors import JournalError, RequestError
 
 FILE_NAME: Final = "journal.sqlite3"
@@ -58,9 +59,10 @@ _SCHEMAS: Final = (
 _WAIT_SECONDS: Final = 5.0
 
 
-class Database:
+class Database(Masking):
     """The base of what uses the file, which is made when something is written, and closed with the object.
 
+    What is written must be without secrets: see `hide`.
     Any number of processes can use it at once, also those that fork. Threads must not use an object at the same time.
 
     Args:
@@ -71,6 +73,7 @@ class Database:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
+        super().__init__()
         self.path = default_path() if path is None else Path(path)
         self._connection: sqlite3.Connection | None = None
         self._process = 0

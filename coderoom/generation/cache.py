@@ -26,7 +26,6 @@ from sqlite3 import Connection
 from typing import Any, Final
 
 from coderoom._util.database import FILE_NAME, Database
-from coderoom._util.masking import Masking
 from coderoom._util.text import encodable
 from coderoom.errors import JournalError, RequestError
 from coderoom.generation.frozen import FrozenTests
@@ -98,8 +97,8 @@ class SolutionCache(Database):
     warning. If the database cannot be used, the generator goes on as if the cache were empty. It is not protected
     against changes by others, so run the tests of a cached solution again.
 
-    What contains a secret, that is the value of a variable of the environment whose name tells of one, or what looks
-    like a key, is not stored: to mask it, as in the journal, would change the code.
+    What contains a secret, that is the value of a variable of the environment whose name tells of one or a value given
+    to `hide_values`, or what looks like a key, is not stored: to mask it, as in the journal, would change the code.
 
     Args:
         path: The database, or the folder of a `journal.sqlite3`; `None`: the journal. The file is made when something
@@ -121,7 +120,6 @@ class SolutionCache(Database):
         if self.path.is_dir():
             self.path /= FILE_NAME
         self._lock = threading.Lock()
-        self._masking = Masking()
         self._hits = 0
         self._warned = False
 
@@ -243,7 +241,7 @@ class SolutionCache(Database):
         self, key: str, request: str, number: int, data: Any, body: bytes, scope: str = "", vector: bytes = b""
     ) -> None:
         what, size = "reply" if request else "solution", len(body) + len(vector)
-        if self._masking.hide(data) != data:
+        if self.hide(data) != data:
             _log.warning("A %s is not stored: it contains a secret, or what looks like a key.", what)
         elif size > self._max_bytes:
             _log.info("A %s is not stored: %d bytes are too large for the cache.", what, size)

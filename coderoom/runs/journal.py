@@ -16,14 +16,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from coderoom._util.database import OFF, REQUIRED, Database
-from coderoom._util.masking import Masking
 from coderoom.errors import RequestError
 from coderoom.runs.owners import Owners
-
-T = TypeVar("T")
 
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
@@ -114,20 +111,7 @@ class Journal(Database):
 
     def __init__(self, path: str | Path | None = None) -> None:
         super().__init__(path)
-        self._masking = Masking()
         self._owners = Owners(self.path)
-
-    def hide_values(self, secrets: Mapping[str, str]) -> None:
-        """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
-        self._masking.hide_values(secrets)
-
-    def hide(self, data: T) -> T:
-        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
-        return self._masking.hide(data)
-
-    def restore(self, data: T) -> T:
-        """JSON-like data with the secret values that were replaced by the names of their variables."""
-        return self._masking.restore(data)
 
     def _json(self, data: Any) -> str:
         return json.dumps(self.hide(data))
