@@ -40,7 +40,7 @@ _FORGET: Final = "DELETE FROM solutions WHERE request <> '' AND used < ?"
 _EVICT: Final = """
     DELETE FROM solutions WHERE rowid IN (
         SELECT id FROM (
-            SELECT rowid AS id, SUM(size) OVER (ORDER BY used DESC, rowid DESC) AS total FROM solutions
+            SELECT rowid AS id, SUM(size) OVER (ORDER BY used DESC ROWS UNBOUNDED PRECEDING) AS total FROM solutions
         ) WHERE total > ?
     )
 """
