@@ -86,7 +86,8 @@ def test_commands_run_as_printed(tmp_path: Path, page: Path) -> None:
         if line.startswith(NOT_RUN):
             continue
         with OpenAIServer(respond=answer) as server:
-            env = {"OPENAI_API_KEY": "test", "OPENAI_BASE_URL": server.base_url, "XDG_CACHE_HOME": str(tmp_path)}
+            env = {"OPENAI_API_KEY": "test", "OPENAI_BASE_URL": server.base_url, "XDG_STATE_HOME": str(tmp_path)}
+            env["CODEROOM_JOURNAL"] = "required"
             env["CODEROOM_MODEL"] = "replay:examples/solve.replay.yaml" if "solve" in line else "gpt-4o-2024-08-06"
             done = coderoom(*shlex.split(line, comments=True)[1:], cwd=tmp_path, env=env)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

@@ -119,7 +119,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         accept_changed_tests: Whether functions that pass only changed tests count as passed.
         strict: Whether a test fails that passes alone, but not after the other tests in one process.
         cache: Whether solutions that pass are cached.
-        cache_dir: The folder of the cache; `None`: the user's default.
+        cache_dir: The folder of the cache's database, `journal.sqlite3`; `None`: the journal.
 
     Raises:
         RequestError: An argument is wrong.

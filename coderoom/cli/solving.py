@@ -9,10 +9,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coderoom._util.database import FILE_NAME
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import counted, visible
 from coderoom.cli.app import (
@@ -32,6 +33,9 @@ from coderoom.cli.app import (
 )
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_OK, end_code, print_json
+
+if TYPE_CHECKING:
+    from coderoom.generation import SolutionCache
 
 
 @contextmanager
@@ -65,7 +69,7 @@ SolveModelOption = Annotated[
 
 CacheDirOption = Annotated[
     Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
+    typer.Option("--cache-dir", metavar="DIR", help="Keep the cache in DIR/journal.sqlite3, and not in the journal."),
 ]
 _NOT_GENERATOR_OPTIONS = frozenset(
     ["instruction", "tests_for", "out", "name", "model", "wall", "record", "otlp", "journal", "no_journal", "as_json"]
@@ -195,23 +199,32 @@ _LONGEST_SHOWN = 80
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
 
 
+def _open_cache(cache_dir: Path | None, named: str | None) -> SolutionCache:
+    from coderoom.generation import SolutionCache
+    from coderoom.runs import open_journal
+
+    if cache_dir is not None:
+        return SolutionCache(cache_dir / FILE_NAME)
+    journal, _ = open_journal(named)
+    if journal is None:
+        raise RequestError("There is no journal, and so no cache; name one by --journal FILE, or --cache-dir DIR.")
+    return SolutionCache(journal.path)
+
+
 @cache_app.command("show", cls=Command)
 def show_cache(
     cache_dir: CacheDirOption = None,
+    journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Show the cached solutions, the most recently used first, and the size of the cache."""
-    from coderoom.generation import SolutionCache
-
-    cache = SolutionCache(cache_dir)
-    if cache.path.exists() and not cache.path.is_dir():
-        raise RequestError(f"The cache {str(cache.path)!r} is not a folder.")
+    cache = _open_cache(cache_dir, journal)
     stats, entries = cache.stats(), cache.entries()
     if as_json:
         facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}
         listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
-        print_json({"folder": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
+        print_json({"path": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
         return EXIT_OK
     replies = f", {counted(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
     typer.echo(visible(f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
@@ -225,16 +238,15 @@ def show_cache(
 @cache_app.command("clear", cls=Command)
 def clear_cache(
     cache_dir: CacheDirOption = None,
+    journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> int:
     """Remove all cached solutions, and all stored replies of unfinished work."""
-    from coderoom.generation import SolutionCache
-
-    cache = SolutionCache(cache_dir)
+    cache = _open_cache(cache_dir, journal)
     removed = cache.clear()
     if as_json:
-        print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
+        print_json({"succeeded": True, "path": str(cache.path), "removed": removed})
     else:
         typer.echo(visible(f"{cache.path}: {counted(removed, 'solution')} removed"))
     return EXIT_OK

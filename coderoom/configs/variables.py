@@ -10,20 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coderoom._util.masking import MASK as MASK
+from coderoom._util.masking import is_secret_name as is_secret_name
 from coderoom.configs.yaml import Location, show_key
 
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
 _BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<or>:-(?P<default>.*))?", re.DOTALL)
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH|AUTHORIZATION|COOKIE)(?:_|$)",
-    re.IGNORECASE,
-)
 _SECRET_KEY = re.compile(
     r"(?:^|_)(?:api_?key|secret(?:_key)?|password|passwd|authorization|(?:access|auth|ad|bearer|refresh|session)_token)$",
     re.IGNORECASE,
 )
-MASK = "**********"
-"""What AutoGen and pydantic write instead of a secret."""
 _LITERALLY = "for a literal '${' write '$${'"
 
 
@@ -57,11 +53,6 @@ class References(dict[Location, Reference]):
                 cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)
                 text = text if cut is None else text.replace(value[:cut], name)
         return text
-
-
-def is_secret_name(name: str) -> bool:
-    """Whether the value of a variable with this name must not be shown."""
-    return bool(_SECRET_NAME.search(name))
 
 
 def is_secret_key(key: str) -> bool:

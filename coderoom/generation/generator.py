@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, get_args
 
 import coderoom
+from coderoom._util.database import FILE_NAME, OFF, VARIABLE
 from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
@@ -70,8 +72,9 @@ class AICodeGenerator:
         api_key: Its key; `None`: the variable `OPENAI_API_KEY`.
         base_url: Its address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
         headers: Headers for every request to it.
-        cache_dir: The folder of the cache; `None`: `coderoom` in the user's cache folder.
-        cache: Whether solutions that pass are cached, and interrupted work can continue.
+        cache_dir: The folder with the database of the cache, `journal.sqlite3`; `None`: the journal.
+        cache: Whether solutions that pass are cached, and interrupted work can continue; or the cache. Without
+            `cache_dir`, `CODEROOM_JOURNAL=off` means that there is none.
         embeddings: Finds a cached solution whose instruction is similar, if there is none of the same; see
             `Solution.cached_for`. `None`: only the same instruction counts.
         similarity: The least cosine of the embeddings of similar instructions.
@@ -111,7 +114,7 @@ class AICodeGenerator:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
         cache_dir: str | Path | None = None,
-        cache: bool = True,
+        cache: bool | SolutionCache = True,
         embeddings: Embeddings | None = None,
         similarity: float = 0.95,
         language: str | Language = "python",
@@ -149,8 +152,11 @@ class AICodeGenerator:
             test_timeout=test_timeout,
         )
         _check_rules(allowed_imports, block_severity)
-        if embeddings is not None and not (cache and hasattr(embeddings, "embed")):
-            raise RequestError("embeddings= needs the cache, and an object with `embed` such as OpenAIEmbeddings.")
+        self._cache = _cache_of(cache, cache_dir)
+        if embeddings is not None and (self._cache is None or not hasattr(embeddings, "embed")):
+            raise RequestError(
+                "embeddings= needs the cache, which is in the journal, and an object with `embed`, as OpenAIEmbeddings."
+            )
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(
@@ -159,7 +165,6 @@ class AICodeGenerator:
         self._model: Model = self._own_model or as_model(model_client, max_answer_tokens=max_answer_tokens)
         self._language = language_named(language)
         make_sandbox(wall, self._language)  # Raises for an unknown wall.
-        self._cache = SolutionCache(cache_dir) if cache else None
         if not 0 < similarity <= 1:
             raise RequestError(f"similarity={similarity!r} must be above 0, and at most 1.")
         self._embeddings = embeddings
@@ -366,9 +371,7 @@ class AICodeGenerator:
         _log.debug("Done: %d of %d tests passed (%s) after %.2f s.", *facts)
         if self._cache is not None and journal is not None:
             if solution.all_tests_passed:
-                self._cache.put(key, solution)
-                if vector is not None:
-                    self._cache.put_vector(key, self._group(), vector)
+                self._cache.put(key, solution, scope=self._scope(), vector=vector or ())
             if not solution.stop_reason.cut_short:
                 journal.forget()
         return solution
@@ -405,7 +408,7 @@ class AICodeGenerator:
 
     async def _find_similar(self, program: Program, vector: Sequence[float], runner: TestRunner) -> Solution | None:
         assert self._cache is not None
-        key = self._cache.nearest(self._group(), vector, self._similarity)
+        key = self._cache.nearest(self._scope(), vector, self._similarity)
         found = None if key is None else await self._find(key, runner, program.emit)
         if found is None:
             return None
@@ -417,8 +420,9 @@ class AICodeGenerator:
             update={"cached_for": program.instruction, "warnings": (*program.warnings, *found.warnings, warning)}
         )
 
-    def _group(self) -> str:
-        return f"{self._key('')} {getattr(self._embeddings, 'name', '')}"
+    def _scope(self) -> str:
+        """Where similar instructions are looked for: solutions with the same options and embeddings."""
+        return encodable(f"{self._key('')} {getattr(self._embeddings, 'name', '')}")
 
     def _key(self, instruction: str) -> str:
         rules = self._rules
@@ -435,6 +439,14 @@ class AICodeGenerator:
                 "max_test_changes": rules.max_test_changes,
             },
         )
+
+
+def _cache_of(cache: bool | SolutionCache, folder: str | Path | None) -> SolutionCache | None:
+    if isinstance(cache, SolutionCache):
+        return cache
+    if not cache or (folder is None and os.environ.get(VARIABLE) == OFF):
+        return None
+    return SolutionCache(None if folder is None else Path(folder) / FILE_NAME)
 
 
 async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> Solution:

@@ -1,8 +1,4 @@
-"""The journal: the durable record of all runs, in one SQLite database. No other module knows its tables.
-
-    runs      a row for each run: what was asked, by which command, when, and how it ended
-    steps     what happened in a run, in order: requests to models, code, decisions of people, messages
-    contents  the messages of requests, and the files that code has made, by the hash of their content
+"""The journal: the durable record of all runs, in the database. No other module knows the tables of runs.
 
 `request` and `result` of a step are JSON. `owner` names the process that worked on a run last; `Owners` says whether it
 still does.
@@ -14,50 +10,20 @@ import json
 import os
 import platform
 import secrets
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from coderoom.configs.masking import Masking
-from coderoom.errors import JournalError, RequestError
+from coderoom._util.database import OFF, REQUIRED, Database
+from coderoom.errors import RequestError
 from coderoom.runs.owners import Owners
 
-T = TypeVar("T")
-
-OFF: Final = "off"
-REQUIRED: Final = "required"
-
-_APPLICATION: Final = 0x436F6452
-_SCHEMAS: Final = (
-    """
-    CREATE TABLE runs (
-        id TEXT PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, task TEXT NOT NULL, model TEXT,
-        started REAL NOT NULL, ended REAL, outcome TEXT, owner TEXT,
-        request TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}'
-    );
-    CREATE INDEX runs_started ON runs (started);
-    CREATE TABLE steps (
-        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, number INTEGER NOT NULL, kind TEXT NOT NULL,
-        actor TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL,
-        request TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (run, number)
-    );
-    CREATE TABLE contents (
-        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
-        PRIMARY KEY (run, hash)
-    )
-    """,
-    "CREATE INDEX steps_model ON steps (key) WHERE kind = 'model'",
-)
-"""Each brings a database of the version before it, at first an empty one, to the next."""
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
-_WAIT_SECONDS: Final = 5.0
 _SYNCED: Final = frozenset({"model", "call", "approval", "input"})
 """Steps that are on disk before the run goes on: they are paid, or have effects elsewhere, or a person did them.
 
@@ -129,43 +95,23 @@ class Step:
     result: Any
 
 
-class Journal:
+class Journal(Database):
     """The journal in a file, which is made when something is written.
 
     Any number of processes can use it at once. Each method is one transaction: a process that is killed leaves the
     journal as it was before or after it. Threads must not use an object at the same time.
 
     Args:
-        path: The file; `None`: `$XDG_STATE_HOME/coderoom/journal.sqlite3` or the same in `~/.local/state`.
+        path: The file; `None`: `CODEROOM_JOURNAL`, or `coderoom/journal.sqlite3` in `$XDG_STATE_HOME` or
+            `~/.local/state`.
 
     Raises:
         JournalError: Any method raises it if the file cannot be used. What is in the file stays as it is.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = default_path() if path is None else Path(path)
-        self._masking = Masking()
+        super().__init__(path)
         self._owners = Owners(self.path)
-        self._database: sqlite3.Connection | None = None
-        self._synced: bool | None = None
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        database, self._database, self._synced = self._database, None, None
-        if database is not None:
-            database.close()
-
-    def hide_values(self, secrets: Mapping[str, str]) -> None:
-        """Have these values, of 6 characters or more, replaced in everything that is written from now on."""
-        self._masking.hide_values(secrets)
-
-    def hide(self, data: T) -> T:
-        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
-        return self._masking.hide(data)
-
-    def restore(self, data: T) -> T:
-        """JSON-like data with the secret values that were replaced by the names of their variables."""
-        return self._masking.restore(data)
 
     def _json(self, data: Any) -> str:
         return json.dumps(self.hide(data))
@@ -352,66 +298,6 @@ class Journal:
             row = database.execute("SELECT data FROM contents WHERE run = ? AND hash = ?", (run, name)).fetchone()
         return row[0] if row else b""
 
-    # --- The file ---
-
-    @contextmanager
-    def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        try:
-            database = self._database or self._open()
-            self._database = database
-            if not writes:
-                yield database
-                return
-            if synced != self._synced:
-                database.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
-                self._synced = synced
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
-        except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
-            raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
-
-    def _open(self) -> sqlite3.Connection:
-        if not self.path.parent.is_dir():
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not self.path.exists():
-            self.path.touch(mode=0o600)
-        database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        database.execute("PRAGMA foreign_keys = ON")
-        (application,) = database.execute("PRAGMA application_id").fetchone()
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if application == _APPLICATION and version == len(_SCHEMAS):
-            return
-        if application not in (0, _APPLICATION) or (application == 0 and _has_tables(database)):
-            raise JournalError(f"The file {self.path} is a database of another program; name another file.")
-        if version > len(_SCHEMAS):
-            raise JournalError(
-                f"The journal {self.path} was written by a newer version of CodeRoom (schema {version}, known here is "
-                f"{len(_SCHEMAS)}). Update CodeRoom, or name another file."
-            )
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("BEGIN IMMEDIATE")
-        (version,) = database.execute("PRAGMA user_version").fetchone()  # Another process may have done it.
-        for schema in _SCHEMAS[version:]:
-            for statement in schema.split(";"):
-                database.execute(statement)
-        database.execute(f"PRAGMA application_id = {_APPLICATION}")
-        database.execute(f"PRAGMA user_version = {len(_SCHEMAS)}")
-        database.execute("COMMIT")
-
 
 def open_journal(named: str | None = None, *, off: bool = False) -> tuple[Journal | None, bool]:
     """The journal for the text of an option, and whether a run requires it.
@@ -425,26 +311,5 @@ def open_journal(named: str | None = None, *, off: bool = False) -> tuple[Journa
     return Journal(None if named in (None, "", REQUIRED) else Path(str(named)).expanduser()), named == REQUIRED
 
 
-def default_path() -> Path:
-    """The file of the journal if none is named."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / "journal.sqlite3"
-
-
-def _has_tables(database: sqlite3.Connection) -> bool:
-    return database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
-
-
 def _mark() -> str:
     return f"{platform.node() or 'this-machine'} {os.getpid()}"
-
-
-def _in_words(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, OSError):
-        return f"{error.strerror or error}."
-    if "malformed" in text or "not a database" in text or isinstance(error, json.JSONDecodeError):
-        return f"{text}. The file is damaged: move it away, and a new one is made, or name another file."
-    if "locked" in text or "locking" in text:
-        return f"{text}. Another process keeps it locked, or its folder has no locks, as some network folders."
-    return f"{text}."

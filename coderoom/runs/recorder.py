@@ -9,8 +9,8 @@ from threading import Lock
 from typing import Any, Final
 
 from coderoom._util.autogen import current_agent
+from coderoom._util.masking import Masking
 from coderoom._util.steps import MODEL, StepObserver, note
-from coderoom.configs.masking import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import RequestError
 

@@ -34,6 +34,7 @@ from coderoom.generation import (
     ModelAsked,
     OpenAIEmbeddings,
     Solution,
+    SolutionCache,
     SpecsWritten,
     TestChanged,
     TestsFrozen,
@@ -236,7 +237,8 @@ async def solve(
         options: Further arguments of `AICodeGenerator`; `embeddings` is the name of a model with OpenAI's API.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
-        log: The run's part of the journal, which knows its steps if it is resumed; `None`: it is not kept.
+        log: The run's part of the journal, which knows its steps if it is resumed; `None`: it is not kept. The cache is
+            in the same journal, or in the folder `cache_dir` of the options.
         observers: Who else sees the requests to models, such as a recorder.
 
     Raises:
@@ -262,12 +264,14 @@ async def solve(
         options |= {"concurrency": 1, "cache": False}
     if options.get("embeddings"):
         options["embeddings"] = OpenAIEmbeddings(options["embeddings"])
-    continues = options.get("cache", True)
     price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
     log = RunLog(None) if log is None else log
     if log.run is None:
         log.begin("solve", "", instruction, named, json.loads(json.dumps(kept, default=str)))
+    if options.get("cache", True) and not options.get("cache_dir"):
+        options["cache"] = SolutionCache(log.path) if log.path else False
+    continues = bool(options.get("cache", True))
     view = SolveView(console)
     try:
         generator = AICodeGenerator(client, sandbox=sandbox, **options)

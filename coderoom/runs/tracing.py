@@ -19,8 +19,8 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
+from coderoom._util.masking import Masking
 from coderoom._util.steps import CODE, MODEL, StepObserver
-from coderoom.configs.masking import Masking
 from coderoom.errors import MissingDependencyError
 
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

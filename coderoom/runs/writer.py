@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -33,6 +34,11 @@ class Writer:
         self._required = required
         self._number = 0
         self._lock = RLock()  # Functions of the host are called in threads.
+
+    @property
+    def path(self) -> Path | None:
+        """The journal's file; `None` without a journal."""
+        return None if self._journal is None else self._journal.path
 
     def begin(
         self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any], run: str | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from coderoom.generation import FrozenTests, FunctionSpec, FunctionTest, freeze
 
-__all__ = ["frozen", "spec", "test_of"]
+__all__ = ["frozen", "in_database", "spec", "test_of"]
 
 
 def spec(name: str, inputs: Sequence[str] = ("x",), needs: Sequence[str] = (), kind: str = "int") -> FunctionSpec:
@@ -31,3 +34,9 @@ test_of.__test__ = False  # type: ignore[attr-defined]
 
 def frozen(function: str, *tests: FunctionTest) -> FrozenTests:
     return freeze({function: tests})
+
+
+def in_database(folder: Path, statement: str, *values: Any) -> list[Any]:
+    """Run a statement on the database of a cache, as somebody else might."""
+    with closing(sqlite3.connect(folder / "journal.sqlite3")) as database, database:
+        return database.execute(statement, values).fetchall()

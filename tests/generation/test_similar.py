@@ -13,6 +13,7 @@ from coderoom.generation import AICodeGenerator, OpenAIEmbeddings, Solution, Sol
 from coderoom.sandbox import Sandbox
 
 from ..support.openai_server import OpenAIServer
+from .examples import in_database
 from .scripted import ScriptedModel, function, test
 
 RIGHT = "def double(x):\n    return 2 * x\n"
@@ -87,8 +88,8 @@ async def test_a_service_that_fails_costs_a_warning(sandbox: Sandbox, tmp_path: 
 async def test_a_cached_solution_that_no_longer_passes_is_not_returned(sandbox: Sandbox, tmp_path: Path) -> None:
     embeddings = Embeddings(VECTORS)
     await solve(sandbox, tmp_path, FIRST, embeddings)
-    [path] = tmp_path.glob("solution-*.json")
-    path.write_text(path.read_text().replace("return 2 * x", "return 3 * x"))
+    changed = "CAST(REPLACE(CAST(content AS TEXT), 'return 2 * x', 'return 3 * x') AS BLOB)"
+    in_database(tmp_path, f"UPDATE solutions SET content = {changed}")
     found = await solve(sandbox, tmp_path, SIMILAR, embeddings)
     assert (found.cached, found.implementations["double"].strip()) == (False, RIGHT.strip())
 
@@ -102,7 +103,6 @@ async def test_a_service_with_openais_protocol(sandbox: Sandbox, tmp_path: Path)
     assert (found.cached_for, other.cached) == ("Double the number!", False)
     assert [request.body["model"] for request in server.requests] == ["letters"] * 3
     assert SolutionCache(tmp_path).clear() == 2
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_similarity_that_is_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coderoom.generation import Reply, SolutionCache
 from coderoom.runs import Journal
 from tests.support.commands import coderoom, environment, recording
 
@@ -50,18 +51,22 @@ def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str,
         assert len([step for step in steps if step.kind == "code"]) > 1
 
 
-def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", ["DROP INDEX steps_model; PRAGMA user_version = 1", "PRAGMA user_version = 2"])
+def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, schema: str) -> None:
     file = tmp_path / "journal.sqlite3"
     options = ("--model", recording(tmp_path / "r.json", ["Hello."]), "--journal", str(file), "--json")
     first = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     with sqlite3.connect(file) as database:
-        database.executescript("DROP INDEX steps_model; PRAGMA user_version = 1")
+        database.executescript(f"DROP TABLE solutions; {schema}")
+    SolutionCache(file).journal("k").add("r", Reply("x"))
     second = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     journal = Journal(file)
     assert [entry.id for entry in journal.runs()] == [second["run"], first["run"]]
     assert list(journal.steps(first["run"]))
+    assert SolutionCache(file).stats().answers == 1
     with sqlite3.connect(file) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("PRAGMA user_version").fetchone() == (3,)
+        assert database.execute("SELECT name FROM sqlite_master WHERE name = 'steps_model'").fetchone()
 
 
 def test_a_clock_that_jumps_back_does_not_change_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ def test_chats_files_and_instructions_are_kept_too(folder: Folder) -> None:
     assert "Set x." in shown
     assert "It is 42." in shown
     solve = ("solve", "Roman numerals.", "--model", f"replay:{ROOT / 'examples' / 'solve.replay.yaml'}")
-    assert folder.run(*solve, XDG_CACHE_HOME=str(folder.path))["succeeded"]
+    assert folder.run(*solve)["succeeded"]
     assert "to_roman" in folder.command("runs", "show").stdout
     listed = [(entry["command"], entry["state"]) for entry in folder.run("runs")["runs"]]
     assert listed == [("solve", "ok"), ("chat", "ok"), ("exec", "ok")]

@@ -123,18 +123,46 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     assert line.split()[0].isdigit()
     assert line.endswith("  gpt-4o  Double it.")
     facts = json.loads(cache("show", "--json").stdout)
-    assert (facts["solutions"], facts["replies"], facts["folder"]) == (1, 0, str(tmp_path / "cache"))
+    assert (facts["solutions"], facts["replies"], facts["path"]) == (1, 0, str(tmp_path / "cache" / "journal.sqlite3"))
     assert (
         facts["entries"][0].items()
         >= {"instruction": "Double  it.", "model": "gpt-4o", "functions": ["double"]}.items()
     )
-    assert facts["bytes"] == facts["entries"][0]["bytes"] == next((tmp_path / "cache").iterdir()).stat().st_size
+    assert facts["bytes"] == facts["entries"][0]["bytes"] > 100
     assert json.loads(cache("clear", "--json").stdout)["removed"] == 1
     assert cache("clear").stdout.endswith(": 0 solutions removed\n")
     assert json.loads(cache("show", "--json").stdout)["entries"] == []
-    (tmp_path / "cache").rmdir()
-    (tmp_path / "cache").touch()
-    assert cache("clear").returncode == 2
+    (tmp_path / "cache" / "journal.sqlite3").write_text("no database" * 100)
+    for word in ("clear", "show"):
+        damaged = cache(word)
+        assert (damaged.returncode, "The file is damaged" in damaged.stderr) == (3, True)
+
+
+def test_the_cache_is_in_the_journal(tmp_path: Path) -> None:
+    def asked(*options: str, **more: str) -> int:
+        """How many requests it takes to solve it."""
+        with OpenAIServer(WORDS) as server:
+            env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test", **more}
+            done = coderoom("solve", "Double.", "--model", "openai:gpt-4o", *options, cwd=tmp_path, env=env)
+            assert (done.returncode, done.stderr) == (0, "")
+            return len(server.requests)
+
+    journal = ("--journal", "j.sqlite3")
+    assert (asked(*journal), asked(*journal), asked("--no-cache", *journal)) == (3, 0, 3)
+    assert [asked("--no-journal", *journal) for _ in range(2)] == [3, 3]
+    assert [asked("--no-journal", "--cache-dir", "cache") for _ in range(2)] == [3, 0]
+    assert asked(CODEROOM_JOURNAL="j.sqlite3") == 0
+    assert [asked(CODEROOM_JOURNAL="required", XDG_STATE_HOME=str(tmp_path)) for _ in range(2)] == [3, 0]
+    assert (tmp_path / "coderoom" / "journal.sqlite3").exists()
+
+    def of_json(*arguments: str) -> Any:
+        return json.loads(coderoom(*arguments, *journal, "--json", cwd=tmp_path).stdout)
+
+    assert len(of_json("runs")["runs"]) == 4
+    assert (of_json("cache", "show")["solutions"], of_json("cache", "clear")["removed"]) == (1, 1)
+    assert (of_json("cache", "show")["solutions"], len(of_json("runs")["runs"])) == (0, 4)
+    none = coderoom("cache", "show", cwd=tmp_path)
+    assert (none.returncode, "There is no journal, and so no cache" in none.stderr) == (2, True)
 
 
 def test_debug_logs_each_step(tmp_path: Path) -> None:

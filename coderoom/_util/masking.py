@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from coderoom.configs.variables import MASK, is_secret_name
-
 T = TypeVar("T")
 
+MASK: Final = "**********"
+"""What AutoGen and pydantic write instead of a secret."""
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH|AUTHORIZATION|COOKIE)(?:_|$)",
+    re.IGNORECASE,
+)
 _SHORTEST_SECRET: Final = 6
 _KEYS: Final = re.compile(
     r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON inside of a text, a line break before it is a letter.
@@ -22,6 +26,11 @@ _KEYS: Final = re.compile(
     r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?s:.{1,20000}?)-----END (?:[A-Z]+ )*PRIVATE KEY-----"
 )
 """What looks like the key of a service, or the user and password of an address."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a variable with this name must not be shown."""
+    return bool(_SECRET_NAME.search(name))
 
 
 class Masking:

@@ -1,0 +1,190 @@
+"""The database: one SQLite file, its schema and its transactions.
+
+    runs      a row for each run: what was asked, by which command, when, and how it ended
+    steps     what happened in a run, in order: requests to models, code, decisions of people, messages
+    contents  the messages of requests, and the files that code has made, by the hash of their content
+    solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
+
+`runs.journal` uses the first three, the journal of runs, and `generation.cache` the last one. No other module does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from weakref import finalize
+
+from coderoom._util.masking import Masking
+from coderoom.errors import JournalError, RequestError
+
+FILE_NAME: Final = "journal.sqlite3"
+VARIABLE: Final = "CODEROOM_JOURNAL"
+OFF: Final = "off"
+REQUIRED: Final = "required"
+
+_APPLICATION: Final = 0x436F6452
+_SCHEMAS: Final = (
+    """
+    CREATE TABLE runs (
+        id TEXT PRIMARY KEY, command TEXT NOT NULL, name TEXT NOT NULL, task TEXT NOT NULL, model TEXT,
+        started REAL NOT NULL, ended REAL, outcome TEXT, owner TEXT,
+        request TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}'
+    );
+    CREATE INDEX runs_started ON runs (started);
+    CREATE TABLE steps (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, number INTEGER NOT NULL, kind TEXT NOT NULL,
+        actor TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL,
+        request TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (run, number)
+    );
+    CREATE TABLE contents (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (run, hash)
+    )
+    """,
+    "CREATE INDEX steps_model ON steps (key) WHERE kind = 'model'",
+    """
+    CREATE TABLE solutions (
+        key TEXT NOT NULL, request TEXT NOT NULL, number INTEGER NOT NULL, used REAL NOT NULL, size INTEGER NOT NULL,
+        scope TEXT NOT NULL, vector BLOB NOT NULL, content BLOB NOT NULL, PRIMARY KEY (key, request, number)
+    );
+    CREATE INDEX solutions_used ON solutions (used, size)
+    """,
+)
+"""Each brings a database of the version before it, at first an empty one, to the next."""
+_WAIT_SECONDS: Final = 5.0
+
+
+class Database(Masking):
+    """The base of what uses the file, which is made when something is written, and closed with the object.
+
+    What is written must be without secrets: see `hide`.
+    Any number of processes can use it at once, also those that fork. Threads must not use an object at the same time.
+
+    Args:
+        path: The file; `None`: `default_path()`.
+
+    Raises:
+        JournalError: `_using` raises it if the file cannot be used. What is in the file stays as it is.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        super().__init__()
+        self.path = default_path() if path is None else Path(path)
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+        self._synced: bool | None = None
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            _close(connection, self._process)
+
+    @contextmanager
+    def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
+        """Use the database; if something is written, in one transaction.
+
+        Args:
+            writes: Whether something is written. A process that is killed leaves all of it or nothing.
+            synced: Whether that is on disk at the end. If not, it is with the next transaction that is.
+        """
+        try:
+            database = self._opened()
+            if not writes:
+                yield database
+                return
+            if synced != self._synced:
+                database.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+                self._synced = synced
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+                database.execute("COMMIT")
+            except BaseException:
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                raise
+        except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
+            raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None or self._process != os.getpid():
+            self._connection, self._process, self._synced = self._open(), os.getpid(), None
+            finalize(self, _close, self._connection, self._process)
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        if not self.path.parent.is_dir():
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists():
+            self.path.touch(mode=0o600)
+        database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA foreign_keys = ON")
+        database.execute("BEGIN")  # Another process may make the tables at this moment.
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        (tables,) = database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        database.execute("COMMIT")
+        if application == _APPLICATION and version == len(_SCHEMAS):
+            return
+        if application not in (0, _APPLICATION) or (application == 0 and tables):
+            raise JournalError(f"The file {self.path} is a database of another program; name another file.")
+        if version > len(_SCHEMAS):
+            raise JournalError(
+                f"The journal {self.path} was written by a newer version of CodeRoom (schema {version}, known here is "
+                f"{len(_SCHEMAS)}). Update CodeRoom, or name another file."
+            )
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("BEGIN IMMEDIATE")
+        (version,) = database.execute("PRAGMA user_version").fetchone()  # Another process may have done it.
+        for schema in _SCHEMAS[version:]:
+            for statement in schema.split(";"):
+                database.execute(statement)
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {len(_SCHEMAS)}")
+        database.execute("COMMIT")
+
+
+def default_path() -> Path:
+    """The file if none is named: `CODEROOM_JOURNAL`, or `coderoom/journal.sqlite3` in the user's state folder.
+
+    Raises:
+        RequestError: There is no home folder.
+    """
+    named, state = os.environ.get(VARIABLE), Path(os.environ.get("XDG_STATE_HOME", ""))
+    try:
+        if named and named not in (OFF, REQUIRED):
+            return Path(named).expanduser()
+        # The XDG specification says that relative paths are to be ignored.
+        return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / FILE_NAME
+    except RuntimeError as error:
+        raise RequestError(f"There is no place for the journal: {error} Name a file by {VARIABLE}.") from error
+
+
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    if process == os.getpid():  # A connection of the process that this one was forked from must stay as it is.
+        connection.close()
+
+
+def _in_words(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}."
+    if "malformed" in text or "not a database" in text or isinstance(error, json.JSONDecodeError):
+        return f"{text}. The file is damaged: move it away, and a new one is made, or name another file."
+    if "locked" in text or "locking" in text:
+        return f"{text}. Another process keeps it locked, or its folder has no locks, as some network folders."
+    return f"{text}."
