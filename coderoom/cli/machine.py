@@ -67,7 +67,5 @@ def models(
         typer.echo(visible(f"default model: {default}"))
         for service in services():
             missing = ", ".join(service.missing)
-            typer.echo(
-                f"{'-' if missing else '✓'} {service.name:12} {f'needs {missing}' if missing else 'is set up'}"
-            )
+            typer.echo(f"{'-' if missing else '✓'} {service.name:12} {f'needs {missing}' if missing else 'is set up'}")
     return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

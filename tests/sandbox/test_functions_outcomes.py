@@ -186,6 +186,17 @@ class TestWhereItRuns:
         assert seen[0].daemon  # One that never returns does not keep the host from ending.
         assert seen[1] is asyncio.get_running_loop()
 
+    @pytest.mark.parametrize("code", ["x = later('a')\nprint(x)", "print(later('a'))", "later('a')\nprint('sent')"])
+    async def test_one_that_is_not_awaited_is_an_error(self, sandbox: Sandbox, code: str) -> None:
+        async with sandbox.session(functions=[later]) as session:
+            result = await session.run(code)
+            assert result.outcome is Outcome.ERROR
+            assert "later() was called without `await`, so it did not run" in result.stderr
+            assert (await session.run("import asyncio\ny = await asyncio.gather(later('b'), later('c'))\ny")).value == [
+                "b!",
+                "c!",
+            ]
+
     async def test_under_the_restricted_policy(self) -> None:
         async with Sandbox(policy="restricted") as sandbox, sandbox.session(functions=[add, later]) as session:
             result = await session.run("result = [add(1), await later('a')]")

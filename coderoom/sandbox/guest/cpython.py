@@ -10,9 +10,17 @@ import _thread
 import atexit
 import gc
 import os
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
 
-__all__ = ["LOCKS", "exit_calls", "find_fork_hooks", "run_exit_calls", "thread_count", "wait_for_threads"]
+__all__ = [
+    "LOCKS",
+    "exit_calls",
+    "find_fork_hooks",
+    "run_exit_calls",
+    "thread_count",
+    "wait_for_threads",
+    "watch_dropped_coroutines",
+]
 
 LOCKS = (_thread.LockType, _thread.RLock)
 """The types of locks."""
@@ -43,3 +51,19 @@ def find_fork_hooks() -> list[List[Callable[[], Any]]]:
     for each in found:
         each.remove(mark)
     return found
+
+
+def watch_dropped_coroutines(callback: Callable[[str], None]) -> None:
+    """Call back with the name of each coroutine that is dropped before it has begun, besides the usual warning."""
+    import warnings
+
+    warn = _warnings.setdefault("warn", warnings._warn_unawaited_coroutine)  # type: ignore[attr-defined]
+
+    def warn_and_call(coroutine: Any) -> None:
+        callback(coroutine.__qualname__)
+        warn(coroutine)
+
+    warnings._warn_unawaited_coroutine = warn_and_call  # type: ignore[attr-defined]
+
+
+_warnings: Dict[str, Callable[[Any], None]] = {}

@@ -11,9 +11,11 @@ import os
 import select
 import signal
 import threading
+import types
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
+from .cpython import watch_dropped_coroutines
 from .frames import Channel, encode
 from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
 from .values import as_plain
@@ -59,6 +61,8 @@ class Functions:
         self._arrivals = select.poll()
         self._arrivals.register(channel.sock, select.POLLIN)
         self._pid = 0
+        self._async: set[str] = set()
+        self._dropped: List[str] = []
         self._start()
 
     def _start(self) -> None:
@@ -79,6 +83,19 @@ class Functions:
         (known if isinstance(known, dict) else vars(known))[HostFunctionError.__name__] = HostFunctionError
         for each in offers:
             self._namespace[each["name"]] = make_stub(self, each)
+        self._async = {each["name"] for each in offers if each["is_async"]}
+        if self._async:
+            watch_dropped_coroutines(self._dropped.append)
+
+    def not_awaited(self) -> list[str]:
+        """The async functions that the cell has called and not awaited: their calls have not begun."""
+        if not self._async:
+            return []
+        import inspect
+
+        held = [value for value in self._namespace.values() if isinstance(value, types.CoroutineType)]
+        waiting = [value.__qualname__ for value in held if inspect.getcoroutinestate(value) == inspect.CORO_CREATED]
+        return [name for name in [*self._dropped, *waiting] if name in self._async]
 
     def attach(self) -> None:
         """Take calls in this process. After a fork, waiting calls of the parent's threads are dropped."""
@@ -95,6 +112,7 @@ class Functions:
         self._settle_all({"type": "RuntimeError", "args": [ENDED], "message": ENDED})
         self._left = self._most + 1  # The host rejects and logs the last one.
         self._busy.discard(threading.get_ident())  # Left there if an interrupt came within `_exclusively`.
+        self._dropped.clear()
         self._open = True
 
     def end_cell(self, message: dict[str, Any]) -> None:

@@ -74,9 +74,10 @@ class Interpreter:
             self._count = 0
             linecache.clearcache()
 
-    def run(self, message: dict[str, Any]) -> dict[str, Any]:
+    def run(self, message: dict[str, Any], not_awaited: Callable[[], list[str]] = list) -> dict[str, Any]:
         """Run a cell and return the answer to the host.
 
+        `not_awaited` names the functions of the host that the code has called without `await`, which is an error.
         The variable `result_name` gives the value of a cell that sets it and whose last expression has no value.
         """
         self._count += 1
@@ -93,6 +94,8 @@ class Interpreter:
             if isinstance(value, types.CoroutineType):
                 value.close()
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
+            if names := not_awaited():
+                raise RuntimeError(_NOT_AWAITED.format(names[0]))
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
             if "value" not in answer and "tagged" not in answer:
                 shown = value

@@ -131,7 +131,7 @@ class Runner:
         self._functions.begin_cell()
         self._running = True
         try:
-            answer = self._interpreter.run(message)
+            answer = self._interpreter.run(message, self._functions.not_awaited)
             if message.get("final"):
                 self._finish(answer)
         except KeyboardInterrupt:  # Interrupted after the code had ended.
