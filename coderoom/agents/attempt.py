@@ -328,17 +328,7 @@ def cut_of(reply: CreateResult | None) -> dict[str, str]:
 class CodeRunner:
     """Asks for approval, runs the selected code and returns the attempt.
 
-    Args:
-        executor: Where code runs; it is started on first use.
-        approval: Is asked before code runs; `None` for no approval.
-        max_output_chars: The most characters of output, at least 200.
-        can_undo: Whether failed code can be undone.
-
-    Attributes:
-        steps: Runs the code.
-        executor: Where code runs.
-        approval: Is asked before code runs; `None` for no approval.
-        last_attempt: The last attempt, as far as known if it was cancelled; `None` if its code was not started.
+    `last_attempt` is the last one, as far as known if it was cancelled; `None` if its code was not started.
     """
 
     def __init__(

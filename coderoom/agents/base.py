@@ -252,13 +252,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     ) -> AsyncGenerator[Item, None]:
         """Take a turn: yield what happens as it happens, and the `Response` last.
 
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: The executor broke.
-            asyncio.CancelledError: The token was cancelled.
+        The token ends the turn at once, also while code runs; nothing is left running.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         async with aclosing(self._turn(messages, cancellation_token)) as items:

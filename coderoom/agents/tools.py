@@ -140,11 +140,7 @@ class Workbenches:
 
 
 def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Variables that can be set in a session.
-
-    Raises:
-        ValueError: A name is no identifier, or a value is not made of Python's literals.
-    """
+    """Check variables that are to be set in a session: their values must be made of Python's literals."""
     for name, value in variables.items():
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"initial_variables: {name!r} cannot be the name of a variable.")

@@ -78,7 +78,6 @@ def _find_unportable(checked: Checked) -> list[Problem]:
 
 
 def _refuse_environment(text: str) -> None:
-    """Refuse a text that contains the value of a secret variable."""
     for name, value in os.environ.items():
         if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
             raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")

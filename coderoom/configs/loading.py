@@ -233,12 +233,7 @@ def _injected(make: MakeModel) -> Iterator[None]:
 
 
 def build(checked: Checked, expected: type[T], make: MakeModel | None = None) -> T:
-    """Build the component that a file without mistakes describes; `make` makes the clients in place of placeholders.
-
-    Raises:
-        ConfigError: A component refused its config.
-        MissingDependencyError: A component needs a package that is not installed, or a key that is not set.
-    """
+    """Build the component that a file without mistakes describes; `make` makes the clients in place of placeholders."""
     # One client for all agents with the same model: a recording has an order.
     with _injected(functools.cache(make)) if make is not None else nullcontext():
         try:

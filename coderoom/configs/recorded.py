@@ -198,11 +198,7 @@ def is_recording(file: Path) -> bool:
 
 
 def read_recording(file: Path) -> list[Mapping[str, Any]]:
-    """The requests of a recording with their replies, in order. A line that was cut off at the end is left out.
-
-    Raises:
-        RequestError: The file cannot be read, is no recording, or is of another version.
-    """
+    """The requests of a recording with their replies, in order. A line that was cut off at the end is left out."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeError) as error:

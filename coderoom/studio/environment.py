@@ -105,7 +105,6 @@ def _make(folder: Path, interpreter: Path, report: Report, pins: Path, python: s
 
 
 def _progress(report: Report, pins: Path) -> Callable[[str], None]:
-    """Turn pip's output into progress reports."""
     total = sum("==" in line for line in pins.read_text(encoding="utf-8").splitlines())
     begun = 0
     words = "Installing AutoGen Studio, which takes a minute or two and is done once"

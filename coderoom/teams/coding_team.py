@@ -199,7 +199,6 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             raise
 
     async def _recover(self) -> None:
-        """Clean up after an interrupted run."""
         await self._follow_loop()
         condition = self._termination_condition
         if self._cut_short and condition is not None and condition.terminated:

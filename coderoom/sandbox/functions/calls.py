@@ -122,11 +122,7 @@ class _Pending:
 class Calls:
     """Answers the calls of one cell. Calls come from untrusted code: they may be malformed, and of any number.
 
-    Functions run in the context of the code that runs the cell.
-
-    Attributes:
-        owner: The engine's session that runs the cell; see `calls_of`.
-        is_open: Whether the cell still runs.
+    Functions run in the context of the code that runs the cell. `owner` is the engine's session; see `calls_of`.
     """
 
     def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits, replies: Replies) -> None:

@@ -11,8 +11,6 @@ import types
 from collections import deque
 from typing import Any
 
-__all__ = ["explain", "is_of_memory", "remark_on"]
-
 _OURS = os.path.dirname(__file__) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = ("/site-packages/", "/dist-packages/")

@@ -12,8 +12,6 @@ from typing import Any, Callable, Dict, List
 
 from .cpython import LOCKS, find_fork_hooks, thread_count
 
-__all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks", "threads"]
-
 Call = Callable[[], Any]
 Hook = Dict[str, Call]
 

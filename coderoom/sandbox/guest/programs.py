@@ -25,8 +25,6 @@ from .forks import fork
 from .isolation import linux
 from .streams import settle
 
-__all__ = ["run_program"]
-
 _PR_SET_NO_NEW_PRIVS = 38
 _PATIENCE = 0.25
 _MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.

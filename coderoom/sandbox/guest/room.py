@@ -20,8 +20,6 @@ from .processes import Disk
 from .programs import run_program
 from .runner import RESERVED_FILES, Runner
 
-__all__ = ["RoomSupervisor"]
-
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _SECONDS_TO_END = 5.0
 _MOST_TRIES = 12

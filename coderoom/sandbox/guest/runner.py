@@ -25,8 +25,6 @@ from .interpreter import Interpreter
 from .isolation import linux
 from .streams import Streams, null_input
 
-__all__ = ["RESERVED_FILES", "Runner"]
-
 _PR_SET_DUMPABLE = 4
 
 RESERVED_FILES = 16

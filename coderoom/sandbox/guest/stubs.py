@@ -5,17 +5,6 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-__all__ = [
-    "HostFunctionError",
-    "Shown",
-    "exception_of",
-    "make_stub",
-    "result_of",
-    "too_large",
-    "too_many",
-    "why_not_data",
-]
-
 _DEEPEST = 200
 _MOST_BITS = 14_000  # Python does not parse longer integers by default.
 

@@ -10,8 +10,6 @@ from typing import Any, Callable, Dict, Optional
 
 from .encoding import MOST_BITS, ValueEncoder
 
-__all__ = ["as_plain", "describe"]
-
 _SCALARS = (bool, int, float, str)
 _CONTAINERS = (list, dict)
 _DEEPEST = 200
@@ -22,11 +20,9 @@ Convert = Callable[[Any], Any]
 
 
 def describe(value: Any, limit: int) -> dict[str, Any]:
-    """Describe a value whose JSON may have up to `limit` bytes.
+    """The `value` of a cell if it is JSON of up to `limit` bytes, or `tagged` data, and its `value_repr`.
 
-    Returns:
-        Its `value` if it is JSON, or `tagged`, its tagged data, if it has that; and its `value_repr`;
-        `value_too_large` if it is only too large; an empty dictionary for `None`.
+    Of one that is only too large, `value_too_large` instead; of `None`, nothing.
     """
     if value is None:
         return {}

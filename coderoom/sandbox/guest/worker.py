@@ -30,8 +30,6 @@ from .isolation.room import enter_room
 from .room import RoomSupervisor
 from .runner import Runner
 
-__all__ = ["serve"]
-
 _PR_SET_CHILD_SUBREAPER = 36
 
 # Modules that every runner needs. Imported here, they are in memory that all runners share.
@@ -99,7 +97,6 @@ def _preload(modules: list[Any]) -> dict[str, str]:
 
 
 def _make_module(name: str, source: str) -> None:
-    """Make a module from its source."""
     package, _, last = name.rpartition(".")
     module = types.ModuleType(name)
     module.__package__, module.__path__ = package or name, []

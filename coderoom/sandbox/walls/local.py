@@ -206,13 +206,10 @@ def _compile_guest() -> None:
 
 
 def python_arguments(python: str, inside: str, program: str, control_fd: int) -> list[str]:
-    """The command that runs a program with the package `guest`, whose name there is `coderoom_guest`.
+    """The command that runs a line of Python with the package `guest`, whose name there is `coderoom_guest`.
 
-    Args:
-        python: The interpreter.
-        inside: The folder that `guest` is in when the program starts.
-        program: One line of Python, in which `CONTROL` is the descriptor of its end of the control socket.
-        control_fd: That descriptor.
+    `inside` is the folder that `guest` is in when it starts. In the line, `CONTROL` is the descriptor of the control
+    socket.
     """
     # With this name, no module of the code can be mistaken for the package.
     name = "coderoom_guest"
@@ -268,12 +265,9 @@ def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> d
 
 @dataclass(frozen=True)
 class Facts:
-    """The result of a probe.
+    """What a probe found: why the wall cannot be built, why a room can have no namespaces, why idmaps do not work.
 
-    Attributes:
-        error: Why the wall cannot be built; empty if it can.
-        nested: Why a room can have no namespaces of its own; empty if it can.
-        idmap: Why files cannot be shown as another user's; empty if they can, or need not be.
+    An empty text: it works, or is not needed.
     """
 
     error: str = ""

@@ -108,12 +108,7 @@ class Worker:
         self.facts: Mapping[str, Any] = {}
 
     async def start(self) -> None:
-        """Start it and wait until it is warm.
-
-        Raises:
-            SandboxUnavailable: It cannot be started.
-            MissingDependencyError: A module of `preload` cannot be imported.
-        """
+        """Start it and wait until it is warm."""
         self._started = started = await self._wall.start(self._config)
         self._ready = asyncio.get_running_loop().create_future()
         try:

@@ -227,9 +227,7 @@ class Runner:
 class Room(ForkServerClient):
     """The host's connection to a room's supervisor, which forks runners from the fresh state.
 
-    Attributes:
-        spare: A runner with a fresh state that has run nothing yet.
-        largest: The most bytes that a message of a runner may have.
+    `spare` is a runner with a fresh state that has run nothing yet.
     """
 
     _end_of_forks: Mapping[str, Any] = {"lost": True}
@@ -332,7 +330,7 @@ class Room(ForkServerClient):
             await asyncio.sleep(_MOMENT)
 
     async def take_spare(self) -> Runner:
-        """Wait for the spare runner, and give it to the caller; raises as `get_ready`."""
+        """Wait for the spare runner, and give it to the caller."""
         runner = await self.get_ready()
         self.spare = None
         return runner
@@ -352,11 +350,7 @@ class Room(ForkServerClient):
             self._control.send_now({"op": "keep", "pids": self._kept})
 
     async def wait_unless_stuck(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for a process in the room to do something; give up if nothing in the room uses processor time.
-
-        Raises:
-            SandboxUnavailable: It was not done in time, or the processes were idle.
-        """
+        """Wait for a process in the room to do something, as long as something in the room uses processor time."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(retrieve_exception)
         end, idle = time.monotonic() + PATIENCE, 0

@@ -192,7 +192,6 @@ class CPythonSession:
         return live
 
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
-        """Start the program that runs a cell of another language."""
         runner = Runner()
         runner.attach(cell)
         await self._room.start(runner, "exec", code=code, **program.request())

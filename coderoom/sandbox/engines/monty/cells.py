@@ -165,13 +165,9 @@ def prelude(limits: Limits) -> str:
 
 @dataclass(frozen=True)
 class MontyCell:
-    """A cell.
+    """A cell: the author's code, and the `source` that runs, in which the last expression becomes the value.
 
-    Attributes:
-        code: The author's code.
-        source: The code that runs: the same, but its last expression becomes the value.
-        line: The line on which that expression begins, or 0.
-        column: Its column, counted from 0.
+    `line` and `column` are where that expression begins, counted from 1 and from 0; 0 if there is none.
     """
 
     code: str

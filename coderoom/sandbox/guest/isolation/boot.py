@@ -20,8 +20,6 @@ from typing import Any
 from . import linux, mounts
 from .room import map_ids, unshare_room
 
-__all__ = ["boot", "descendants", "probe"]
-
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -180,7 +178,6 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 
 def _nest() -> None:
-    """Make namespaces within the namespaces, as a room does."""
     unshare_room()
     said = _in_child(_mount_own)
     if said:

@@ -7,18 +7,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = [
-    "CLONE_NEWIPC",
-    "CLONE_NEWNET",
-    "CLONE_NEWNS",
-    "CLONE_NEWPID",
-    "CLONE_NEWUSER",
-    "CLONE_NEWUTS",
-    "libc",
-    "prctl",
-    "syscall",
-]
-
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -67,11 +55,7 @@ def prctl(option: int, value: int = 0) -> int:
 
 
 def syscall(name: str, *arguments: Any) -> int:
-    """Make a system call by its name.
-
-    Raises:
-        OSError: It failed, or its number is not known on this machine.
-    """
+    """Make a system call by its name; a failed or unknown one is an `OSError`."""
     number = _COMMON.get(name) or _NUMBERS.get(os.uname().machine, {}).get(name)
     function = getattr(_libc, "syscall", None) if number is not None else None
     # Variadic: every argument must be as wide as a register.

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from . import landlock, seccomp
 from .linux import prctl, syscall
 
-__all__ = ["Lockdown", "Prepared"]
-
 _MIB = 1024 * 1024
 # What a program may map beyond its memory, mostly files of libraries.
 _ADDRESS_SLACK = 512 * _MIB
@@ -66,10 +64,7 @@ class Prepared:
     """A lockdown whose expensive part is done: the paths of the rules are open, and the filter is built.
 
     Make it behind the wall, when everything is mounted and `/dev` is complete. A process may apply it in each of its
-    forks.
-
-    Raises:
-        OSError: This machine does not support a layer.
+    forks. A layer that this machine does not support is an `OSError`.
     """
 
     def __init__(self, lockdown: Lockdown) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 from . import linux
 
-__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_mapped", "mount_proc", "mount_tmpfs"]
-
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
 _MNT_DETACH = 2
@@ -25,7 +23,7 @@ _NEW, _OLD = "/new", "/old"
 
 
 class IdmapError(OSError):
-    """Files cannot be shown as another user's here."""
+    """Files cannot be shown as another user's here: by the kernel (before Linux 5.12) or the file system."""
 
 
 class _Attributes(ctypes.Structure):
@@ -225,11 +223,7 @@ def _attach(tree: int, path: str) -> None:
 
 
 def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
-    """Show the files of the user and group `outside` below a mount as those of `inside`.
-
-    Raises:
-        IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.
-    """
+    """Show the files of the user and group `outside` below a mount as those of `inside`."""
     try:
         users = _users(outside, inside)
         try:

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from .linux import syscall
 
-__all__ = ["SOME_PID", "build_filter", "for_pid", "install"]
-
 # Stands for the pid of a process that is not forked yet; larger than any real pid.
 SOME_PID = 0x3E8AC5D7
 

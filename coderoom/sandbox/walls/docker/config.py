@@ -45,14 +45,9 @@ _NETWORKS = {True: "bridge", False: "none"}
 
 @dataclass(frozen=True)
 class Tenant:
-    """The user of the code, and the folder of its workspace.
+    """The user and group of the code, never 0, and the folder to mount as its workspace; `None`: one in memory.
 
-    Attributes:
-        uid: Its user, never 0.
-        gid: Its group.
-        workspace: The folder to mount as the workspace; `None`: an empty one in memory.
-        host_users: Whether the engine must not remap the users.
-        give_back: Called at the end.
+    With `host_users`, the engine must not remap users. `give_back` is called at the end.
     """
 
     uid: int
