@@ -10,11 +10,7 @@ from typing import Any, get_args
 from weakref import WeakSet
 
 from autogen_agentchat.base import Handoff, Response, TaskResult
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory

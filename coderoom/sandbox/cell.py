@@ -40,10 +40,6 @@ class Program:
     reads_input: bool = False
     address_space: bool = True
 
-    def request(self) -> dict[str, Any]:
-        """The fields of the request to the room's supervisor."""
-        return {"argv": list(self.argv), "input": self.reads_input, "address_space": self.address_space}
-
 
 _PROGRAMS = {
     "sh": Program(("sh", "{file}")),

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from coderoom._util.tasks import retrieve_exception
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.data import CallLog, as_data, error_data
@@ -242,13 +243,8 @@ class Calls:
 
     def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
         call.task = task = self._loop.create_task(work, context=self._context.copy())
-        task.add_done_callback(lambda _: self._task_done(call, task))
-
-    def _task_done(self, call: _Call, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            task.exception()  # Retrieved, so that asyncio does not log an interrupt of the event loop.
-        if call.task is task:
-            self._end(call)
+        task.add_done_callback(retrieve_exception)  # Of an interrupt of the event loop.
+        task.add_done_callback(lambda _: self._end(call) if call.task is task else None)
 
     def _answer_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
         """Do the work of a thread, and send the answer if possible: a detour over the event loop takes longer."""

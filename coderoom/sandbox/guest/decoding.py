@@ -117,12 +117,6 @@ def as_text(data: Any) -> str:
     return data
 
 
-def _ints(data: Any, count: int) -> Any:
-    if type(data) is not list or len(data) != count or any(type(item) is not int for item in data):
-        raise ValueError("expected a list of %d integers" % count)
-    return data
-
-
 def _bytes(data: Any) -> bytes:
     text = as_text(data)
     found = binascii.a2b_base64(text)
@@ -181,8 +175,9 @@ def _moment(name: str) -> Callable[[Decoder, Any], Any]:
 def _timedelta(reader: Decoder, data: Any) -> Any:
     import datetime
 
-    days, seconds, microseconds = _ints(data, 3)
-    return datetime.timedelta(days, seconds, microseconds)
+    if type(data) is not list or len(data) != 3 or any(type(item) is not int for item in data):
+        raise ValueError("expected a list of 3 integers")
+    return datetime.timedelta(*data)
 
 
 def _decimal(reader: Decoder, data: Any) -> Any:

@@ -53,7 +53,9 @@ def explain(error: BaseException) -> tuple[str, int | None]:
         for each in linked:
             most = _MOST_FRAMES if each is error else _MOST_FRAMES_LINKED
             each.__traceback__, left_out[id(each)] = _shorten(each.__traceback__, most)
-            _unlink(each, linked)
+            for link in ("__cause__", "__context__"):  # To exceptions that are not reported.
+                if not any(getattr(each, link) is other for other in linked):
+                    setattr(each, link, None)
         whole = traceback.TracebackException(type(error), error, error.__traceback__)
     finally:
         for each, facts in zip(linked, as_it_was):  # noqa: B905 (Python 3.8)
@@ -103,14 +105,6 @@ def _linked(error: BaseException) -> list[BaseException]:
                     return found
                 found.append(other)
     return found
-
-
-def _unlink(error: BaseException, linked: list[BaseException]) -> None:
-    """Remove links of an exception to unreported ones."""
-    if not any(error.__cause__ is each for each in linked):
-        error.__cause__ = None
-    if not any(error.__context__ is each for each in linked):
-        error.__context__ = None
 
 
 def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.TracebackType | None, int]:

@@ -117,11 +117,18 @@ class LocalWorker:
 
     async def end(self) -> None:
         """End it and everything behind the wall at once; a second call does nothing."""
-        await asyncio.shield(asyncio.to_thread(self._finish))
+        await asyncio.shield(asyncio.to_thread(self.kill))
 
     def kill(self) -> None:
         """As `end`, without an event loop."""
-        self._finish()
+        with self._ending:
+            self.control.close()
+            if not self._ended.done():
+                self._stop()
+                if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
+                    self._process.kill()
+                    concurrent.futures.wait([self._ended], _SECONDS_TO_END)
+            self._tidy()
 
     def describe_death(self) -> str:
         """Why it ended by itself, as far as known."""
@@ -168,21 +175,11 @@ class LocalWorker:
 
     def _finish_at_exit(self) -> None:
         if os.getpid() == self._host:  # Not in a fork of the host.
-            self._finish()
+            self.kill()
 
     def _tidy(self) -> None:
         self._tidying.close()
         atexit.unregister(self._finish_at_exit)
-
-    def _finish(self) -> None:
-        with self._ending:
-            self.control.close()
-            if not self._ended.done():
-                self._stop()
-                if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
-                    self._process.kill()
-                    concurrent.futures.wait([self._ended], _SECONDS_TO_END)
-            self._tidy()
 
     def _stop(self) -> None:
         process = self._process

@@ -307,8 +307,8 @@ class Room(ForkServerClient):
         if runner is not self._reusable:
             runner.close()
 
-    async def get_ready(self) -> Runner:
-        """Wait until the spare runner is ready for a cell; fork another one if it has ended."""
+    async def take_spare(self) -> Runner:
+        """Wait until the spare runner is ready for a cell, and give it to the caller; fork another if it has ended."""
         end = time.monotonic() + _FORKING
         while True:
             if self.spare is None or self.spare.ended is not None:
@@ -322,18 +322,13 @@ class Room(ForkServerClient):
                 except TimeoutError:
                     raise SandboxUnavailable("The sandbox did not get ready in time.") from None
             if runner.pid:
+                self.spare = None
                 return runner
             # A fork bomb in this room, or in another one, may have left no place for one more process.
             if "fork" not in (runner.ended or {}) or time.monotonic() > end:
                 raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
             await self.kill(self._kept)
             await asyncio.sleep(_MOMENT)
-
-    async def take_spare(self) -> Runner:
-        """Wait for the spare runner, and give it to the caller."""
-        runner = await self.get_ready()
-        self.spare = None
-        return runner
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
         """Kill all processes in the room except the supervisor and those of `keep`."""

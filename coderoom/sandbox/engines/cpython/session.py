@@ -194,7 +194,8 @@ class CPythonSession:
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
         runner = Runner()
         runner.attach(cell)
-        await self._room.start(runner, "exec", code=code, **program.request())
+        facts = {"argv": list(program.argv), "input": program.reads_input, "address_space": program.address_space}
+        await self._room.start(runner, "exec", code=code, **facts)
         return runner
 
     async def _get_live(self) -> Runner:

@@ -154,12 +154,9 @@ def _bound_memory(lockdown: Lockdown) -> int:
 
 
 def _bound(limit: int, value: int) -> None:
-    value = _lower(value, resource.getrlimit(limit)[1])
+    hard = resource.getrlimit(limit)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(limit, (value, value))
-
-
-def _lower(value: int, hard: int) -> int:
-    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def _refuse_threads() -> None:

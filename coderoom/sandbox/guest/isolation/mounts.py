@@ -52,13 +52,11 @@ def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None
 
 
 def bind(source: str, target: str, writable: bool = False, devices: bool = False) -> None:
-    """Mount a file or a folder, with the mounts below it, at another place."""
+    """Mount a file or a folder, with the mounts below it, at another place.
+
+    All of them lose the rights of set-user-ID, and unless allowed those of devices and of writing.
+    """
     _mount(source, target, None, _MS_BIND | _MS_REC | _MS_SILENT)
-    _take_rights(target, writable=writable, devices=devices)
-
-
-def _take_rights(target: str, writable: bool, devices: bool) -> None:
-    """Remove rights from a mount and all mounts below it: set-user-ID, devices, and writing, unless allowed."""
     attributes = _ATTR_NOSUID | (0 if devices else _ATTR_NODEV) | (0 if writable else _ATTR_RDONLY)
     try:
         _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, _Attributes(attr_set=attributes))
