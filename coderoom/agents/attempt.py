@@ -188,8 +188,9 @@ class Attempt:
         parts = [self._result_in_words(), *self.notes]
         if self.calls and self.outcome is not Outcome.OK:
             parts.append(calls_made(self.calls))
-        if self.artifacts:
-            parts.append(f"Files made or changed: {', '.join(_file(artifact) for artifact in self.artifacts)}")
+        made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
+        if made:
+            parts.append(f"Files made or changed: {', '.join(made)}")
         return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
 
     def _result_in_words(self) -> str:
@@ -219,10 +220,6 @@ def calls_made(calls: Sequence[FunctionCall]) -> str:
     if len(calls) > len(shown):
         shown.append(f"- and {len(calls) - len(shown):,} more")
     return "\n".join(["These calls of functions were made before that, and are not undone:", *shown])
-
-
-def _file(artifact: Artifact) -> str:
-    return f"{artifact.name} ({artifact.media_type}, {artifact.size:,} bytes)"
 
 
 _MOST_CALLS = 20

@@ -89,7 +89,9 @@ def convert_team(
     _refuse_mistakes(check(replace(read_again, marks=document.marks), PARTICIPANT, components, os.environ))
     if after != before and getattr(checked.components.get(()), "component_type", None) == "agent":
         notes.append(((), "the agent is now in a team of one turn, because a team file describes a team"))
-        after = to_text(_team_of(data))
+        config = {"participants": [data], "max_turns": 1}
+        provider = provider_of(CodingTeam)
+        after = to_text({"provider": provider, "component_type": CodingTeam.component_type, "config": config})
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(out or path), lineterm="")
     diff = "\n".join(lines)
     for secret in _secrets(document.data):
@@ -150,11 +152,6 @@ def _convert_component(envelope: dict[str, Any], component_class: Any) -> Iterat
         yield "", f"{component_class.__name__} stays, since no setting of a sandbox means the same"
     else:
         fill_nulls(component_class.component_config_schema, config)
-
-
-def _team_of(agent: Any) -> dict[str, Any]:
-    config = {"participants": [agent], "max_turns": 1}
-    return {"provider": provider_of(CodingTeam), "component_type": CodingTeam.component_type, "config": config}
 
 
 def _refuse_mistakes(checked: Checked) -> None:

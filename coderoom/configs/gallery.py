@@ -182,9 +182,7 @@ def make_gallery(
     shipped = shipped_sources()
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
-    replacement: dict[str, Any] | None = None
-    if model is not None:
-        replacement = _dumped(model, trust)
+    replacement = None if model is None else _dumped(model, trust)
     for source in sources:
         shelves.add_all(_checked(source, trust, replacement))
     _refuse_environment(_text(shelves.lists))

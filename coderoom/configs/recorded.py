@@ -171,7 +171,9 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)
         recorded = [lines_of(entry["request"]) for entry in self._entries]
-        nearest = max(recorded, key=lambda lines: _likeness(lines, asked), default=[])
+        nearest = max(
+            recorded, key=lambda lines: difflib.SequenceMatcher(None, lines, asked, False).quick_ratio(), default=[]
+        )
         found = list(difflib.unified_diff(nearest, asked, "recorded", "asked now", lineterm="", n=1))
         more = f"\n... {len(found) - _MOST_LINES} more lines" if len(found) > _MOST_LINES else ""
         difference = "\n".join(found[:_MOST_LINES])
@@ -251,7 +253,3 @@ def _essence_of(request: Mapping[str, Any]) -> dict[str, Any]:
         messages.pop()
     choice = request.get("tool_choice", "auto")
     return {"json": asks_for_json, "tools": request.get("tools", []), "tool_choice": choice, "messages": messages}
-
-
-def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).quick_ratio()

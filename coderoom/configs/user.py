@@ -46,9 +46,6 @@ def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
     if problems := [*document.problems, *document.distinct_problems(found)]:
         raise ConfigError(problems)
     for key, value in document.data.items():
-        env[_VARIABLES[key]] = env.get(_VARIABLES[key], "").strip() or _expanded(value)
+        path_or_text = str(Path(value).expanduser()) if value.startswith("~") else value
+        env[_VARIABLES[key]] = env.get(_VARIABLES[key], "").strip() or path_or_text
     return dict(document.data)
-
-
-def _expanded(value: str) -> str:
-    return str(Path(value).expanduser()) if value.startswith("~") else value

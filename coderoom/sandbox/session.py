@@ -17,6 +17,7 @@ from coderoom.sandbox.functions import HostFunction, Offer, calls_of
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.snapshots import Snapshot
 
+OpenEngine = Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]]
 _QUEUE = 256
 _CLOSED = "The session is closed; make a new one with sandbox.session()."
 
@@ -43,12 +44,7 @@ class Session:
     after the other; several sessions run at the same time.
     """
 
-    def __init__(
-        self,
-        config: SandboxConfig,
-        open: Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]],
-        offer: Offer,
-    ) -> None:
+    def __init__(self, config: SandboxConfig, open: OpenEngine, offer: Offer) -> None:
         self._config = config
         self._open = open
         self._offer = offer

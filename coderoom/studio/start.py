@@ -20,7 +20,7 @@ from rich.console import Console
 
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
-from coderoom.errors import MissingDependencyError, RequestError, StudioError
+from coderoom.errors import RequestError, StudioError
 from coderoom.executors import adopt_orphans, descendants, kill_until_gone
 from coderoom.studio.contents import Contents, RefusedError, Rest, forget_if_new
 from coderoom.studio.environment import (
@@ -110,8 +110,6 @@ def run_studio(
         MissingDependencyError: Studio cannot be installed, or a trusted package does not work in its environment.
         StudioError: The server did not start, or ended unexpectedly.
     """
-    if os.name != "posix":
-        raise MissingDependencyError("coderoom studio runs on Linux and macOS only.")
     gallery = make_gallery(teams, model=model, trust=trust)
     folder = (appdir or default_folder()).absolute()
     with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:

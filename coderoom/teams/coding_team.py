@@ -7,7 +7,6 @@ import importlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, cast
 
 from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
@@ -257,9 +256,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
