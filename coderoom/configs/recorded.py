@@ -143,7 +143,8 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
         Raises:
             RequestError: The recording has no such request.
         """
-        result = await self.create(messages, **arguments)
+        # The class's method: that of a watched instance would count as another request.
+        result = await type(self).create(self, messages, **arguments)
         if isinstance(result.content, str):
             for chunk in words_of(result.content):
                 yield chunk
