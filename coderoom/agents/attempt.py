@@ -223,7 +223,6 @@ def calls_made(calls: Sequence[FunctionCall]) -> str:
 
 
 _MOST_CALLS = 20
-_OUTPUT_UNKNOWN = "(not known)"
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
@@ -368,9 +367,8 @@ class CodeRunner:
         try:
             result = await self.steps.run(blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
-            known = getattr(self._given, "interrupted", None) or ExecutionResult(
-                Outcome.CANCELLED, 125, output=_OUTPUT_UNKNOWN
-            )
+            unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
+            known = getattr(self._given, "interrupted", None) or unknown
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
         self.last_attempt = self._to_attempt(number, selection, result)

@@ -142,7 +142,6 @@ async def read_line(descriptor: int) -> str | None:
     return line.decode(errors="replace")
 
 
-_WHO: Final = "A person at the terminal"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _SETTLE_SECONDS: Final = 0.15
 
@@ -212,7 +211,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             line = await read_line(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")
-            response = understand(line, _WHO)
+            response = understand(line, "A person at the terminal")
             if response is not None:
                 return response
             say(_HELP)

@@ -20,7 +20,7 @@ from coderoom.configs.dumping import replace_file, round_trip_yaml, to_json, to_
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import Source, find_source, read_component
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, replace_provider, temporary_values
-from coderoom.configs.variables import MASK, is_secret_key
+from coderoom.configs.variables import MASK, SHORTEST_SECRET, is_secret_key
 from coderoom.configs.yaml import Location, show, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -32,7 +32,6 @@ _WITHOUT_COUNTERPART = {
     "cleanup_temp_files": "blocks are not run as files",
 }
 """The keys of AutoGen's local executor that a `SandboxCodeExecutor` does not have, and why."""
-_SHORTEST_SECRET = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,5 +163,5 @@ def _refuse_mistakes(checked: Checked) -> None:
 def _secrets(data: Any) -> Iterator[str]:
     for path, value in walk(data):
         is_secret = bool(path) and isinstance(path[-1], str) and is_secret_key(path[-1])
-        if is_secret and isinstance(value, str) and len(value) >= _SHORTEST_SECRET and "${" not in value:
+        if is_secret and isinstance(value, str) and len(value) >= SHORTEST_SECRET and "${" not in value:
             yield value

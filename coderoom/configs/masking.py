@@ -8,11 +8,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from coderoom.configs.variables import MASK, is_secret_name
+from coderoom.configs.variables import MASK, SHORTEST_SECRET, is_secret_name
 
 T = TypeVar("T")
 
-_SHORTEST_SECRET: Final = 6
 _KEYS: Final = re.compile(
     r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON inside of a text, a line break before it is a letter.
     r"(?:sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
@@ -36,7 +35,7 @@ class Masking:
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values, of 6 characters or more, replaced from now on."""
         for value, instead in secrets.items():
-            if len(value) >= _SHORTEST_SECRET:
+            if len(value) >= SHORTEST_SECRET:
                 self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
         known = sorted(self._secrets, key=len, reverse=True)
         self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))

@@ -24,6 +24,8 @@ _SECRET_KEY = re.compile(
 )
 MASK = "**********"
 """What AutoGen and pydantic write instead of a secret."""
+SHORTEST_SECRET = 6
+"""Shorter values are too often ordinary words."""
 _LITERALLY = "for a literal '${' write '$${'"
 
 
@@ -46,7 +48,7 @@ class References(dict[Location, Reference]):
             value: f"${{{name}}}"
             for reference in self.values()
             for name, value in reference.used.items()
-            if len(value) >= 6 and is_secret_name(name)
+            if len(value) >= SHORTEST_SECRET and is_secret_name(name)
         }
 
     def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
+from coderoom._util.services import OPENAI
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import RequestError, StudioError
@@ -36,7 +37,6 @@ _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = (
     "OPENAI_API_KEY is not set, and teams with OpenAI's models need it; --model gives all of them another model."
 )
-_NEEDS_KEY: Final = "autogen_ext.models.openai.OpenAIChatCompletionClient"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def run_studio(
 
 def _lacks_key(gallery: dict[str, Any]) -> bool:
     providers = [model["provider"] for model in gallery["components"]["models"]]
-    return _NEEDS_KEY in providers and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
+    return OPENAI in providers and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
 
 
 def _open(url: str) -> None:

@@ -23,7 +23,6 @@ _LONGEST_NAME, _MOST_NAMES = 40, 1_000
 _LINKS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 _HEAD = "Traceback (most recent call last):\n"
 _GAP = " frames left out]"
-_NO_NETWORK = "There is no network here: Sandbox(network=True) turns it on."
 
 
 def is_of_memory(error: BaseException) -> bool:
@@ -37,7 +36,7 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         size = memory_bytes // (1024 * 1024)
         return f"The code wanted more memory than the {size:,} MiB that it may have."
     if not network and any(_misses_network(each) for each in _linked(error)):
-        return _NO_NETWORK
+        return "There is no network here: Sandbox(network=True) turns it on."
     return ""
 
 

@@ -19,9 +19,7 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
-_NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 _CO_COROUTINE = 128
-_NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
 
 
 class Interpreter:
@@ -88,7 +86,8 @@ class Interpreter:
                 value = self.names[named]
             if isinstance(value, types.CoroutineType):
                 value.close()
-                raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
+                name = value.__qualname__
+                raise RuntimeError(f"{name}() was called without `await`, so it did not run: write `await {name}(...)`")
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
             if "value" not in answer and "tagged" not in answer:
                 shown = value
@@ -170,7 +169,7 @@ def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None
 
 
 def _no_input(prompt: object = "", /) -> str:
-    raise EOFError(_NO_INPUT)
+    raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:

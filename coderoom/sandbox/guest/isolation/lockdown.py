@@ -9,23 +9,16 @@ import resource
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from . import landlock, seccomp
+from . import landlock, linux, seccomp
 from .linux import prctl, syscall
 
 _MIB = 1024 * 1024
 # What a program may map beyond its memory, mostly files of libraries.
 _ADDRESS_SLACK = 512 * _MIB
 
-_PR_CAPBSET_DROP = 24
-_PR_SET_SECUREBITS = 28
-_PR_SET_NO_NEW_PRIVS = 38
-_PR_GET_NO_NEW_PRIVS = 39
-_PR_CAP_AMBIENT = 47
-_PR_CAP_AMBIENT_CLEAR_ALL = 4
 # User 0 gets no capabilities, ambient ones cannot be raised, and all of this is locked.
 _SECUREBITS = 0xEF
-_CAPABILITY_VERSION = 0x20080522
-_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+_HEADER = (ctypes.c_uint32 * 2)(linux.CAPABILITY_VERSION, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
@@ -77,7 +70,7 @@ class Prepared:
         self._limits = list(_limits(lockdown))
         self._settled = False
         self._address_space = 0
-        prctl(_PR_GET_NO_NEW_PRIVS)  # The first call of a C function is slow.
+        prctl(linux.PR_GET_NO_NEW_PRIVS)  # The first call of a C function is slow.
 
     def settle(self) -> None:
         """Apply the part that forks inherit and that does not disturb a supervisor, so that `apply` in a fork is cheap.
@@ -89,7 +82,7 @@ class Prepared:
         for limit, value in self._limits:
             _bound(limit, value)
         self._address_space = _bound_memory(self.lockdown)
-        prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
         _drop_bounding_set()
 
     def apply(self) -> None:
@@ -170,9 +163,9 @@ def _refuse_threads() -> None:
 
 def _drop_bounding_set() -> None:
     try:
-        prctl(_PR_SET_SECUREBITS, _SECUREBITS)
+        prctl(linux.PR_SET_SECUREBITS, _SECUREBITS)
         for capability in range(64):
-            prctl(_PR_CAPBSET_DROP, capability)
+            prctl(linux.PR_CAPBSET_DROP, capability)
     except OSError as error:
         # It may not change them, or there are no more capabilities.
         if error.errno not in (errno.EPERM, errno.EINVAL):
@@ -180,5 +173,5 @@ def _drop_bounding_set() -> None:
 
 
 def _drop_capabilities() -> None:
-    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
     syscall("capset", _HEADER, _NO_CAPABILITIES)

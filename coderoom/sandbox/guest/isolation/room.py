@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ from ..forks import fork
 from . import linux, mounts
 
 _MS_REC, _MS_PRIVATE = 16384, 1 << 18
-_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MOST_ENTRIES = 1000
 
 
@@ -22,7 +22,7 @@ def enter_room(config: dict[str, Any]) -> bool:
     everything in the room.
     """
     if config["rooms"] != "namespaces":
-        linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+        linux.prctl(linux.PR_SET_PDEATHSIG, int(signal.SIGKILL))
         return False
     unshare_room()
     if fork():
