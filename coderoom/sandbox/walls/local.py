@@ -44,7 +44,6 @@ class Start:
     """How to start a worker.
 
     Attributes:
-        argv: The program and its arguments.
         boot: See `StartedWorker`.
         environment: The program's whole environment.
         fds: More descriptors for the program; they are closed on this side once it has started.

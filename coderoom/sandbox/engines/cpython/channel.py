@@ -47,18 +47,11 @@ _numbers = itertools.count(1)
 
 
 class HostChannel:
-    """Reads and writes packets without blocking the event loop.
+    """Reads and writes packets without blocking the event loop, and closes its socket.
 
-    The input is hostile: packets of another shape or with another key are dropped, received descriptors are closed,
-    and messages above the size limit are dropped.
-
-    Args:
-        sock: The socket, which the channel closes.
-        on_message: Called with each message.
-        on_end: Called once when the other side has closed.
-        key: The key of the packets.
-        on_output: Called with the tag and the bytes of each packet of printed text or of a file's content.
-        largest: The most bytes that a message may have.
+    The input is hostile: packets of another shape or with another key are dropped, received descriptors are closed, and
+    messages above the size limit are dropped. `on_output` gets the tag and the bytes of each packet of printed text or
+    of a file's content.
 
     Attributes:
         listening: Whether messages are accepted; otherwise they are dropped unparsed.

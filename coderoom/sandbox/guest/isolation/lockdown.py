@@ -23,21 +23,17 @@ _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 class Lockdown(NamedTuple):
-    """What code may still do, as JSON's types only, since it comes with the boot data.
+    """What code and each of its processes may still do, as JSON's types only, since it comes with the boot data.
 
     Attributes:
-        network: Whether code may make TCP and UDP sockets.
         read: What Landlock lets it read and execute; `None`: no Landlock.
         write: What Landlock lets it change.
         use_seccomp: Whether there is a filter of system calls.
         own_pid_only: For a wall without a PID namespace: code can signal no process but the runner, which leads its own
             session. Where Landlock confines signals, those to its own children still work.
         local_sockets: Whether it may make AF_UNIX sockets: only where it can reach none of the host's.
-        memory_bytes: The memory limit of a process.
         address_space: Whether the address space is limited too; some programs reserve far more than they use.
         processes: The processes and threads of the user; `None`: not limited here.
-        open_files: The open files of a process.
-        file_bytes: The size of a file.
     """
 
     network: bool
