@@ -78,7 +78,9 @@ class Workbenches:
         """All their tools; they are started for that."""
         found: list[HostFunction] = []
         for workbench in self._all:
-            functions = await self._functions_of(workbench)
+            if workbench not in self._started and not is_started(workbench):
+                self._started.append(workbench)
+            functions = await host_functions([workbench])  # Starts it.
             self._owners |= {function.name: workbench for function in functions}
             found += functions
         return found
@@ -132,11 +134,6 @@ class Workbenches:
         """Restore what `save_state` returned."""
         for workbench, state in zip(self._all, states, strict=False):
             await workbench.load_state(state)
-
-    async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
-        if workbench not in self._started and not is_started(workbench):
-            self._started.append(workbench)
-        return await host_functions([workbench])  # Starts it.
 
 
 def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:

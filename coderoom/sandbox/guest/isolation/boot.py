@@ -93,14 +93,10 @@ def _enter(enter: dict[str, Any]) -> None:
     os.setsid()
     socket.sethostname(enter["hostname"])
     if not enter["network"]:
-        _raise_loopback()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:  # The loopback interface goes up.
+            fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
     mounts.build_root(enter["root"])
     _move_to(enter["inside"])
-
-
-def _raise_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
 
 
 def _move_to(inside: str) -> None:
