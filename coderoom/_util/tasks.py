@@ -51,8 +51,8 @@ async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = No
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
-    """Call something in an event loop from a finalizer, which may run in any thread."""
-    with contextlib.suppress(RuntimeError):  # The loop is closed, and so is all that lived in it.
+    """Call something in an event loop, from any thread, and perhaps after the loop was closed."""
+    with contextlib.suppress(RuntimeError):  # All that lived in a closed loop is gone.
         loop.call_soon_threadsafe(call, *arguments)
 
 

@@ -220,8 +220,7 @@ async def with_output(
                 yield waiting.popleft()
         yield await task
     finally:
-        if not task.done():
-            await cancel_and_wait(task)
+        await cancel_and_wait(task)
 
 
 def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:

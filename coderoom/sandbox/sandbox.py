@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
@@ -235,9 +235,8 @@ class Sandbox:
 
     async def _close(self) -> None:
         starting, self._starting = self._starting, None
-        if starting is not None and not starting.done():
-            starting.cancel()
-            await asyncio.wait((starting,))
+        if starting is not None:
+            await cancel_and_wait(starting)
         await self._engine.close()  # First: this ends all waits for cells and rooms.
         for session in list(self._sessions):
             await session.close()

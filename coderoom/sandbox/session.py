@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from coderoom._util.tasks import call_in_loop, run_uncancellable
+from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
@@ -278,9 +278,7 @@ async def stream_of(
         yield await task
     finally:
         left = True
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
+        await cancel_and_wait(task)
 
 
 async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from coderoom._util.tasks import retrieve_exception
+from coderoom._util.tasks import call_in_loop, retrieve_exception
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.data import CallLog, as_data, error_data
@@ -54,9 +54,7 @@ class Threads:
         loop = asyncio.get_running_loop()
 
         def job() -> None:
-            result = work()
-            with contextlib.suppress(RuntimeError):  # The event loop is closed.
-                loop.call_soon_threadsafe(on_result, result)
+            call_in_loop(loop, on_result, work())
 
         self._jobs.put(job)
         if not self._idle.acquire(blocking=False) and self._count < _THREADS:
