@@ -37,44 +37,17 @@ from autogen_core.tools import StreamTool
 
 from coderoom._util.json_output import innermost_client
 
+# AutoGen's own names that other modules import from here.
 __all__ = [
-    "CONDITIONS",
-    "COUNTERS",
-    "STOP_MESSAGES",
     "WELL_KNOWN_PROVIDERS",
     "ChatAgentContainer",
     "GroupChatAgentResponse",
     "GroupChatError",
     "GroupChatRequestPublish",
     "GroupChatTeamResponse",
-    "QuietRuntime",
     "RoundRobinGroupChatConfig",
     "RoundRobinGroupChatManager",
     "SerializableException",
-    "agents_of",
-    "clients_of",
-    "closers_of",
-    "condition_of",
-    "current_agent",
-    "executor_of",
-    "forget_early_answers",
-    "function_of",
-    "is_executor_started",
-    "is_running",
-    "is_started",
-    "known_model_info",
-    "loads_past_versions",
-    "lost_arguments",
-    "mcp_schemas",
-    "model_client_of",
-    "part_of",
-    "participants_of",
-    "parts_of",
-    "server_params_of",
-    "streams",
-    "transports_of",
-    "work_dir_of",
-    "workbenches_of",
 ]
 
 P = TypeVar("P")

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import transports_of
 from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json, send_for_json
-from coderoom._util.tasks import cancel_and_wait, run_uncancellable
+from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
 
 T = TypeVar("T")
@@ -39,13 +39,7 @@ async def await_with_token(call: Awaitable[T], cancellation_token: CancellationT
     future = asyncio.ensure_future(call)
     if cancellation_token.is_cancelled():
         future.cancel()
-
-    def end() -> None:
-        # From any thread, and perhaps after the loop was closed.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(future.cancel)
-
-    cancellation_token.add_callback(end)
+    cancellation_token.add_callback(lambda: call_in_loop(loop, future.cancel))
     return await future
 
 

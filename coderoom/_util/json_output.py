@@ -108,13 +108,8 @@ async def send_for_json(
 ) -> T:
     """Send a request with the arguments of `output_arguments`, or without them if the service refuses these.
 
-    Many servers with OpenAI's protocol answer 400 to `response_format`. Such a client is remembered.
-
-    Args:
-        model_client: The client.
-        arguments: The arguments for JSON output.
-        send: Sends the request with the arguments that it is given. Its second argument says whether the request must
-            describe the JSON in words, because the service refuses arguments for that.
+    Many servers with OpenAI's protocol answer 400 to `response_format`. Such a client is remembered. The second
+    argument of `send` says whether the request must describe the JSON in words.
     """
     client = innermost_client(model_client)
     if not any(arguments.values()):

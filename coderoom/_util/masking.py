@@ -16,7 +16,8 @@ _SECRET_NAME: Final = re.compile(
     r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH|AUTHORIZATION|COOKIE)(?:_|$)",
     re.IGNORECASE,
 )
-_SHORTEST_SECRET: Final = 6
+SHORTEST_SECRET: Final = 6
+"""Shorter values are too often ordinary words."""
 _KEYS: Final = re.compile(
     r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON inside of a text, a line break before it is a letter.
     r"(?:sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
@@ -45,7 +46,7 @@ class Masking:
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values, of 6 characters or more, replaced from now on."""
         for value, instead in secrets.items():
-            if len(value) >= _SHORTEST_SECRET:
+            if len(value) >= SHORTEST_SECRET:
                 self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
         known = sorted(self._secrets, key=len, reverse=True)
         self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))

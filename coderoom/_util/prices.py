@@ -22,19 +22,9 @@ _VERSION: Final = re.compile(r"-(\d[\d-]*|latest)$")
 
 
 def cost_of(model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
-    """The price of tokens.
+    """The price of tokens in US dollars; `None` if the model is not in the table.
 
-    Args:
-        model: The name of the model; a provider before a slash and a version at the end need not be in the table.
-        prompt_tokens: The tokens of the prompts.
-        completion_tokens: The tokens of the completions.
-
-    Returns:
-        US dollars, or `None` if the model is not in the table.
-
-    Raises:
-        ConfigError: The user's table has mistakes; all of them are listed.
-        RequestError: The user's table cannot be read.
+    A provider before a slash and a version at the end of its name need not be in the table.
     """
     prices = price_table()
     name = model.lower().rpartition("/")[2]
@@ -43,12 +33,7 @@ def cost_of(model: str, prompt_tokens: int, completion_tokens: int) -> float | N
 
 
 def price_table() -> dict[str, tuple[float, float]]:
-    """US dollars for a million tokens of prompt and of completion, by model; the user's prices replace the shipped.
-
-    Raises:
-        ConfigError: The user's table has mistakes; all of them are listed.
-        RequestError: The user's table cannot be read.
-    """
+    """US dollars for a million tokens of prompt and of completion, by model; the user's prices replace the shipped."""
     own = os.environ.get(PRICES_VARIABLE)
     return _table(Path(own).absolute() if own else None)
 

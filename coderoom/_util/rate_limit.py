@@ -16,9 +16,6 @@ class RateLimiter(AbstractAsyncContextManager[None]):
 
     Two requests start at least `60 / per_minute` seconds apart, so no more than `per_minute` start within a minute.
     Delays in the network may bring them closer together at the server.
-
-    Args:
-        per_minute: How many requests may start in a minute.
     """
 
     def __init__(self, per_minute: float) -> None:

@@ -65,11 +65,7 @@ class Service:
         return self.provider.split(".")[2]
 
     def config(self, name: str, env: Mapping[str, str]) -> dict[str, Any]:
-        """The config of the client for a model.
-
-        Raises:
-            MissingDependencyError: A variable is not set.
-        """
+        """The config of the client for a model, whose variables must be set."""
         variables = dict(self.variables)
         given = {key: env[variable] for key, variable in variables.items() if env.get(variable)}
         # A server of the user's own may need no key, but the client requires one.
@@ -154,12 +150,7 @@ def service_of(text: str) -> tuple[Service, str] | None:
 
 
 def client_config(text: str, env: Mapping[str, str]) -> dict[str, Any]:
-    """The config of the client for the text of a model, whose service is known.
-
-    Raises:
-        RequestError: The text names no model.
-        MissingDependencyError: A variable is not set.
-    """
+    """The config of the client for the text of a model, whose service is known."""
     found = service_of(text)
     assert found is not None
     service, name = found

@@ -12,11 +12,7 @@ T = TypeVar("T")
 
 
 async def run_uncancellable(work: Awaitable[T]) -> T:
-    """Finish `work` even if the surrounding task is cancelled meanwhile. Only for work of bounded time.
-
-    Raises:
-        asyncio.CancelledError: The surrounding task was cancelled; the work is finished.
-    """
+    """Finish `work` even if the surrounding task is cancelled meanwhile. Only for work of bounded time."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -36,12 +32,7 @@ async def run_uncancellable(work: Awaitable[T]) -> T:
 async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = None) -> None:
     """Cancel a task if it is not done, and wait for its end; a second cancellation is passed on to it.
 
-    Args:
-        task: The task.
-        patience: The seconds after which a task that does not end is left to itself; `None`: unlimited.
-
-    Raises:
-        asyncio.CancelledError: The surrounding task was cancelled meanwhile; the other task has ended.
+    A task that does not end within `patience` seconds is left to itself; `None`: unlimited.
     """
     cancelled: asyncio.CancelledError | None = None
     end = None if patience is None else time.monotonic() + patience
@@ -60,8 +51,8 @@ async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = No
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
-    """Call something in an event loop from a finalizer, which may run in any thread."""
-    with contextlib.suppress(RuntimeError):  # The loop is closed, and so is all that lived in it.
+    """Call something in an event loop, from any thread, and perhaps after the loop was closed."""
+    with contextlib.suppress(RuntimeError):  # All that lived in a closed loop is gone.
         loop.call_soon_threadsafe(call, *arguments)
 
 

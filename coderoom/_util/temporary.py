@@ -69,7 +69,7 @@ def remove_folder(path: Path) -> None:
     """Remove a folder with its content, whatever permissions and depth code has given it."""
     with contextlib.suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
-    if path.exists() and os.name == "posix":
+    if path.exists():
         # Code may have removed permissions, or nested folders deeper than Python can follow.
         with (
             contextlib.suppress(OSError),

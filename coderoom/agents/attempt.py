@@ -188,8 +188,9 @@ class Attempt:
         parts = [self._result_in_words(), *self.notes]
         if self.calls and self.outcome is not Outcome.OK:
             parts.append(calls_made(self.calls))
-        if self.artifacts:
-            parts.append(f"Files made or changed: {', '.join(_file(artifact) for artifact in self.artifacts)}")
+        made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
+        if made:
+            parts.append(f"Files made or changed: {', '.join(made)}")
         return parts[0] if len(parts) == 1 else "\n\n".join([parts[0].rstrip(), *parts[1:]])
 
     def _result_in_words(self) -> str:
@@ -221,12 +222,7 @@ def calls_made(calls: Sequence[FunctionCall]) -> str:
     return "\n".join(["These calls of functions were made before that, and are not undone:", *shown])
 
 
-def _file(artifact: Artifact) -> str:
-    return f"{artifact.name} ({artifact.media_type}, {artifact.size:,} bytes)"
-
-
 _MOST_CALLS = 20
-_OUTPUT_UNKNOWN = "(not known)"
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
@@ -328,17 +324,7 @@ def cut_of(reply: CreateResult | None) -> dict[str, str]:
 class CodeRunner:
     """Asks for approval, runs the selected code and returns the attempt.
 
-    Args:
-        executor: Where code runs; it is started on first use.
-        approval: Is asked before code runs; `None` for no approval.
-        max_output_chars: The most characters of output, at least 200.
-        can_undo: Whether failed code can be undone.
-
-    Attributes:
-        steps: Runs the code.
-        executor: Where code runs.
-        approval: Is asked before code runs; `None` for no approval.
-        last_attempt: The last attempt, as far as known if it was cancelled; `None` if its code was not started.
+    `last_attempt` is the last one, as far as known if it was cancelled; `None` if its code was not started.
     """
 
     def __init__(
@@ -381,9 +367,8 @@ class CodeRunner:
         try:
             result = await self.steps.run(blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
-            known = getattr(self._given, "interrupted", None) or ExecutionResult(
-                Outcome.CANCELLED, 125, output=_OUTPUT_UNKNOWN
-            )
+            unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
+            known = getattr(self._given, "interrupted", None) or unknown
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
         self.last_attempt = self._to_attempt(number, selection, result)

@@ -124,13 +124,6 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         """The types of the messages that other agents get."""
         return (TextMessage, HandoffMessage) if self._handoffs else (TextMessage,)
 
-    async def _remember(self, cancellation_token: CancellationToken) -> AsyncGenerator[MemoryQueryEvent, None]:
-        """Have each memory add what it finds to the conversation."""
-        for memory in self._memory or ():
-            updated = await await_with_token(memory.update_context(self._model_context), cancellation_token)
-            if updated.memories.results:
-                yield MemoryQueryEvent(content=updated.memories.results, source=self.name)
-
     @property
     def budget(self) -> Budget | None:
         """What the agent may use."""
@@ -252,13 +245,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     ) -> AsyncGenerator[Item, None]:
         """Take a turn: yield what happens as it happens, and the `Response` last.
 
-        Args:
-            messages: What is new since the last turn.
-            cancellation_token: Ends the turn at once, also while code runs; nothing is left running.
-
-        Raises:
-            SandboxUnavailable: The executor broke.
-            asyncio.CancelledError: The token was cancelled.
+        The token ends the turn at once, also while code runs; nothing is left running.
         """
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         async with aclosing(self._turn(messages, cancellation_token)) as items:
@@ -294,9 +281,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     async def _steps(self, turn: TurnT) -> AsyncGenerator[Item, None]:
         """Take steps until there is an answer or a reason to stop."""
-        async with aclosing(self._remember(turn.token)) as events:
-            async for event in events:
-                yield event
+        for memory in self._memory or ():  # Adds what it finds to the conversation.
+            updated = await await_with_token(memory.update_context(self._model_context), turn.token)
+            if updated.memories.results:
+                yield MemoryQueryEvent(content=updated.memories.results, source=self.name)
         while turn.answer is None and turn.stop_reason is None:
             async with aclosing(self._step(turn)) as items:
                 async for item in items:

@@ -10,11 +10,7 @@ from typing import Any, get_args
 from weakref import WeakSet
 
 from autogen_agentchat.base import Handoff, Response, TaskResult
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
@@ -84,8 +80,7 @@ _GO = "in a new process each time: variables, imports and functions do not stay 
 class LimitedTurn(Turn):
     """A turn of a `CodeActAgent`. Create it in a running event loop, and close it at the end.
 
-    Attributes:
-        asked_again: Whether the model was informed that code in a reply was not run.
+    In `asked_again` is whether the model was informed that code in a reply was not run.
     """
 
     def __init__(
@@ -434,7 +429,6 @@ def _describe(executor: CodeExecutor) -> str:
 
 
 def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:
-    """Check the constructor's arguments that have a fixed set of values."""
     for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
         if value not in get_args(known):
             raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")

@@ -382,7 +382,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
 def _check_retries(
     count: int, model_client: ChatCompletionClient | None, retry_from: RetryFrom, executor: CodeExecutor
 ) -> None:
-    """Check the constructor's arguments for further attempts."""
     if count < 0:
         raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
     if count > 0 and model_client is None:

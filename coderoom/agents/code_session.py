@@ -135,7 +135,7 @@ class CodeSession:
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
                 undone = await self._runner.steps.undo(CancellationToken())
         if undone:
-            notes = (*attempt.notes, _UNDONE.format(undone=undone))
+            notes = (*attempt.notes, f"The failed code was undone: {undone} are as they were before it.")
             self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
             return
         if attempt.state_lost:
@@ -192,11 +192,14 @@ class CodeSession:
         finally:
             self._recorder.answer_from(None)
         if self._failed:
-            lost.append(_FAILED_BEFORE.format(count=self._failed))
+            lost.append(f"code that had not ended well ({self._failed} times) was not run again")
         self._cells, self._failed, self._to_restore = back, 0, False
         notes = [restored(lost, changed)]
         if self._forgotten:
-            notes.append(f"{_RESET}\n{calls_made(self._forgotten)}")
+            notes.append(
+                "An earlier turn was interrupted; conversation and variables were restored to the state before it.\n"
+                + calls_made(self._forgotten)
+            )
             self._forgotten = []
         return "\n\n".join(part for part in notes if part)
 
@@ -224,11 +227,6 @@ def _output_of(output: str) -> dict[str, Any]:
     return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
 
-_UNDONE = "The failed code was undone: {undone} are as they were before it."
-_RESET = "An earlier turn was interrupted; conversation and variables were restored to the state before it."
-_FAILED_BEFORE = "code that had not ended well ({count} times) was not run again"
-
-
 _SHOWN = 200
 
 
@@ -250,10 +248,16 @@ def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
     """Describe what was not restored exactly; empty if everything was."""
     parts = []
     if lost:
-        parts.append(f"Not everything came back:\n{_listed(lost)}\n{_SET_AGAIN}")
+        gone = "What that code had set is gone. Set it again before you use it."
+        parts.append(f"Not everything came back:\n{_listed(lost)}\n{gone}")
     if changed:
-        parts.append(f"Some of it came out otherwise this time:\n{_listed(changed)}\n{_LOOK}")
-    return "\n\n".join([f"{_ANEW} {parts[0]}", *parts[1:]]) if parts else ""
+        look = "What it has set may differ from what you saw before; look at it again before you rely on it."
+        parts.append(f"Some of it came out otherwise this time:\n{_listed(changed)}\n{look}")
+    anew = (
+        "The session was restarted, and the code that had succeeded in it was run again, without calling functions "
+        "again."
+    )
+    return "\n\n".join([f"{anew} {parts[0]}", *parts[1:]]) if parts else ""
 
 
 def _beginning(cell: PastCell) -> str:
@@ -263,10 +267,3 @@ def _beginning(cell: PastCell) -> str:
 
 def _listed(items: Sequence[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
-
-
-_ANEW = (
-    "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
-)
-_SET_AGAIN = "What that code had set is gone. Set it again before you use it."
-_LOOK = "What it has set may differ from what you saw before; look at it again before you rely on it."

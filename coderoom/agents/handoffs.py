@@ -25,18 +25,9 @@ HandoffList = list[Annotated[str | Handoff, Field(union_mode="left_to_right")]]
 
 
 class Handoffs:
-    """The agents that an agent can hand over to.
+    """The agents that an agent can hand over to: `Handoff`s or names, among which its model chooses.
 
-    Args:
-        handoffs: `Handoff`s, or the names of agents.
-        model_client: The agent's model, which chooses.
-
-    Attributes:
-        given: The argument, as a list.
-        tools: What the model is offered.
-
-    Raises:
-        ValueError: There is no model, or it cannot call functions, or two have the same name.
+    `given` is the argument, and `tools` what the model is offered.
     """
 
     def __init__(self, handoffs: Sequence[Handoff | str] | None, model_client: ChatCompletionClient | None) -> None:
@@ -56,11 +47,8 @@ class Handoffs:
     ) -> tuple[list[BaseAgentEvent], FunctionExecutionResultMessage, HandoffMessage]:
         """What follows from a reply that calls a handoff: events, the message for the context, and the last message.
 
-        If a reply calls several, the first one counts. Code beside a call is not run. The next agent gets the report
-        of the code that has run in this turn.
-
-        Raises:
-            TypeError: The model called something else.
+        If a reply calls several, the first one counts. Code beside a call is not run. The next agent gets the report of
+        the code that has run in this turn.
         """
         assert not isinstance(reply.content, str)
         for call in reply.content:

@@ -6,9 +6,7 @@ import io
 from collections.abc import Sequence
 
 from autogen_agentchat.base import TaskResult
-from autogen_agentchat.messages import (
-    TextMessage,
-)
+from autogen_agentchat.messages import TextMessage
 from autogen_core import Image
 from autogen_core.models import CreateResult
 from PIL import Image as PILImage

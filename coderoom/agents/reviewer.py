@@ -96,10 +96,6 @@ class ReviewVerdict(BaseModel):
         return "\n".join(lines + [f"- {issue}" for issue in self.issues])
 
 
-_SHOWN_OF_UNREADABLE = 1000
-"""The most characters that are shown of an answer that is not a verdict."""
-
-
 class ReviewerAgentConfig(StrictConfig):
     """The config of a `ReviewerAgent`. Each field is the constructor's argument of the same name."""
 
@@ -203,7 +199,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     def _verdict(self, answer: Answer[ReviewVerdict]) -> ReviewVerdict:
         if answer.value is None:
-            said = answer.text[:_SHOWN_OF_UNREADABLE].strip() or "nothing."
+            said = answer.text[:1000].strip() or "nothing."
             summary = f"The reviewer's answer could not be read as a verdict, so it approves nothing. It said: {said}"
             return ReviewVerdict(approved=False, issues=[], summary=summary)
         if answer.value.approved and any(issue.severity == "error" for issue in answer.value.issues):

@@ -78,7 +78,9 @@ class Workbenches:
         """All their tools; they are started for that."""
         found: list[HostFunction] = []
         for workbench in self._all:
-            functions = await self._functions_of(workbench)
+            if workbench not in self._started and not is_started(workbench):
+                self._started.append(workbench)
+            functions = await host_functions([workbench])  # Starts it.
             self._owners |= {function.name: workbench for function in functions}
             found += functions
         return found
@@ -133,18 +135,9 @@ class Workbenches:
         for workbench, state in zip(self._all, states, strict=False):
             await workbench.load_state(state)
 
-    async def _functions_of(self, workbench: Workbench) -> tuple[HostFunction, ...]:
-        if workbench not in self._started and not is_started(workbench):
-            self._started.append(workbench)
-        return await host_functions([workbench])  # Starts it.
-
 
 def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Variables that can be set in a session.
-
-    Raises:
-        ValueError: A name is no identifier, or a value is not made of Python's literals.
-    """
+    """Check variables that are to be set in a session: their values must be made of Python's literals."""
     for name, value in variables.items():
         if not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"initial_variables: {name!r} cannot be the name of a variable.")

@@ -9,6 +9,7 @@ import os
 import re
 import select
 import sys
+import termios
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
@@ -109,16 +110,9 @@ def input_descriptor() -> int | None:
 
 def discard_typed_ahead(descriptor: int) -> None:
     """Drop what was typed at a terminal before the question was shown."""
-    if not os.isatty(descriptor):
-        return
-    try:
-        import termios
-    except ImportError:
-        return
-    try:
-        termios.tcflush(descriptor, termios.TCIFLUSH)
-    except termios.error:
-        return
+    if os.isatty(descriptor):
+        with contextlib.suppress(termios.error):
+            termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
 async def read_line(descriptor: int) -> str | None:
@@ -127,8 +121,6 @@ async def read_line(descriptor: int) -> str | None:
     It polls instead of waiting in a thread: a thread would remain after a cancellation, and take the next line or abort
     the interpreter's exit.
     """
-    if sys.platform == "win32":  # `select` takes only sockets there; a cancellation loses the next line
-        return await call_in_thread(sys.stdin.readline) or None
     line = bytearray()
     while len(line) < _LONGEST_LINE:
         try:
@@ -150,7 +142,6 @@ async def read_line(descriptor: int) -> str | None:
     return line.decode(errors="replace")
 
 
-_WHO: Final = "A person at the terminal"
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _SETTLE_SECONDS: Final = 0.15
 
@@ -220,7 +211,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             line = await read_line(descriptor)
             if line is None:
                 return no("The input ended before a person answered.")
-            response = understand(line, _WHO)
+            response = understand(line, "A person at the terminal")
             if response is not None:
                 return response
             say(_HELP)
@@ -297,10 +288,8 @@ class InputApproval(Approval):
         """Show the code and wait for the person's answer. Only a cancellation is raised."""
         limit = asyncio.timeout(self._timeout)
         try:
-            async with (
-                _turn(self._input_func),
-                limit,
-            ):  # One question at a time, so that no answer counts for another one.
+            # One question at a time, so that no answer counts for another one.
+            async with _turn(self._input_func), limit:
                 return await self._ask(request.code)
         except EOFError:
             return no("The input ended before a person answered.")

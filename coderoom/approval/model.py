@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken, Component, ComponentModel
-from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
+from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
 from pydantic import BaseModel, StrictBool, model_validator
 
 from coderoom._util.calls import ask_structured, at_end_of_run
@@ -84,9 +84,11 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
 
     async def _consult(self, request: ApprovalRequest) -> ApprovalResponse:
         at_end_of_run(self._model_client.close)
+        instructions = _DEFAULT_INSTRUCTIONS if self._instructions is None else self._instructions
+        question = f"{fence(request.code)}\n\nMay this code run? Answer with the JSON object."
         answer = await ask_structured(
             self._model_client,
-            self._messages(request.code),
+            [SystemMessage(content=f"{instructions}\n\n{_RULES}"), UserMessage(content=question, source="user")],
             ModelDecision,
             source="user",
             cancellation_token=CancellationToken(),
@@ -95,10 +97,3 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
             return no("The approving model's answer had no decision.")
         reason = answer.value.reason or "The approving model gave no reason."
         return ApprovalResponse(approved=answer.value.approved, reason=reason)
-
-    def _messages(self, code: str) -> list[LLMMessage]:
-        instructions = _DEFAULT_INSTRUCTIONS if self._instructions is None else self._instructions
-        return [
-            SystemMessage(content=f"{instructions}\n\n{_RULES}"),
-            UserMessage(content=f"{fence(code)}\n\nMay this code run? Answer with the JSON object.", source="user"),
-        ]

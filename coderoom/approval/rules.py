@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -83,23 +82,17 @@ class RuleApproval(Approval, Component[RuleApprovalConfig]):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse | None:
         """Judge each block, and take the strictest action."""
-        judged = [self._judge(part) for part in _parts(request.code)]
+        judged = [self._judge(code, language) for code, language in _parts(request.code)]
         action, reason = max(judged, key=lambda verdict: _STRICTNESS[verdict[0]])
         if action == "ask":
             return None
         return no(reason) if action == "deny" else ApprovalResponse(approved=True, reason=reason)
 
-    def _judge(self, part: _Part) -> tuple[Action, str]:
+    def _judge(self, code: str, language: str) -> tuple[Action, str]:
         for rule in self._rules:
-            if _is_for(rule, part.language) and re.search(rule.pattern, part.code, re.MULTILINE):
+            if _is_for(rule, language) and re.search(rule.pattern, code, re.MULTILINE):
                 return rule.action, rule.reason or f"The rule {rule.pattern!r} says {rule.action}."
         return self._default, f"No rule matches, and the default is to {self._default}."
-
-
-@dataclass(frozen=True)
-class _Part:
-    code: str
-    language: str
 
 
 def _is_for(rule: Rule, language: str) -> bool:
@@ -110,11 +103,12 @@ def _is_for(rule: Rule, language: str) -> bool:
     return normalize_language(rule.language) == language
 
 
-def _parts(text: str) -> list[_Part]:
+def _parts(text: str) -> list[tuple[str, str]]:
+    """Pieces of code, each with its language."""
     blocks = extract_code_blocks(text)
-    parts = [_Part(block.code, block.language) for block in blocks]
+    parts = [(block.code, block.language) for block in blocks]
     outside = _outside(text, blocks)
-    return [*parts, _Part(outside, "")] if outside or not parts else parts
+    return [*parts, (outside, "")] if outside or not parts else parts
 
 
 def _outside(text: str, blocks: Sequence[Block]) -> str:

@@ -98,7 +98,7 @@ def extract_code_blocks(text: str) -> list[Block]:
     Returns:
         All blocks in the order of the text, whatever their language.
     """
-    return [_to_block(find) for find in _find_code(_normalized(text))]
+    return [_to_block(find) for find in _find_code(text)]
 
 
 def fence(code: str, language: str = "", *flags: str) -> str:
@@ -182,14 +182,9 @@ def _name_in_comment(code: str) -> str | None:
     return name if is_name else None
 
 
-def _normalized(text: str) -> str:
-    """Return the text without a byte order mark, and with line feeds for line ends."""
-    text = _LINE_END.sub("\n", text.removeprefix("\ufeff"))
-    return text if text.endswith("\n") else text + "\n"
-
-
-def _find_code(source: str) -> list[Find]:
-    """Return the code in a normalized text, in its order."""
+def _find_code(text: str) -> list[Find]:
+    source = _LINE_END.sub("\n", text.removeprefix("\ufeff"))
+    source = source if source.endswith("\n") else source + "\n"
     tags = TagIndex(source) if "<execute" in source.lower() else None
     scan = Scan(_BUDGET + _BUDGET_PER_CHARACTER * len(source), tags)
     parser = _parser()

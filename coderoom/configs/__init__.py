@@ -52,33 +52,24 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Conversion": "converting",
-    "RecordedModel": "recorded",
-    "ReplayModel": "replay",
-    "Source": "reading",
-    "check_team": "loading",
-    "convert_team": "converting",
-    "default_model": "models",
-    "dump_team": "dumping",
-    "find_source": "reading",
-    "load_team": "loading",
-    "make_gallery": "gallery",
-    "make_model": "models",
-    "make_schema": "schema",
-    "read_team": "reading",
-    "resolve_model": "models",
-    "secrets_of": "dumping",
-    "shipped_teams": "loading",
-    "team_warnings": "loading",
-    "write_made": "dumping",
-    "write_starter": "starter",
+    "converting": ("Conversion", "convert_team"),
+    "dumping": ("dump_team", "secrets_of", "write_made"),
+    "gallery": ("make_gallery",),
+    "loading": ("check_team", "load_team", "shipped_teams", "team_warnings"),
+    "models": ("default_model", "make_model", "resolve_model"),
+    "reading": ("Source", "find_source", "read_team"),
+    "recorded": ("RecordedModel",),
+    "replay": ("ReplayModel",),
+    "schema": ("make_schema",),
+    "starter": ("write_starter",),
 }
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because AutoGen takes a third of a second to import, and most commands do not need it.
-    if name in _MODULES:
-        return getattr(importlib.import_module(f"coderoom.configs.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"coderoom.configs.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

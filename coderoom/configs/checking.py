@@ -18,6 +18,7 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, ValidationError
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads_past_versions
+from coderoom._util.masking import MASK
 from coderoom._util.services import MODEL_VARIABLE, OPENAI, UNKNOWN_MODEL, is_model_text
 from coderoom.configs.components import (
     MODEL,
@@ -32,7 +33,7 @@ from coderoom.configs.components import (
 from coderoom.configs.findings import Checked, describe, explain, is_under
 from coderoom.configs.reading import Document
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
-from coderoom.configs.variables import MASK, References, resolve_all
+from coderoom.configs.variables import References, resolve_all
 from coderoom.configs.yaml import Location, in_a_line, nearest, show, show_key
 from coderoom.configs.yaml import walk as every_value
 

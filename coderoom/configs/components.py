@@ -106,11 +106,7 @@ class Components:
         )
 
     def find(self, provider: str) -> Any:
-        """Import the component class of a dotted name, or of one of AutoGen's short names.
-
-        Raises:
-            ProviderError: The name is wrong, not trusted, or not the name of such a class.
-        """
+        """Import the component class of a dotted name, or of one of AutoGen's short names."""
         full = WELL_KNOWN_PROVIDERS.get(provider, provider)
         module_name, dot, class_name = full.rpartition(".")
         if not dot or not all(part.isidentifier() for part in full.split(".")):

@@ -13,6 +13,7 @@ from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
 
+from coderoom._util.masking import MASK, SHORTEST_SECRET
 from coderoom.agents import CodeExecutorAgent
 from coderoom.configs.checking import check
 from coderoom.configs.components import PARTICIPANT, Components, provider_of
@@ -20,7 +21,7 @@ from coderoom.configs.dumping import replace_file, round_trip_yaml, to_json, to_
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import Source, find_source, read_component
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, replace_provider, temporary_values
-from coderoom.configs.variables import MASK, is_secret_key
+from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, show, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -32,7 +33,6 @@ _WITHOUT_COUNTERPART = {
     "cleanup_temp_files": "blocks are not run as files",
 }
 """The keys of AutoGen's local executor that a `SandboxCodeExecutor` does not have, and why."""
-_SHORTEST_SECRET = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,9 @@ def convert_team(
     _refuse_mistakes(check(replace(read_again, marks=document.marks), PARTICIPANT, components, os.environ))
     if after != before and getattr(checked.components.get(()), "component_type", None) == "agent":
         notes.append(((), "the agent is now in a team of one turn, because a team file describes a team"))
-        after = to_text(_team_of(data))
+        config = {"participants": [data], "max_turns": 1}
+        provider = provider_of(CodingTeam)
+        after = to_text({"provider": provider, "component_type": CodingTeam.component_type, "config": config})
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(out or path), lineterm="")
     diff = "\n".join(lines)
     for secret in _secrets(document.data):
@@ -152,11 +154,6 @@ def _convert_component(envelope: dict[str, Any], component_class: Any) -> Iterat
         fill_nulls(component_class.component_config_schema, config)
 
 
-def _team_of(agent: Any) -> dict[str, Any]:
-    config = {"participants": [agent], "max_turns": 1}
-    return {"provider": provider_of(CodingTeam), "component_type": CodingTeam.component_type, "config": config}
-
-
 def _refuse_mistakes(checked: Checked) -> None:
     """Raise the mistakes of a file, apart from variables that are not set, which a conversion does not need."""
     unresolved = {show(path) for path in checked.unresolved}
@@ -167,5 +164,5 @@ def _refuse_mistakes(checked: Checked) -> None:
 def _secrets(data: Any) -> Iterator[str]:
     for path, value in walk(data):
         is_secret = bool(path) and isinstance(path[-1], str) and is_secret_key(path[-1])
-        if is_secret and isinstance(value, str) and len(value) >= _SHORTEST_SECRET and "${" not in value:
+        if is_secret and isinstance(value, str) and len(value) >= SHORTEST_SECRET and "${" not in value:
             yield value

@@ -14,7 +14,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import Team
@@ -23,11 +23,12 @@ from pydantic_core import to_jsonable_python
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
+from coderoom._util.masking import MASK, SHORTEST_SECRET
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import MAX_BYTES, Document
 from coderoom.configs.repairs import repair_dump
-from coderoom.configs.variables import MASK, Reference, References, escape, is_secret_key
+from coderoom.configs.variables import Reference, References, escape, is_secret_key
 from coderoom.configs.yaml import Location, core_value, in_a_line, value_at, walk
 from coderoom.errors import RequestError
 
@@ -37,7 +38,6 @@ _TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", 
 _NO_FILE = Checked(Document("", {}, {}), References())
 
 _origins: WeakKeyDictionary[Team, Checked] = WeakKeyDictionary()
-_SHORTEST_SECRET: Final = 6
 
 
 def dump_team(team: Team, path: str | Path | None = None) -> str:
@@ -90,7 +90,7 @@ def secrets_of(team: Team) -> dict[str, str]:
         for path, value in walk(origin.data):
             if path and is_secret_key(str(path[-1])) and isinstance(value, str):
                 found.setdefault(value, MASK)
-        return {value: instead for value, instead in found.items() if len(value) >= _SHORTEST_SECRET}
+        return {value: instead for value, instead in found.items() if len(value) >= SHORTEST_SECRET}
     return {}
 
 

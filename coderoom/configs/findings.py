@@ -17,12 +17,9 @@ class Checked:
     """A file and what its check finds; the check adds to it until it calls `finish`.
 
     Attributes:
-        document: The file.
-        references: The texts that refer to variables.
         data: The cleaned copy: references resolved, `x-` keys dropped, missing parts of envelopes added.
-        problems: The mistakes, in the order of the file.
         components: The class of each component, innermost first.
-        warnings: What is allowed but probably not meant, in the order of the file.
+        warnings: What is allowed but probably not meant.
         replaced: The locations of model clients that a placeholder replaces.
         elsewhere: The texts of models of other services, which are `replaced` too.
         as_written: The locations of components whose data differs from the file, but not in a dump.

@@ -17,12 +17,13 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
+from coderoom._util.masking import MASK, is_secret_name
 from coderoom.configs.checking import alternatives, check, fields_by_key
 from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
 from coderoom.configs.models import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
-from coderoom.configs.variables import MASK, is_secret_key, is_secret_name
+from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, show_key, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
 from coderoom.teams import CodingTeam, TeamAgent
@@ -78,7 +79,6 @@ def _find_unportable(checked: Checked) -> list[Problem]:
 
 
 def _refuse_environment(text: str) -> None:
-    """Refuse a text that contains the value of a secret variable."""
     for name, value in os.environ.items():
         if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
             raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")
@@ -183,9 +183,7 @@ def make_gallery(
     shipped = shipped_sources()
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
     shelves = _Shelves()
-    replacement: dict[str, Any] | None = None
-    if model is not None:
-        replacement = _dumped(model, trust)
+    replacement = None if model is None else _dumped(model, trust)
     for source in sources:
         shelves.add_all(_checked(source, trust, replacement))
     _refuse_environment(_text(shelves.lists))

@@ -10,10 +10,8 @@ import copy
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -72,7 +70,7 @@ def load_team(
         RequestError: There is no such file, team or model, or nothing in the team has a field to replace.
         MissingDependencyError: A package is not installed, or a key is not set.
     """
-    from coderoom.configs.models import resolve_model  # It imports this module.
+    from coderoom.configs.models import make_model, resolve_model  # It imports this module.
 
     env = os.environ if env is None else env
     checked = examine(find_source(path_or_name), TEAM, trust, env, replace_models=model is not None)
@@ -80,7 +78,10 @@ def load_team(
     _replace(checked, "team", max_turns=max_turns)
     _replace(checked, "code_executor", network=network, timeout=timeout)
     client = None if model is None else resolve_model(model, env=env, trust=trust)
-    make = partial(_given_or_made, client, env, trust)
+
+    def make(text: str | None) -> ChatCompletionClient:
+        return client if client is not None else make_model(text or "", env=env, trust=trust)
+
     team = build(checked, Team, make)  # type: ignore[type-abstract]
     remember(team, checked)
     return team
@@ -215,37 +216,17 @@ class InjectedModel(ChatCompletionClient, Component[InjectedModelConfig]):
         return client  # type: ignore[no-any-return]
 
 
-def _given_or_made(
-    client: ChatCompletionClient | None, env: Mapping[str, str], trust: Sequence[str], text: str | None
-) -> ChatCompletionClient:
-    from coderoom.configs.models import make_model  # It imports this module.
-
-    return client if client is not None else make_model(text or "", env=env, trust=trust)
-
-
-@contextmanager
-def _injected(make: MakeModel) -> Iterator[None]:
-    token = _make.set(make)
+def build(checked: Checked, expected: type[T], make: MakeModel) -> T:
+    """Build the component that a file without mistakes describes; `make` makes the clients in place of placeholders."""
+    # One client for all agents with the same model: a recording has an order.
+    token = _make.set(functools.cache(make))
     try:
-        yield
+        return _load(checked.data, expected)
+    except Exception as error:
+        path, cause = _culprit(checked, error)
+        raise _as_our_own(checked, path, cause) from cause
     finally:
         _make.reset(token)
-
-
-def build(checked: Checked, expected: type[T], make: MakeModel | None = None) -> T:
-    """Build the component that a file without mistakes describes; `make` makes the clients in place of placeholders.
-
-    Raises:
-        ConfigError: A component refused its config.
-        MissingDependencyError: A component needs a package that is not installed, or a key that is not set.
-    """
-    # One client for all agents with the same model: a recording has an order.
-    with _injected(functools.cache(make)) if make is not None else nullcontext():
-        try:
-            return _load(checked.data, expected)
-        except Exception as error:
-            path, cause = _culprit(checked, error)
-            raise _as_our_own(checked, path, cause) from cause
 
 
 def _load(data: dict[str, Any], expected: type[T]) -> T:

@@ -8,8 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from coderoom._util.masking import MASK
 from coderoom._util.services import has_suffix
-from coderoom.configs.variables import MASK, is_secret_key
+from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
 

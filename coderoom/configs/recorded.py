@@ -143,7 +143,8 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
         Raises:
             RequestError: The recording has no such request.
         """
-        result = await self.create(messages, **arguments)
+        # The class's method: that of a watched instance would count as another request.
+        result = await type(self).create(self, messages, **arguments)
         if isinstance(result.content, str):
             for chunk in words_of(result.content):
                 yield chunk
@@ -171,7 +172,9 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)
         recorded = [lines_of(entry["request"]) for entry in self._entries]
-        nearest = max(recorded, key=lambda lines: _likeness(lines, asked), default=[])
+        nearest = max(
+            recorded, key=lambda lines: difflib.SequenceMatcher(None, lines, asked, False).quick_ratio(), default=[]
+        )
         found = list(difflib.unified_diff(nearest, asked, "recorded", "asked now", lineterm="", n=1))
         more = f"\n... {len(found) - _MOST_LINES} more lines" if len(found) > _MOST_LINES else ""
         difference = "\n".join(found[:_MOST_LINES])
@@ -198,11 +201,7 @@ def is_recording(file: Path) -> bool:
 
 
 def read_recording(file: Path) -> list[Mapping[str, Any]]:
-    """The requests of a recording with their replies, in order. A line that was cut off at the end is left out.
-
-    Raises:
-        RequestError: The file cannot be read, is no recording, or is of another version.
-    """
+    """The requests of a recording with their replies, in order. A line that was cut off at the end is left out."""
     try:
         lines = file.read_text("utf-8").splitlines()
     except (OSError, UnicodeError) as error:
@@ -255,7 +254,3 @@ def _essence_of(request: Mapping[str, Any]) -> dict[str, Any]:
         messages.pop()
     choice = request.get("tool_choice", "auto")
     return {"json": asks_for_json, "tools": request.get("tools", []), "tool_choice": choice, "messages": messages}
-
-
-def _likeness(one: Sequence[str], other: Sequence[str]) -> float:
-    return difflib.SequenceMatcher(None, one, other, autojunk=False).quick_ratio()

@@ -115,54 +115,6 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
             RequestError: The recording has no more replies.
             asyncio.CancelledError: The token is cancelled already.
         """
-        return self._next(
-            messages,
-            tools=tools,
-            tool_choice=tool_choice,
-            json_output=json_output,
-            extra_create_args=extra_create_args,
-            cancellation_token=cancellation_token,
-        )
-
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], **arguments: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Return the next reply word by word, and then whole; the words joined are exactly its content.
-
-        Args:
-            messages: As for `create`.
-            **arguments: As for `create`.
-
-        Yields:
-            The words with the white space around them, then the reply.
-
-        Raises:
-            RequestError: The recording has no more replies.
-        """
-        result = self._next(messages, **arguments)
-        if isinstance(result.content, str):
-            for chunk in words_of(result.content):
-                yield chunk
-        yield result
-
-    def skip_reply(self) -> None:
-        """Skip a reply, which a resumed run has had before."""
-        self._current_index += 1
-
-    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """Count words, which serve as tokens here."""
-        return sum(len(str(message.content).split()) for message in messages)
-
-    def _next(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: Any = "auto",
-        json_output: Any = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-    ) -> CreateResult:
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
         replies = self._config.replies
@@ -185,6 +137,36 @@ class ReplayModel(ReplayChatCompletionClient, Component[ReplayModelConfig]):
         self._cur_usage = result.usage
         self._update_total_usage()
         return result
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **arguments: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Return the next reply word by word, and then whole; the words joined are exactly its content.
+
+        Args:
+            messages: As for `create`.
+            **arguments: As for `create`.
+
+        Yields:
+            The words with the white space around them, then the reply.
+
+        Raises:
+            RequestError: The recording has no more replies.
+        """
+        # Not that of the instance, which may be watched and count as another request.
+        result = await ReplayModel.create(self, messages, **arguments)
+        if isinstance(result.content, str):
+            for chunk in words_of(result.content):
+                yield chunk
+        yield result
+
+    def skip_reply(self) -> None:
+        """Skip a reply, which a resumed run has had before."""
+        self._current_index += 1
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        """Count words, which serve as tokens here."""
+        return sum(len(str(message.content).split()) for message in messages)
 
     def _result(self, reply: ReplayReply, messages: Sequence[LLMMessage]) -> CreateResult:
         if reply.usage is None:

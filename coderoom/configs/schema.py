@@ -88,14 +88,13 @@ def _choice(kind: Kind | None, entries: Iterable[Entry]) -> dict[str, Any]:
         },
         "patternProperties": dict(ANCHORS),
         "additionalProperties": False,
-        "allOf": [_rule(entry) for entry in known],
-    }
-
-
-def _rule(entry: Entry) -> dict[str, Any]:
-    return {
-        "if": {"required": ["provider"], "properties": {"provider": {"enum": entry.names}}},
-        "then": {"$ref": f"#/$defs/{entry.names[0]}"},
+        "allOf": [
+            {
+                "if": {"required": ["provider"], "properties": {"provider": {"enum": entry.names}}},
+                "then": {"$ref": f"#/$defs/{entry.names[0]}"},
+            }
+            for entry in known
+        ],
     }
 
 

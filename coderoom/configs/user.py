@@ -30,15 +30,7 @@ def user_config_path() -> Path:
 def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
     """Set the variables that the user's config file names and that have no value yet.
 
-    Args:
-        env: The variables.
-
-    Returns:
-        What the file says, by key: `model`, `wall`, `workspace` and `prices`; empty if there is no file.
-
-    Raises:
-        ConfigError: The file has mistakes; all of them are listed.
-        RequestError: The file cannot be read.
+    What the file says is returned by key: `model`, `wall`, `workspace` and `prices`; empty if there is no file.
     """
     path = user_config_path()
     if not path.is_file():
@@ -60,9 +52,6 @@ def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
     if problems := [*document.problems, *document.distinct_problems(found)]:
         raise ConfigError(problems)
     for key, value in document.data.items():
-        env[_VARIABLES[key]] = env.get(_VARIABLES[key], "").strip() or _expanded(value)
+        path_or_text = str(Path(value).expanduser()) if value.startswith("~") else value
+        env[_VARIABLES[key]] = env.get(_VARIABLES[key], "").strip() or path_or_text
     return dict(document.data)
-
-
-def _expanded(value: str) -> str:
-    return str(Path(value).expanduser()) if value.startswith("~") else value

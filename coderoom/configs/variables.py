@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom._util.masking import MASK as MASK
-from coderoom._util.masking import is_secret_name as is_secret_name
+from coderoom._util.masking import SHORTEST_SECRET, is_secret_name
 from coderoom.configs.yaml import Location, show_key
 
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
@@ -42,7 +41,7 @@ class References(dict[Location, Reference]):
             value: f"${{{name}}}"
             for reference in self.values()
             for name, value in reference.used.items()
-            if len(value) >= 6 and is_secret_name(name)
+            if len(value) >= SHORTEST_SECRET and is_secret_name(name)
         }
 
     def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:

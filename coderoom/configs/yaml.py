@@ -166,8 +166,6 @@ class Reader:
             value = core_value(node.value)
             if isinstance(value, _CORE[kind]) or (node.style is None and not isinstance(value, str)):
                 return value
-            if not _explicit(node):
-                return node.value
             self.problem(mark, f"the tag {'!!' + kind!r} does not fit this value", path)
         elif kind not in {"str", "timestamp", "value", "merge", "!"}:
             self._check_tag(node, path)
@@ -186,10 +184,6 @@ class Reader:
         except UnicodeDecodeError:
             self.problem(mark, r"the text holds half of a character, a lone '\ud8..' or '\udc..' escape", path)
             return value.encode("utf-8", "replace").decode("utf-8")
-
-
-def _explicit(node: ScalarNode) -> bool:
-    return node.style is not None or isinstance(core_value(node.value), str)
 
 
 def _no_constant(word: str) -> NoReturn:

@@ -63,7 +63,10 @@ def from_tool(tool: Tool) -> HostFunction:
         except ExceptionGroup as error:
             raise _from_group(error) from None
         result = await result if inspect.isawaitable(result) else result
-        return _from_mcp(result) if _is_mcp(result) else result
+        if not _is_mcp(result):
+            return result
+        parts = [_mcp_part(part) for part in result]
+        return parts[0] if len(parts) == 1 else parts  # As the server's workbench returns them.
 
     wrapped, _ = function_of(tool)
     return HostFunction(
@@ -87,12 +90,6 @@ def _is_mcp(result: Any) -> bool:
         and bool(result)
         and all(isinstance(part, BaseModel) and type(part).__module__.partition(".")[0] == "mcp" for part in result)
     )
-
-
-def _from_mcp(result: list[Any]) -> Any:
-    """Return what the server's workbench would return."""
-    parts = [_mcp_part(part) for part in result]
-    return parts[0] if len(parts) == 1 else parts
 
 
 def _from_group(error: Exception) -> Exception:

@@ -82,8 +82,7 @@ _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 class Runtime:
     """The sandbox, the session and the folder of an executor between its start and its stop.
 
-    Attributes:
-        interrupted: The result of the last run, if that was cancelled.
+    `interrupted` is the result of the last run, if that was cancelled.
     """
 
     def __init__(
@@ -312,8 +311,7 @@ class Runtime:
 class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
     """Runs blocks in a sandbox, which starts with the first of them.
 
-    Attributes:
-        has_owner: Whether its user stops it. AutoGen's own agents and tools do not.
+    `has_owner`: whether its user stops it. AutoGen's own agents and tools do not.
     """
 
     def __init__(self, config: SandboxCodeExecutorConfig, *, shows_values: bool) -> None:

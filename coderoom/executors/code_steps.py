@@ -100,13 +100,22 @@ class CodeSteps:
             return
         for name, blocks, before in past:
             if before.outcome not in (Outcome.OK, Outcome.ERROR):
-                note(_LOST.format(code=_beginning(blocks), outcome=before.outcome.value))
+                note(
+                    f"The code that begins with {_beginning(blocks)!r} had ended with {before.outcome.value!r}: it was "
+                    "not run again, so that what it set is lost."
+                )
             else:
                 cell.set(name)
                 again = await self.executor.run(blocks, cancellation_token)
                 if digest_of(again.output) != digest_of(before.output):
-                    note(_CHANGED.format(code=_beginning(blocks), before=_short(before), now=_short(again)))
-        note(_AGAIN.format(count=len(past)))
+                    old, new = (each.output.strip()[:_SHOWN] for each in (before, again))
+                    note(
+                        f"Run again, the code that begins with {_beginning(blocks)!r} gave {new!r}, and {old!r} before."
+                    )
+        note(
+            f"To have its variables again, code that had run before was run again ({len(past)}), without calling "
+            "functions again."
+        )
 
 
 def digest_of(output: str) -> str:
@@ -127,16 +136,3 @@ def _dump(result: ExecutionResult) -> dict[str, Any]:
 def _beginning(blocks: Sequence[CodeBlock]) -> str:
     lines = (line for block in blocks for line in block.code.splitlines() if line.strip())
     return next(lines, "").strip()[:100]
-
-
-def _short(result: ExecutionResult) -> str:
-    return result.output.strip()[:_SHOWN]
-
-
-_AGAIN: Final = (
-    "To have its variables again, code that had run before was run again ({count}), without calling functions again."
-)
-_LOST: Final = (
-    "The code that begins with {code!r} had ended with {outcome!r}: it was not run again, so that what it set is lost."
-)
-_CHANGED: Final = "Run again, the code that begins with {code!r} gave {now!r}, and {before!r} before."

@@ -15,7 +15,7 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._util.autogen import is_executor_started
 from coderoom._util.calls import await_with_token
-from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors.base import TIMEOUT_CODE, OnOutput, SandboxedExecutor, cancelled
@@ -173,7 +173,7 @@ class ExecutorRunner:
         task = loop.create_task(self._execute(list(blocks), inner))
         ended = self._runs[task] = loop.create_future()
         if cancellation_token is not None:
-            cancellation_token.add_callback(lambda: _end_soon(loop, ended))
+            cancellation_token.add_callback(lambda: call_in_loop(loop, _set, ended, None))
         try:
             await asyncio.wait((task, ended), timeout=self._seconds(blocks), return_when=asyncio.FIRST_COMPLETED)
             if task.done():
@@ -249,12 +249,6 @@ def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
     executor.has_owner = True
     own = type(executor).execute_code_blocks is SandboxedExecutor.execute_code_blocks
     return executor if own else ExecutorRunner(executor)
-
-
-def _end_soon(loop: asyncio.AbstractEventLoop, ended: asyncio.Future[Outcome | None]) -> None:
-    """End a run from any thread; its event loop may be closed already."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(_set, ended, None)
 
 
 def _set(ended: asyncio.Future[Outcome | None], outcome: Outcome | None) -> None:

@@ -10,9 +10,9 @@ from typing import Final, Self
 
 from autogen_core import CancellationToken
 
+from coderoom._util.masking import MASK
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, secrets_of
-from coderoom.configs.variables import MASK
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import Journal, RunEntry

@@ -34,21 +34,11 @@ _Decoder = codecs.getincrementaldecoder("utf-8")
 
 @dataclass(frozen=True)
 class Program:
-    """The program that runs cells of a language other than Python.
-
-    Attributes:
-        argv: The command; `{file}` stands for the file with the cell.
-        reads_input: Whether it reads the cell from its standard input.
-        address_space: Whether it works with a limited address space.
-    """
+    """Runs cells of a language other than Python; `{file}` in `argv` stands for the file with the cell."""
 
     argv: tuple[str, ...]
     reads_input: bool = False
     address_space: bool = True
-
-    def request(self) -> dict[str, Any]:
-        """The fields of the request to the room's supervisor."""
-        return {"argv": list(self.argv), "input": self.reads_input, "address_space": self.address_space}
 
 
 _PROGRAMS = {
@@ -67,11 +57,7 @@ def check_cell(
 ) -> tuple[Program | None, ExecutionResult | None]:
     """Check the arguments of a run, and the code against the policy.
 
-    Returns:
-        The program that runs the cell, `None` for Python; and the result if the policy rejects the cell.
-
-    Raises:
-        RequestError: An argument is wrong, or the language is not supported.
+    The results are the program that runs the cell, `None` for Python, and the result if the policy rejects the cell.
     """
     if not isinstance(code, str):
         raise RequestError(f"code={shown(code)} is a {type(code).__name__}, and text was expected.")
@@ -115,15 +101,7 @@ def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, 
 
 
 class Collector:
-    """Collects output; of too much, it keeps the beginning and the end.
-
-    Args:
-        limit: How many bytes are kept.
-        on_chunk: Called with each piece as it arrives, kept or not.
-
-    Attributes:
-        size: How many bytes were written, kept or not.
-    """
+    """Collects output: of more than `limit` bytes the beginning and the end; `size` counts all."""
 
     def __init__(self, limit: int, on_chunk: Callable[[OutputChunk], None] | None = None) -> None:
         self._head_limit = limit // 2
@@ -242,8 +220,7 @@ async def with_output(
                 yield waiting.popleft()
         yield await task
     finally:
-        if not task.done():
-            await cancel_and_wait(task)
+        await cancel_and_wait(task)
 
 
 def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:

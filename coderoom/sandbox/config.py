@@ -31,9 +31,11 @@ DEFAULTS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-WALL_NAMES: Final = ("auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none")
-ENGINES: Final = ("cpython", "monty")
-_CHOICES: Final[Mapping[str, Sequence[str]]] = {"wall": WALL_NAMES, "engine": ENGINES, "policy": POLICIES}
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "wall": ("auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"),
+    "engine": ("cpython", "monty"),
+    "policy": POLICIES,
+}
 _WRONG: Final = {
     "preload": "is not a list of texts",
     "limits": "is neither Limits(...) nor a mapping of what differs from them",
@@ -83,13 +85,11 @@ class Limits(BaseModel):
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return all environment variables of the code."""
-    check_variables(extra)
     zone = {"TZ": os.environ["TZ"]} if "TZ" in os.environ else {}
     return {**DEFAULTS, **zone, **extra}
 
 
-def check_variables(variables: Mapping[str, str]) -> None:
-    """Check the names and values of environment variables."""
+def _check_variables(variables: Mapping[str, str]) -> None:
     for name, value in variables.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise RequestError(f"env: {name!r} is not the name of an environment variable.")
@@ -123,7 +123,7 @@ def _mapping(value: object, info: ValidationInfo) -> dict[Any, Any]:
         kind = type(value).__name__
         raise RequestError(f"{info.field_name}= is a {kind}, and a mapping from names to values was expected.")
     if info.field_name == "env":
-        check_variables(value)
+        _check_variables(value)
     return dict(value)
 
 

@@ -155,13 +155,7 @@ RULES: Final = Rulebook(restricted_rules())
 
 @dataclass(frozen=True, order=True)
 class PolicyFinding:
-    """A violation of the policy.
-
-    Attributes:
-        line: Its line, counted from 1.
-        message: What it is and, where one is near, the way out.
-        kind: What sort of thing it is; `size` is code that is too long or nested too deeply to be checked.
-    """
+    """A violation of the policy; the `message` says what it is and, where one is near, the way out."""
 
     line: int
     message: str
@@ -340,13 +334,10 @@ _VISITS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
 
 
 def check_restricted(code: str) -> CodeError | None:
-    """Check Python code against the policy `restricted`, before it runs.
+    """The `PolicyError` of code that the policy `restricted` rejects, before it runs; `None` if it may run.
 
     Code with a syntax error has no findings: the interpreter that runs it reports the error. If that interpreter knows
     newer syntax than this one, the rules hold while the code runs.
-
-    Returns:
-        A `PolicyError` with every finding, its line, and an alternative where there is one; `None` if the code may run.
     """
     findings = _findings(code)
     return CodeError("PolicyError", _message(findings), line=findings[0].line) if findings else None

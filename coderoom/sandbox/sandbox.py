@@ -6,10 +6,9 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
-from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
@@ -17,8 +16,6 @@ from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, Monty
 from coderoom.sandbox.functions import HostFunction, Offer, Offered
 from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
 from coderoom.sandbox.session import Session, stream_of
-
-_NO_FUNCTIONS: Mapping[str, HostFunction] = {}
 
 
 class Sandbox:
@@ -101,9 +98,7 @@ class Sandbox:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -220,7 +215,7 @@ class Sandbox:
         program, rejected = check_cell(self.config, code, language, timeout)
         if rejected is not None:
             return rejected
-        engine = await self._open(_NO_FUNCTIONS)
+        engine = await self._open({})
         try:
             if engines is not None:
                 engines.append(engine)
@@ -240,9 +235,8 @@ class Sandbox:
 
     async def _close(self) -> None:
         starting, self._starting = self._starting, None
-        if starting is not None and not starting.done():
-            starting.cancel()
-            await asyncio.wait((starting,))
+        if starting is not None:
+            await cancel_and_wait(starting)
         await self._engine.close()  # First: this ends all waits for cells and rooms.
         for session in list(self._sessions):
             await session.close()

@@ -6,10 +6,9 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
-from coderoom._util.tasks import call_in_loop, run_uncancellable
+from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
@@ -59,9 +58,7 @@ class Session:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def start(self) -> None:
@@ -98,7 +95,14 @@ class Session:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
             RequestError: The language is not supported, or the session is closed.
         """
-        return await self._run(code, language, timeout, on_output)
+        program, rejected = check_cell(self._config, code, language, timeout)
+        if rejected is not None:
+            return rejected
+        self._refuse_own_calls()
+        async with self._lock:
+            engine = await self._get_engine()
+            result = await engine.run(code, program, timeout, on_chunk=on_output)
+        return with_paths(result, self._config.workspace) if result.artifacts else result
 
     def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
@@ -119,7 +123,12 @@ class Session:
             SandboxUnavailable: As `run`.
             RequestError: As `run`.
         """
-        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk), self._suspend)
+
+        def suspend(suspended: bool) -> None:
+            if self._engine is not None:
+                self._engine.suspend_output(suspended)
+
+        return stream_of(lambda take: self.run(code, language=language, timeout=timeout, on_output=take), suspend)
 
     async def cancel(self) -> None:
         """End the cell that runs; its result has the outcome `cancelled` and the output so far.
@@ -238,22 +247,6 @@ class Session:
                 self._dropped.detach()
                 await engine.close()
 
-    async def _run(
-        self, code: str, language: str, timeout: float | None, on_chunk: Callable[[OutputChunk], None] | None
-    ) -> ExecutionResult:
-        program, rejected = check_cell(self._config, code, language, timeout)
-        if rejected is not None:
-            return rejected
-        self._refuse_own_calls()
-        async with self._lock:
-            engine = await self._get_engine()
-            result = await engine.run(code, program, timeout, on_chunk=on_chunk)
-        return with_paths(result, self._config.workspace) if result.artifacts else result
-
-    def _suspend(self, suspended: bool) -> None:
-        if self._engine is not None:
-            self._engine.suspend_output(suspended)
-
 
 async def stream_of(
     run: Callable[[Callable[[OutputChunk], None]], Any], suspend: Callable[[bool], None]
@@ -285,9 +278,7 @@ async def stream_of(
         yield await task
     finally:
         left = True
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
+        await cancel_and_wait(task)
 
 
 async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:

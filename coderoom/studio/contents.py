@@ -19,7 +19,6 @@ from coderoom.studio.environment import forget
 USER: Final = "guestuser@gmail.com"
 """The id of the only user in a Studio without authentication."""
 
-_NOT_FOUND: Final = 404
 _FIRST_TEAM: Final = "coder-reviewer"
 _RECORD: Final = "coderoom.json"
 
@@ -117,7 +116,7 @@ class Contents:
         try:
             found: dict[str, Any] = self._rest.ask("GET", f"{route}/{number}", user_id=USER)
         except RefusedError as refused:
-            if refused.status == _NOT_FOUND:
+            if refused.status == httpx.codes.NOT_FOUND:
                 return None
             raise
         return found

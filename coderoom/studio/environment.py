@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shlex
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -33,11 +34,8 @@ _ELSEWHERE = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET")
 _NO_VENV = "Install it (Debian, Ubuntu: apt-get install python3-venv), and start again."
 
 
-class Report(Protocol):
-    """Reports a step, and its progress."""
-
-    def __call__(self, words: str, detail: str = "") -> None:
-        """Report it."""
+Report = Callable[..., None]
+"""Reports a step in words, and perhaps a detail of its progress."""
 
 
 def environment_folder(pins: Path = PINS, python: str = sys.executable) -> Path:
@@ -105,7 +103,6 @@ def _make(folder: Path, interpreter: Path, report: Report, pins: Path, python: s
 
 
 def _progress(report: Report, pins: Path) -> Callable[[str], None]:
-    """Turn pip's output into progress reports."""
     total = sum("==" in line for line in pins.read_text(encoding="utf-8").splitlines())
     begun = 0
     words = "Installing AutoGen Studio, which takes a minute or two and is done once"
@@ -213,8 +210,6 @@ def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
 
     If another process has it, `wait` is called before waiting; without `wait`, that is a `BlockingIOError`.
     """
-    import fcntl  # Windows does not have it.
-
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:

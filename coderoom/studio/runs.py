@@ -140,7 +140,6 @@ def _limit_questions(component: Any) -> set[str]:
 
 
 def _configs(data: Any, provider: str) -> Iterator[dict[str, Any]]:
-    """The configs of all components of a kind."""
     if isinstance(data, dict):
         if data.get("provider") == provider and isinstance(data.get("config"), dict):
             yield data["config"]

@@ -33,13 +33,9 @@ _LAST_SECONDS: Final = 3.5
 
 
 def serve(appdir: str, port_fd: int, life_fd: int, *lock_fds: int) -> None:
-    """Serve until the other end of a pipe is closed, or a signal comes.
+    """Serve until the other end of the pipe `life_fd`, which the parent process holds, is closed, or a signal comes.
 
-    Args:
-        appdir: Studio's folder.
-        port_fd: The descriptor of a listening socket.
-        life_fd: The descriptor of a pipe that nobody writes to; the parent process holds its other end.
-        lock_fds: Descriptors to keep open while this process lives.
+    Descriptors of `lock_fds` are kept open while this process lives.
     """
     for fd in (port_fd, life_fd, *lock_fds):
         os.set_inheritable(fd, False)

@@ -18,9 +18,10 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
+from coderoom._util.services import OPENAI
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
-from coderoom.errors import MissingDependencyError, RequestError, StudioError
+from coderoom.errors import RequestError, StudioError
 from coderoom.executors import adopt_orphans, descendants, kill_until_gone
 from coderoom.studio.contents import Contents, RefusedError, Rest, forget_if_new
 from coderoom.studio.environment import (
@@ -36,7 +37,6 @@ _WINDOWS: Final = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 _NO_KEY: Final = (
     "OPENAI_API_KEY is not set, and teams with OpenAI's models need it; --model gives all of them another model."
 )
-_NEEDS_KEY: Final = "autogen_ext.models.openai.OpenAIChatCompletionClient"
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,6 @@ def run_studio(
         MissingDependencyError: Studio cannot be installed, or a trusted package does not work in its environment.
         StudioError: The server did not start, or ended unexpectedly.
     """
-    if os.name != "posix":
-        raise MissingDependencyError("coderoom studio runs on Linux and macOS only.")
     gallery = make_gallery(teams, model=model, trust=trust)
     folder = (appdir or default_folder()).absolute()
     with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:
@@ -131,7 +129,7 @@ def run_studio(
 
 def _lacks_key(gallery: dict[str, Any]) -> bool:
     providers = [model["provider"] for model in gallery["components"]["models"]]
-    return _NEEDS_KEY in providers and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
+    return OPENAI in providers and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
 
 
 def _open(url: str) -> None:

@@ -7,7 +7,6 @@ import importlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, cast
 
 from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
@@ -24,7 +23,7 @@ from coderoom._util.autogen import (
     is_running,
 )
 from coderoom._util.components import DumpsAsItself
-from coderoom._util.tasks import run_uncancellable
+from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom.agents.messages import without_questions
 from coderoom.errors import TeamError
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
@@ -159,8 +158,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             if not running.done():
                 stop.cancel()
             await run_uncancellable(ending(stop))
-            if not running.cancelled():
-                running.exception()
+            retrieve_exception(running)
 
     def _end_turns_when(
         self, stop: CancellationToken, running: asyncio.Task[None]
@@ -173,18 +171,13 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             if not ending and not running.done():
                 ending.append(loop.create_task(self._turns.end()))
 
-        def on_stop() -> None:
-            # From any thread, and perhaps after the loop was closed.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(begin)
-
         async def wait(stop: CancellationToken) -> None:
             if stop.is_cancelled():
                 begin()
             if ending or not running.done():
                 await asyncio.wait({running, *ending})
 
-        stop.add_callback(on_stop)
+        stop.add_callback(lambda: call_in_loop(loop, begin))
         return wait
 
     async def _ended(self, running: asyncio.Task[None]) -> None:
@@ -199,7 +192,6 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             raise
 
     async def _recover(self) -> None:
-        """Clean up after an interrupted run."""
         await self._follow_loop()
         condition = self._termination_condition
         if self._cut_short and condition is not None and condition.terminated:
@@ -258,9 +250,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

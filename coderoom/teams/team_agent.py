@@ -9,12 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from autogen_agentchat.base import Response, TaskResult, Team
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    HandoffMessage,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import Field
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from autogen_core import FunctionCall
@@ -11,7 +12,7 @@ from autogen_core.models import UserMessage
 from autogen_core.tools import FunctionTool
 
 from coderoom._util.model_steps import watch_client
-from coderoom._util.steps import observing
+from coderoom._util.steps import StepObserver, observing
 from coderoom.configs import RecordedModel, ReplayModel, make_model
 from coderoom.errors import RequestError
 from coderoom.runs import Recorder
@@ -72,6 +73,29 @@ async def test_tool_calls_thoughts_usage_and_equal_requests_come_back(tmp_path: 
     assert streamed == ["second", made[2]]  # There are no more than two.
     loaded = RecordedModel.load_component(recorded.dump_component())
     assert await loaded.create(question) == made[1]
+
+
+class Counter(StepObserver):
+    count = 0
+
+    def before(self, kind: str, request: Any) -> None:
+        self.count += 1
+
+
+async def test_a_streamed_request_is_one_step(tmp_path: Path) -> None:
+    question = [UserMessage(content="Now?", source="user")]
+    client = ReplayModel(["first", "second"])
+    watch_client(client)
+    with observing(Recorder(tmp_path / "r.jsonl")):
+        await client.create(question)
+    recorded = make_model(f"replay:{tmp_path / 'r.jsonl'}")
+    watch_client(recorded)
+    for each, words in ((client, "second"), (recorded, "first")):
+        counter = Counter()
+        with observing(counter):
+            streamed = [item async for item in each.create_stream(question)]
+        assert streamed[0] == words
+        assert counter.count == 1
 
 
 @pytest.mark.parametrize(

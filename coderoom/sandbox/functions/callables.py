@@ -211,7 +211,6 @@ def show(signature: inspect.Signature, resolved: inspect.Signature) -> tuple[ins
 
 
 def _shown_default(default: Any) -> Any:
-    """A default as code could pass it."""
     try:
         plain = as_plain(default, to_jsonable_python)
         return default if isinstance(default, Shown) else Shown("...") if why_not_data(plain) else plain

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from coderoom._util.tasks import call_in_loop, retrieve_exception
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.data import CallLog, as_data, error_data
@@ -53,9 +54,7 @@ class Threads:
         loop = asyncio.get_running_loop()
 
         def job() -> None:
-            result = work()
-            with contextlib.suppress(RuntimeError):  # The event loop is closed.
-                loop.call_soon_threadsafe(on_result, result)
+            call_in_loop(loop, on_result, work())
 
         self._jobs.put(job)
         if not self._idle.acquire(blocking=False) and self._count < _THREADS:
@@ -122,11 +121,7 @@ class _Pending:
 class Calls:
     """Answers the calls of one cell. Calls come from untrusted code: they may be malformed, and of any number.
 
-    Functions run in the context of the code that runs the cell.
-
-    Attributes:
-        owner: The engine's session that runs the cell; see `calls_of`.
-        is_open: Whether the cell still runs.
+    Functions run in the context of the code that runs the cell. `owner` is the engine's session; see `calls_of`.
     """
 
     def __init__(self, owner: object, functions: Mapping[str, HostFunction], limits: Limits, replies: Replies) -> None:
@@ -246,13 +241,8 @@ class Calls:
 
     def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
         call.task = task = self._loop.create_task(work, context=self._context.copy())
-        task.add_done_callback(lambda _: self._task_done(call, task))
-
-    def _task_done(self, call: _Call, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            task.exception()  # Retrieved, so that asyncio does not log an interrupt of the event loop.
-        if call.task is task:
-            self._end(call)
+        task.add_done_callback(retrieve_exception)  # Of an interrupt of the event loop.
+        task.add_done_callback(lambda _: self._end(call) if call.task is task else None)
 
     def _answer_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
         """Do the work of a thread, and send the answer if possible: a detour over the event loop takes longer."""

@@ -89,7 +89,6 @@ def _text(error: BaseException) -> str:
 
 
 def _args(error: BaseException, text: str) -> list[Any]:
-    """Arguments that make an equal exception with the same text."""
     own = list(error.args)
     if isinstance(error, OSError) and error.filename is not None:
         own = [error.errno, error.strerror, str(error.filename)]

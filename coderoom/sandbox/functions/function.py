@@ -97,11 +97,7 @@ class HostFunction:
 
 
 def check_name(name: str) -> str:
-    """The name, if code can call it.
-
-    Raises:
-        RequestError: It is not an identifier, or reserved.
-    """
+    """The name, if it is an identifier that code can call."""
     if not name.isidentifier() or keyword.iskeyword(name):
         raise RequestError(
             f"The function {name!r} cannot be offered: that is not a valid identifier in Python. Give it another name, "

@@ -130,7 +130,6 @@ class Shapes:
 
 
 def _remarks(name: str, schema: Mapping[str, Any], bounds: bool = True) -> list[str]:
-    """Its description, format and bounds."""
     found = []
     said = " ".join(str(schema.get("description") or "").split())
     # AutoGen describes a parameter without a description by its name.
@@ -141,7 +140,6 @@ def _remarks(name: str, schema: Mapping[str, Any], bounds: bool = True) -> list[
 
 
 def _formats(schema: Any, deep: int = _DEEPEST) -> list[str]:
-    """The formats of its texts."""
     if not isinstance(schema, Mapping) or deep == 0:
         return []
     found = [str(schema["format"])] if str(schema.get("format")) in _FORMATS else []

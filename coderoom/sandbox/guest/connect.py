@@ -8,8 +8,6 @@ import os
 import socket
 import sys
 
-__all__ = ["main"]
-
 
 def main(control: str, workspace: str) -> None:
     """Connect, report the Python version and whether the workspace is writable, and become the worker."""

@@ -12,16 +12,6 @@ import gc
 import os
 from typing import Any, Callable, Dict, List
 
-__all__ = [
-    "LOCKS",
-    "exit_calls",
-    "find_fork_hooks",
-    "run_exit_calls",
-    "thread_count",
-    "wait_for_threads",
-    "watch_dropped_coroutines",
-]
-
 LOCKS = (_thread.LockType, _thread.RLock)
 """The types of locks."""
 

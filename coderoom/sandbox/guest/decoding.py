@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     from .encoding import Path
 
-__all__ = ["TAGS", "Decoder", "TaggedError", "as_text"]
-
 _MOST_ALIKE = 1000
 
 
@@ -26,12 +24,7 @@ class TaggedError(ValueError):
 
 
 class Decoder:
-    """Converts tagged data, which may be hostile, to a value.
-
-    Args:
-        root: The name of the whole value in error messages.
-        tags: The tags and the functions that read their content; `None`: `TAGS`.
-    """
+    """Converts tagged data, which may be hostile, to a value; `root` is its name in error messages."""
 
     def __init__(self, root: str = "value", tags: Optional[Dict[str, Callable[[Decoder, Any], Any]]] = None) -> None:
         self._root = root
@@ -40,11 +33,7 @@ class Decoder:
         self._alike = 0
 
     def read(self, data: Any) -> Any:
-        """Return the value.
-
-        Raises:
-            TaggedError: The data is not in the tagged form.
-        """
+        """The value of tagged data; other data is a `TaggedError`."""
         if data is None or type(data) in (bool, int):
             return data
         if type(data) is str:
@@ -128,12 +117,6 @@ def as_text(data: Any) -> str:
     return data
 
 
-def _ints(data: Any, count: int) -> Any:
-    if type(data) is not list or len(data) != count or any(type(item) is not int for item in data):
-        raise ValueError("expected a list of %d integers" % count)
-    return data
-
-
 def _bytes(data: Any) -> bytes:
     text = as_text(data)
     found = binascii.a2b_base64(text)
@@ -192,8 +175,9 @@ def _moment(name: str) -> Callable[[Decoder, Any], Any]:
 def _timedelta(reader: Decoder, data: Any) -> Any:
     import datetime
 
-    days, seconds, microseconds = _ints(data, 3)
-    return datetime.timedelta(days, seconds, microseconds)
+    if type(data) is not list or len(data) != 3 or any(type(item) is not int for item in data):
+        raise ValueError("expected a list of 3 integers")
+    return datetime.timedelta(*data)
 
 
 def _decimal(reader: Decoder, data: Any) -> Any:

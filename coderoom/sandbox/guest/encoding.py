@@ -31,8 +31,6 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Path = List[Tuple[str, Any]]
 
-__all__ = ["DEEPEST", "MOST_BITS", "UNKNOWN", "ValueEncoder", "place"]
-
 DEEPEST = 60
 UNKNOWN = object()
 """Stands for the data of a value whose type has none."""
@@ -60,10 +58,6 @@ class ValueEncoder:
     """Turns values of built-in types, of the standard library, NumPy and pandas into tagged data.
 
     Libraries are looked up in `sys.modules`, since an import would take long.
-
-    Args:
-        most_items: The most items in total.
-        most_characters: The most characters of text in total.
     """
 
     def __init__(self, most_items: int, most_characters: int) -> None:
@@ -92,11 +86,7 @@ class ValueEncoder:
         return self._items < 0 or self._characters < 0
 
     def encode(self, value: Any) -> Any:
-        """The tagged data of a value or of a part of one.
-
-        Raises:
-            ValueError: It has none, or is too large or too deep. Methods of the value may raise anything.
-        """
+        """The tagged data of a value or of a part of one. Methods of the value may raise anything."""
         if value is None:
             return None
         kind = type(value)

@@ -11,8 +11,6 @@ import types
 from collections import deque
 from typing import Any
 
-__all__ = ["explain", "is_of_memory", "remark_on"]
-
 _OURS = os.path.dirname(__file__) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = ("/site-packages/", "/dist-packages/")
@@ -25,7 +23,6 @@ _LONGEST_NAME, _MOST_NAMES = 40, 1_000
 _LINKS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 _HEAD = "Traceback (most recent call last):\n"
 _GAP = " frames left out]"
-_NO_NETWORK = "There is no network here: Sandbox(network=True) turns it on."
 
 
 def is_of_memory(error: BaseException) -> bool:
@@ -39,7 +36,7 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         size = memory_bytes // (1024 * 1024)
         return f"The code wanted more memory than the {size:,} MiB that it may have."
     if not network and any(_misses_network(each) for each in _linked(error)):
-        return _NO_NETWORK
+        return "There is no network here: Sandbox(network=True) turns it on."
     return ""
 
 
@@ -55,7 +52,9 @@ def explain(error: BaseException) -> tuple[str, int | None]:
         for each in linked:
             most = _MOST_FRAMES if each is error else _MOST_FRAMES_LINKED
             each.__traceback__, left_out[id(each)] = _shorten(each.__traceback__, most)
-            _unlink(each, linked)
+            for link in ("__cause__", "__context__"):  # To exceptions that are not reported.
+                if not any(getattr(each, link) is other for other in linked):
+                    setattr(each, link, None)
         whole = traceback.TracebackException(type(error), error, error.__traceback__)
     finally:
         for each, facts in zip(linked, as_it_was):  # noqa: B905 (Python 3.8)
@@ -105,14 +104,6 @@ def _linked(error: BaseException) -> list[BaseException]:
                     return found
                 found.append(other)
     return found
-
-
-def _unlink(error: BaseException, linked: list[BaseException]) -> None:
-    """Remove links of an exception to unreported ones."""
-    if not any(error.__cause__ is each for each in linked):
-        error.__cause__ = None
-    if not any(error.__context__ is each for each in linked):
-        error.__context__ = None
 
 
 def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.TracebackType | None, int]:

@@ -11,8 +11,6 @@ import stat
 import sys
 from typing import Any, Callable, Tuple
 
-__all__ = ["Pictures", "Workspace"]
-
 _MOST_FILES = 5000
 _MOST_ARTIFACTS = 100
 _MOST_BYTES = 8 * 1024 * 1024
@@ -46,10 +44,9 @@ class Workspace:
         self._before = self._look()
 
     def changes(self) -> tuple[list[dict[str, Any]], list[bytes]]:
-        """Find the files that are new or changed since `remember`: the first hundred by name, without hidden ones.
+        """The files that are new or changed since `remember`: the first hundred by name, without hidden ones.
 
-        Returns:
-            A description of each, and the contents of those that have a `length`, in the same order.
+        That is a description of each, and the contents of those that have a `length`, in the same order.
         """
         found: list[dict[str, Any]] = []
         contents: list[bytes] = []

@@ -16,8 +16,6 @@ from .forks import fork
 from .frames import Channel
 from .isolation import linux
 
-__all__ = ["ForkServer"]
-
 Start = Callable[[Dict[str, Any], List[int]], None]
 
 _LOWEST, _HIGHEST = 0.05, 0.5

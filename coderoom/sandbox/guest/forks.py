@@ -12,8 +12,6 @@ from typing import Any, Callable, Dict, List
 
 from .cpython import LOCKS, find_fork_hooks, thread_count
 
-__all__ = ["after_fork", "collect_hooks", "fork", "leave_hooks", "threads"]
-
 Call = Callable[[], Any]
 Hook = Dict[str, Call]
 
@@ -23,7 +21,7 @@ _OF_THREADS = ("concurrent.futures.thread", "logging", "threading")
 _hooks: list[Hook] = []
 _in_child: list[Call] = []
 _lists: list[List[Call]] = []  # The interpreter's own lists of functions to call at each fork.
-_register = getattr(os, "register_at_fork", None)
+_register = os.register_at_fork
 _fork = os.fork
 _dead = 0  # Threads of the parent, which do not exist in this process, but which Python still counts.
 
@@ -55,16 +53,14 @@ def fork() -> int:
 
 def collect_hooks() -> None:
     """Collect the hooks that modules register from now on, instead of registering them."""
-    if _register is not None:
-        _lists.extend(find_fork_hooks())
-        os.register_at_fork = lambda **hook: _hooks.append(hook)
+    _lists.extend(find_fork_hooks())
+    os.register_at_fork = lambda **hook: _hooks.append(hook)
 
 
 def leave_hooks() -> None:
     """Stop collecting hooks. The first call of `os.fork` from now on registers those that were collected."""
-    if _register is not None:
-        os.register_at_fork = _register
-        os.fork = _ordinary_fork
+    os.register_at_fork = _register
+    os.fork = _ordinary_fork
     hooks = [hook["after_in_child"] for hook in _hooks if "after_in_child" in hook]
     _in_child[:] = [call for call in hooks if not _is_of_threads(call)]
 
@@ -98,7 +94,6 @@ def _ordinary_fork() -> int:
 
 def _register_collected() -> None:
     os.fork = _fork
-    if _register is not None:
-        for hook in _hooks:
-            _register(**hook)
+    for hook in _hooks:
+        _register(**hook)
     _hooks.clear()

@@ -16,22 +16,6 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = [
-    "CONTENT",
-    "KEY_SIZE",
-    "LAST",
-    "MORE",
-    "STDERR",
-    "STDOUT",
-    "Assembler",
-    "Channel",
-    "encode",
-    "packets",
-    "parts",
-    "receive_packet",
-    "send_packet",
-]
-
 KEY_SIZE = 8
 MORE, LAST, STDOUT, STDERR, CONTENT = b"m", b"M", b"o", b"e", b"c"
 

@@ -20,8 +20,6 @@ from .frames import Channel, encode
 from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
 from .values import as_plain
 
-__all__ = ["ENDED", "LEFT", "PER_CALL", "Functions", "most_waiting"]
-
 ENDED = "the cell had ended before the function answered"
 """The error of a call that is still waiting when its cell ends."""
 
@@ -198,7 +196,6 @@ class Functions:
         return number
 
     def _report_left(self, number: int) -> None:
-        """Report to the host that the code no longer waits for an answer."""
         with self._sending:
             if self._open and os.getpid() == self._pid:
                 self._channel.send({"event": "left", "call": number})
@@ -287,13 +284,11 @@ class Functions:
             settle(answer)
 
     def _settle_all(self, error: dict[str, Any]) -> None:
-        """Fail all calls that are still waiting."""
         for number in list(self._waiting):
             self._settle(number, {"error": error})
 
 
 def _data(name: str, which: Any, value: Any) -> Any:
-    """Return an argument as data that JSON can represent."""
     if why_not_data(value) is None:
         return value
     value = as_plain(value)

@@ -15,24 +15,19 @@ from . import failures
 from .files import Workspace
 from .values import describe
 
-__all__ = ["Interpreter"]
-
 _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
-_NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 _CO_COROUTINE = 128
-_NO_INPUT = "input() is not available: nobody can answer here. Put the values into the code."
+_NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 
 
 class Interpreter:
-    """A module named `__main__`, and the cells that run in it.
+    """A module named `__main__`, and the cells that run in it, whose variables are `names`.
 
-    Attributes:
-        names: The variables of the cells.
-        contents: The contents of files that the last cell has created or changed, if the host cannot read them.
-        at_end: Called at the end of each cell, with its value unless that is data or there is none.
+    `contents` has the files that the last cell has created or changed, if the host cannot read them. `at_end` is called
+    at the end of each cell, with its value unless that is data or there is none.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -177,7 +172,7 @@ def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None
 
 
 def _no_input(prompt: object = "", /) -> str:
-    raise EOFError(_NO_INPUT)
+    raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:

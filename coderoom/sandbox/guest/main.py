@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from . import forks
 
-__all__ = ["main"]
-
 
 def main(control_fd: int) -> None:
     """Serve until the host closes the control socket."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from .isolation import linux
 from .isolation.boot import descendants
 
-__all__ = ["Descendants", "Disk", "Nested", "Use"]
-
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SOCKET = 212_992  # The bytes that a socket buffers before a writer has to wait.
@@ -23,13 +21,7 @@ _MOST_FILES = 100_000
 
 
 class Use(NamedTuple):
-    """What the processes of a room use together.
-
-    Attributes:
-        memory: The bytes of memory that only they have, estimated.
-        processes: The number of processes and threads.
-        cpu: The seconds of processor time.
-    """
+    """What the processes of a room use together: an estimate of bytes, processes with threads, processor seconds."""
 
     memory: int
     processes: int

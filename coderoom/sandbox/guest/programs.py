@@ -25,9 +25,6 @@ from .forks import fork
 from .isolation import linux
 from .streams import settle
 
-__all__ = ["run_program"]
-
-_PR_SET_NO_NEW_PRIVS = 38
 _PATIENCE = 0.25
 _MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
 # write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
@@ -154,7 +151,7 @@ def _take_listener(sock: socket.socket) -> int | None:
 def _listen() -> int:
     if os.uname().machine not in _CALLS:
         raise OSError(38, "the system calls of this machine are not known")
-    linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     program = _filter()
     instructions = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))

@@ -14,8 +14,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Rulebook", "make_namespace_builtins", "refusal"]
-
 # Names of a module about itself.
 _OF_MODULES = ("__doc__", "__name__", "__version__")
 # Builtins of `site`: they read files or wait for input.

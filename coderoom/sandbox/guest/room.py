@@ -20,9 +20,6 @@ from .processes import Disk
 from .programs import run_program
 from .runner import RESERVED_FILES, Runner
 
-__all__ = ["RoomSupervisor"]
-
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _SECONDS_TO_END = 5.0
 _MOST_TRIES = 12
 _OWN_PROCESSES = 8  # The supervisor and its runners; each checkpoint is one more.
@@ -46,9 +43,9 @@ class RoomSupervisor(ForkServer):
         self._own_disk = nested and config["workspace_in_memory"]
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
         runner.prepare()
-        linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
         # Other processes in the room must not read this one's memory or environment.
-        linux.prctl(_PR_SET_DUMPABLE, 0)
+        linux.prctl(linux.PR_SET_DUMPABLE, 0)
         self._lockdown = lockdown.Prepared(_lockdown(self._config, nested))
         if nested:
             # Its forks inherit this, which is faster than locking down each of them.

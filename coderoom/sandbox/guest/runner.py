@@ -25,10 +25,6 @@ from .interpreter import Interpreter
 from .isolation import linux
 from .streams import Streams, null_input
 
-__all__ = ["RESERVED_FILES", "Runner"]
-
-_PR_SET_DUMPABLE = 4
-
 RESERVED_FILES = 16
 """How many descriptors a runner may have besides those of the code."""
 
@@ -99,7 +95,7 @@ class Runner:
         try:
             forks.after_fork()
             lock()
-            linux.prctl(_PR_SET_DUMPABLE, 1)
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)
         except Exception as error:
             self._channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
             os._exit(1)

@@ -14,8 +14,6 @@ from typing import Any
 
 from .frames import STDERR, STDOUT, Channel
 
-__all__ = ["Streams", "null_input", "settle"]
-
 _PATIENCE = 0.05
 
 

@@ -5,19 +5,9 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-__all__ = [
-    "HostFunctionError",
-    "Shown",
-    "exception_of",
-    "make_stub",
-    "result_of",
-    "too_large",
-    "too_many",
-    "why_not_data",
-]
+from .encoding import MOST_BITS
 
 _DEEPEST = 200
-_MOST_BITS = 14_000  # Python does not parse longer integers by default.
 
 
 class HostFunctionError(RuntimeError):
@@ -30,7 +20,7 @@ def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
         return None
     if isinstance(value, int):
         bits = value.bit_length()
-        return f"is or holds an integer of {bits:,} bits, which is too large" if bits > _MOST_BITS else None
+        return f"is or holds an integer of {bits:,} bits, which is too large" if bits > MOST_BITS else None
     if deep == 0:
         return "is nested too deeply"
     if isinstance(value, (list, tuple)):

@@ -10,9 +10,6 @@ from typing import Any, Callable, Dict, Optional
 
 from .encoding import MOST_BITS, ValueEncoder
 
-__all__ = ["as_plain", "describe"]
-
-_SCALARS = (bool, int, float, str)
 _CONTAINERS = (list, dict)
 _DEEPEST = 200
 _REPR = 20_000
@@ -22,11 +19,9 @@ Convert = Callable[[Any], Any]
 
 
 def describe(value: Any, limit: int) -> dict[str, Any]:
-    """Describe a value whose JSON may have up to `limit` bytes.
+    """The `value` of a cell if it is JSON of up to `limit` bytes, or `tagged` data, and its `value_repr`.
 
-    Returns:
-        Its `value` if it is JSON, or `tagged`, its tagged data, if it has that; and its `value_repr`;
-        `value_too_large` if it is only too large; an empty dictionary for `None`.
+    Of one that is only too large, `value_too_large` instead; of `None`, nothing.
     """
     if value is None:
         return {}
@@ -77,7 +72,7 @@ def _is_data(value: Any, room: int) -> bool | None:
 
 
 def _may_be_data(value: Any) -> bool:
-    return value is None or type(value) in _SCALARS or type(value) in _CONTAINERS
+    return type(value) in _UNCHANGED or type(value) in _CONTAINERS
 
 
 def _repr(value: Any) -> str:
@@ -111,7 +106,7 @@ def _plain(value: Any, model: Convert, deep: int) -> Any:
         return {key: _plain(item, model, deep - 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, model, deep - 1) for item in value]
-    if _has_fields(value):
+    if hasattr(type(value), "__dataclass_fields__") or callable(getattr(type(value), "model_dump", None)):
         return _plain(model(value), model, deep - 1)
     return value
 
@@ -125,11 +120,6 @@ def _converter(kind: Any) -> Optional[Convert]:
     return None
 
 
-def _has_fields(value: Any) -> bool:
-    kind = type(value)
-    return hasattr(kind, "__dataclass_fields__") or callable(getattr(kind, "model_dump", None))
-
-
 def _fields(value: Any) -> Any:
     if callable(getattr(type(value), "model_dump", None)):
         return value.model_dump(mode="json")
@@ -141,14 +131,9 @@ def _duration(value: Any) -> str:
     return f"{'-' if whole != value else ''}P{whole.days}DT{whole.seconds}.{whole.microseconds:06}S"
 
 
-def _isoformat(value: Any) -> str:
-    text: str = value.isoformat()
-    return text
-
-
 _CONVERTERS: Dict[str, Optional[Convert]] = {
-    "datetime.date": _isoformat,
-    "datetime.time": _isoformat,
+    "datetime.date": lambda value: value.isoformat(),
+    "datetime.time": lambda value: value.isoformat(),
     "datetime.timedelta": _duration,
     "decimal.Decimal": str,
     "enum.Enum": lambda value: value.value,

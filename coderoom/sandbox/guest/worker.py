@@ -30,10 +30,6 @@ from .isolation.room import enter_room
 from .room import RoomSupervisor
 from .runner import Runner
 
-__all__ = ["serve"]
-
-_PR_SET_CHILD_SUBREAPER = 36
-
 # Modules that every runner needs. Imported here, they are in memory that all runners share.
 _ALWAYS = ("ast", "io", "json", "linecache", "threading", "traceback", "types")
 
@@ -63,7 +59,7 @@ def serve(control_fd: int) -> None:
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     facts = boot.boot(config["boot"]) or {}
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's handler would run even in the first process of a namespace.
-    linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     site.main()  # After the boot, so that code in site-packages runs without the privileges that the boot needs.
     sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
     sys.dont_write_bytecode = True
@@ -99,7 +95,6 @@ def _preload(modules: list[Any]) -> dict[str, str]:
 
 
 def _make_module(name: str, source: str) -> None:
-    """Make a module from its source."""
     package, _, last = name.rpartition(".")
     module = types.ModuleType(name)
     module.__package__, module.__path__ = package or name, []
@@ -129,7 +124,7 @@ def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:
         ready = dict(poll.poll())
         if wake in ready:
             os.read(wake, 4096)
-            _reap()
+            boot.reap()
         if channel.sock.fileno() in ready:
             request = channel.receive()
             if request is None:
@@ -137,14 +132,6 @@ def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:
             message, fds = request
             if message.get("op") == "room" and len(fds) == 1:
                 _open_room(channel, fds[0], config, runner, (wake, waker))
-
-
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
 
 
 def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner, own: tuple[int, int]) -> None:

@@ -236,10 +236,8 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
 def guarded_paths(workspace: Path, shown: Iterable[Path]) -> tuple[tuple[str, bool], ...]:
     """What of a workspace is mounted once more, so that code cannot change or move what the host runs.
 
-    That is CodeRoom itself and `shown`.
-
-    Returns:
-        Paths below the workspace and whether they stay writable: the folders above the others do.
+    That is CodeRoom itself and `shown`: paths below the workspace, each with whether it stays writable, as the folders
+    above the others do.
     """
     own = Path(coderoom.__file__).resolve().parent
     inside = {path for path in (own, *shown) if path.is_relative_to(workspace) and path != workspace}

@@ -44,7 +44,6 @@ class Start:
     """How to start a worker.
 
     Attributes:
-        argv: The program and its arguments.
         boot: See `StartedWorker`.
         environment: The program's whole environment.
         fds: More descriptors for the program; they are closed on this side once it has started.
@@ -117,11 +116,18 @@ class LocalWorker:
 
     async def end(self) -> None:
         """End it and everything behind the wall at once; a second call does nothing."""
-        await asyncio.shield(asyncio.to_thread(self._finish))
+        await asyncio.shield(asyncio.to_thread(self.kill))
 
     def kill(self) -> None:
         """As `end`, without an event loop."""
-        self._finish()
+        with self._ending:
+            self.control.close()
+            if not self._ended.done():
+                self._stop()
+                if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
+                    self._process.kill()
+                    concurrent.futures.wait([self._ended], _SECONDS_TO_END)
+            self._tidy()
 
     def describe_death(self) -> str:
         """Why it ended by itself, as far as known."""
@@ -168,21 +174,11 @@ class LocalWorker:
 
     def _finish_at_exit(self) -> None:
         if os.getpid() == self._host:  # Not in a fork of the host.
-            self._finish()
+            self.kill()
 
     def _tidy(self) -> None:
         self._tidying.close()
         atexit.unregister(self._finish_at_exit)
-
-    def _finish(self) -> None:
-        with self._ending:
-            self.control.close()
-            if not self._ended.done():
-                self._stop()
-                if not concurrent.futures.wait([self._ended], _SECONDS_TO_END).done and self._process is not None:
-                    self._process.kill()
-                    concurrent.futures.wait([self._ended], _SECONDS_TO_END)
-            self._tidy()
 
     def _stop(self) -> None:
         process = self._process
@@ -206,13 +202,10 @@ def _compile_guest() -> None:
 
 
 def python_arguments(python: str, inside: str, program: str, control_fd: int) -> list[str]:
-    """The command that runs a program with the package `guest`, whose name there is `coderoom_guest`.
+    """The command that runs a line of Python with the package `guest`, whose name there is `coderoom_guest`.
 
-    Args:
-        python: The interpreter.
-        inside: The folder that `guest` is in when the program starts.
-        program: One line of Python, in which `CONTROL` is the descriptor of its end of the control socket.
-        control_fd: That descriptor.
+    `inside` is the folder that `guest` is in when it starts. In the line, `CONTROL` is the descriptor of the control
+    socket.
     """
     # With this name, no module of the code can be mistaken for the package.
     name = "coderoom_guest"
@@ -268,12 +261,9 @@ def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> d
 
 @dataclass(frozen=True)
 class Facts:
-    """The result of a probe.
+    """What a probe found: why the wall cannot be built, why a room can have no namespaces, why idmaps do not work.
 
-    Attributes:
-        error: Why the wall cannot be built; empty if it can.
-        nested: Why a room can have no namespaces of its own; empty if it can.
-        idmap: Why files cannot be shown as another user's; empty if they can, or need not be.
+    An empty text: it works, or is not needed.
     """
 
     error: str = ""

@@ -27,12 +27,9 @@ _HOLD_NAMESPACE = (
 
 
 def mounted_for(folder: Path, place: Path, uid: int, gid: int) -> None:
-    """Mount a folder at an empty one, with the files of its owner as another user's. Needs root.
+    """Mount a folder at an empty one, with the files of its owner as another user's. Needs root and Linux 5.12.
 
     What is made under the mount belongs to the folder's owner in the folder itself.
-
-    Raises:
-        OSError: The kernel is older than 5.12, or the file system cannot do it.
     """
     owner = folder.stat()
     with _namespace(_mapping(owner.st_uid, uid), _mapping(owner.st_gid, gid)) as namespace:
@@ -75,13 +72,10 @@ Identity = tuple[int, int]
 
 
 def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]:
-    """Choose the user of root's worker where files cannot be shown as another user's.
+    """Choose the user of root's worker where files cannot be shown as another user's, and how to give the folder back.
 
     For a workspace of another user, that user. For one of root's, an unused user, who owns its files until the worker
-    has ended.
-
-    Returns:
-        The user and group, or `None` if this is not root; and a function that gives the folder back.
+    has ended. If this is not root, `None`.
     """
     identity = identity_to_become()
     if identity is None or workspace is None:

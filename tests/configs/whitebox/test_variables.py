@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coderoom.configs.variables import Reference, References, escape, is_secret_key, is_secret_name, resolve
+from coderoom._util.masking import is_secret_name
+from coderoom.configs.variables import Reference, References, escape, is_secret_key, resolve
 
 ENV = {"A": "one", "B": "two", "EMPTY": "", "_under9": "x"}
 

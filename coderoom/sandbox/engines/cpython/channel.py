@@ -47,18 +47,11 @@ _numbers = itertools.count(1)
 
 
 class HostChannel:
-    """Reads and writes packets without blocking the event loop.
+    """Reads and writes packets without blocking the event loop, and closes its socket.
 
-    The input is hostile: packets of another shape or with another key are dropped, received descriptors are closed,
-    and messages above the size limit are dropped.
-
-    Args:
-        sock: The socket, which the channel closes.
-        on_message: Called with each message.
-        on_end: Called once when the other side has closed.
-        key: The key of the packets.
-        on_output: Called with the tag and the bytes of each packet of printed text or of a file's content.
-        largest: The most bytes that a message may have.
+    The input is hostile: packets of another shape or with another key are dropped, received descriptors are closed, and
+    messages above the size limit are dropped. `on_output` gets the tag and the bytes of each packet of printed text or
+    of a file's content.
 
     Attributes:
         listening: Whether messages are accepted; otherwise they are dropped unparsed.
@@ -125,11 +118,7 @@ class HostChannel:
             self.pause()
 
     def send_now(self, message: dict[str, Any], fds: Sequence[int] = ()) -> bool:
-        """Send a message if it is one packet and the socket can take it at once; return whether it was sent.
-
-        Raises:
-            ConnectionError: The other side has closed.
-        """
+        """Send a message if it is one packet and the socket can take it at once; return whether it was sent."""
         if self._sending.locked() or self.broken:
             return False
         parts = list(packets(message, self.key))
@@ -301,9 +290,7 @@ class OutputPipes:
 class ForkServerClient:
     """The host's connection to a fork server behind the wall: a room's supervisor, or a checkpoint.
 
-    Attributes:
-        lost: Whether it has ended.
-        limit: The limit that its room has met last.
+    `limit` is the limit that its room has met last.
     """
 
     # What forks are said to have ended with if the server ends first. Code can kill a checkpoint that it was in.
@@ -317,11 +304,7 @@ class ForkServerClient:
         self._control = HostChannel(sock, self._on_message, self._on_end, key)
 
     async def expect(self, event: str) -> Mapping[str, Any]:
-        """Wait for an event.
-
-        Raises:
-            SandboxUnavailable: The process failed, has ended or does not answer.
-        """
+        """Wait for an event; a process that failed, has ended or does not answer is a `SandboxUnavailable`."""
         future = self.announce(event)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -334,7 +317,7 @@ class ForkServerClient:
             future.cancel()
 
     async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
-        """Send a request and wait for its answer; raises as `expect`."""
+        """Send a request and wait for its answer, as `expect`."""
         self.announce(event)  # The answer may come before `expect` is called.
         await self.send({"op": op, **arguments})
         return await self.expect(event)

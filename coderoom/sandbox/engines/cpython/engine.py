@@ -108,12 +108,7 @@ class Worker:
         self.facts: Mapping[str, Any] = {}
 
     async def start(self) -> None:
-        """Start it and wait until it is warm.
-
-        Raises:
-            SandboxUnavailable: It cannot be started.
-            MissingDependencyError: A module of `preload` cannot be imported.
-        """
+        """Start it and wait until it is warm."""
         self._started = started = await self._wall.start(self._config)
         self._ready = asyncio.get_running_loop().create_future()
         try:
@@ -214,32 +209,23 @@ class Worker:
         }
 
     async def _take(self) -> Room:
-        room = self._take_idle()
-        if room is not None:
-            return room
-        # Take whichever comes first: a room that is given back, or a new one.
-        waiting: asyncio.Future[Room] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        self._open_more()
-        try:
-            room = await waiting
-        except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._offer(waiting.result())
-            raise
-        return room
-
-    def _take_idle(self) -> Room | None:
         while self._idle:
             room = self._idle.popleft()
             if not room.lost:
                 return room
             self._all.discard(room)
-        return None
-
-    def _open_more(self) -> None:
+        # Take whichever comes first: a room that is given back, or a new one.
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Room] = loop.create_future()
+        self._waiting.append(waiting)
         if self._opening is None or self._opening.done():
-            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening = loop.create_task(self._open())
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._offer(waiting.result())
+            raise
 
     async def _open(self) -> None:
         failing: float | None = None

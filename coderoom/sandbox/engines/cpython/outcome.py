@@ -120,16 +120,9 @@ def conclude(
     seconds: float,
     state_lost: bool | None,
 ) -> ExecutionResult:
-    """Make the result of a cell, whose answer is untrusted.
+    """Make the result of a cell, whose answer is untrusted; `seconds` is how long it was allowed to take.
 
-    Args:
-        cell: The cell.
-        ending: Why the host no longer waits for it.
-        code: Its code.
-        limits: The sandbox's limits.
-        duration: How long it took.
-        seconds: How long it was allowed to take.
-        state_lost: Whether the session's variables are gone; `None`: it was a one-shot run, without a session.
+    `state_lost` is `None` for a one-shot run, which has no session.
     """
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}

@@ -227,9 +227,7 @@ class Runner:
 class Room(ForkServerClient):
     """The host's connection to a room's supervisor, which forks runners from the fresh state.
 
-    Attributes:
-        spare: A runner with a fresh state that has run nothing yet.
-        largest: The most bytes that a message of a runner may have.
+    `spare` is a runner with a fresh state that has run nothing yet.
     """
 
     _end_of_forks: Mapping[str, Any] = {"lost": True}
@@ -309,8 +307,8 @@ class Room(ForkServerClient):
         if runner is not self._reusable:
             runner.close()
 
-    async def get_ready(self) -> Runner:
-        """Wait until the spare runner is ready for a cell; fork another one if it has ended."""
+    async def take_spare(self) -> Runner:
+        """Wait until the spare runner is ready for a cell, and give it to the caller; fork another if it has ended."""
         end = time.monotonic() + _FORKING
         while True:
             if self.spare is None or self.spare.ended is not None:
@@ -324,18 +322,13 @@ class Room(ForkServerClient):
                 except TimeoutError:
                     raise SandboxUnavailable("The sandbox did not get ready in time.") from None
             if runner.pid:
+                self.spare = None
                 return runner
             # A fork bomb in this room, or in another one, may have left no place for one more process.
             if "fork" not in (runner.ended or {}) or time.monotonic() > end:
                 raise SandboxUnavailable(f"The sandbox's process could not start: {runner.why_not_ready}.")
             await self.kill(self._kept)
             await asyncio.sleep(_MOMENT)
-
-    async def take_spare(self) -> Runner:
-        """Wait for the spare runner, and give it to the caller; raises as `get_ready`."""
-        runner = await self.get_ready()
-        self.spare = None
-        return runner
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
         """Kill all processes in the room except the supervisor and those of `keep`."""
@@ -352,11 +345,7 @@ class Room(ForkServerClient):
             self._control.send_now({"op": "keep", "pids": self._kept})
 
     async def wait_unless_stuck(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for a process in the room to do something; give up if nothing in the room uses processor time.
-
-        Raises:
-            SandboxUnavailable: It was not done in time, or the processes were idle.
-        """
+        """Wait for a process in the room to do something, as long as something in the room uses processor time."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(retrieve_exception)
         end, idle = time.monotonic() + PATIENCE, 0

@@ -192,10 +192,10 @@ class CPythonSession:
         return live
 
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
-        """Start the program that runs a cell of another language."""
         runner = Runner()
         runner.attach(cell)
-        await self._room.start(runner, "exec", code=code, **program.request())
+        facts = {"argv": list(program.argv), "input": program.reads_input, "address_space": program.address_space}
+        await self._room.start(runner, "exec", code=code, **facts)
         return runner
 
     async def _get_live(self) -> Runner:

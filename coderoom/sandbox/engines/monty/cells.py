@@ -8,16 +8,21 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.guest.decoding import Decoder
 from coderoom.sandbox.guest.encoding import ValueEncoder
 from coderoom.sandbox.result import CodeError
+
+if TYPE_CHECKING:
+    import pydantic_monty
+
+    MontyFailure = pydantic_monty.MontyRuntimeError | pydantic_monty.MontySyntaxError  # What the code is to blame for.
 
 MODULES = (
     *("asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
@@ -134,30 +139,6 @@ _NOT_YET = re.compile(
 _MEMORY = re.compile(r"memory limit exceeded: |the worker exceeded its memory limit")
 
 
-class MontyFrame(Protocol):
-    """A frame of a traceback; lines and columns count from 1."""
-
-    filename: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    function_name: str | None
-    source_line: str | None
-
-
-class MontyFailure(Protocol):
-    """An error of pydantic-monty that the code made."""
-
-    def traceback(self) -> Sequence[MontyFrame]:
-        """The frames, the outermost first."""
-        ...
-
-    def display(self, format: Literal["type-msg", "msg"], /) -> str:
-        """The error as text."""
-        ...
-
-
 def prelude(limits: Limits) -> str:
     """The code that a fresh state runs before any cell."""
     return _PRELUDE.replace("LIMIT", str(limits.value_bytes)).replace("REPR", str(_REPR))
@@ -165,13 +146,9 @@ def prelude(limits: Limits) -> str:
 
 @dataclass(frozen=True)
 class MontyCell:
-    """A cell.
+    """A cell: the author's code, and the `source` that runs, in which the last expression becomes the value.
 
-    Attributes:
-        code: The author's code.
-        source: The code that runs: the same, but its last expression becomes the value.
-        line: The line on which that expression begins, or 0.
-        column: Its column, counted from 0.
+    `line` and `column` are where that expression begins, counted from 1 and from 0; 0 if there is none.
     """
 
     code: str
@@ -230,7 +207,7 @@ class MontyCell:
         lines.append(f"{kind}: {message}" if message else kind)
         return "\n".join(lines) + "\n", frames[0].line if frames else None
 
-    def _place(self, frame: MontyFrame, own: bool, ran: bool) -> Iterator[str]:
+    def _place(self, frame: pydantic_monty.Frame, own: bool, ran: bool) -> Iterator[str]:
         name = frame.filename.replace(_FILE, "<cell ")
         where = f", in {frame.function_name}" if frame.function_name else ""
         yield f'  File "{name}", line {frame.line}{where}'

@@ -33,13 +33,10 @@ _BLOATED = 64 * 1024 * 1024  # A worker of this size is replaced: it gives no me
 
 
 class MontyEngine:
-    """pydantic-monty's workers, and the sessions that take turns in them.
+    """pydantic-monty's workers, and the sessions that take turns in them; each cell that runs takes one of `slots`.
 
     The limits `processes`, `open_files` and `file_bytes` must not be set: code can start no processes and keep no files
     open, and `disk_bytes` limits what a cell writes.
-
-    Attributes:
-        slots: One for each cell that may run at a time.
     """
 
     wall = "monty"

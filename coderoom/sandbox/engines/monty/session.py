@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from coderoom._util.tasks import run_uncancellable
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import Program, stopped
 from coderoom.sandbox.config import Limits
@@ -233,11 +233,7 @@ class MontySession:
             return "cancelled" if cancelled.done() else "timeout"
         finally:
             cancelled.cancel()
-            if not work.done():
-                work.cancel()
-                await asyncio.wait((work,))
-                if not work.cancelled():
-                    work.exception()  # So that asyncio does not log it.
+            await cancel_and_wait(work)
 
     async def _get_ready(self, final: bool) -> MontyWorker:
         if self._worker is None:

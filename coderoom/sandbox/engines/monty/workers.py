@@ -24,7 +24,6 @@ from coderoom.sandbox.result import OutputChunk
 
 _BACKLOG = 4 * 1024 * 1024
 _ADDRESSES = 1024 * 1024 * 1024  # What a worker maps besides the memory that it counts.
-_STOP, _GO = getattr(signal, "SIGSTOP", None), getattr(signal, "SIGCONT", None)
 
 # It has a session of its own, so that Ctrl-C does not reach it, and reads until the host has ended.
 _GUARD = """
@@ -83,7 +82,7 @@ class Guard:
             process.wait()
 
     def _send(self, line: str) -> None:
-        if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
+        if not sys.executable or getattr(sys, "frozen", False):
             return  # `max_feed_duration_secs` ends them at last.
         if self._process is not None:
             try:
@@ -170,8 +169,8 @@ class Tap:
 
     def _signal(self) -> None:
         # Blocking the thread would block other sessions too: the pool has only a few.
-        number = _STOP if self._suspended or self._full else _GO
-        if number is not None and self._pid and not self._closed:
+        number = signal.SIGSTOP if self._suspended or self._full else signal.SIGCONT
+        if self._pid and not self._closed:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
 

@@ -20,15 +20,9 @@ from typing import Any
 from . import linux, mounts
 from .room import map_ids, unshare_room
 
-__all__ = ["boot", "descendants", "probe"]
-
-_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 4, 24, 38, 47
-_PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_CAPABILITY_VERSION = 0x20080522
 _CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
 _SECONDS_TO_END = 5.0
 
@@ -99,14 +93,10 @@ def _enter(enter: dict[str, Any]) -> None:
     os.setsid()
     socket.sethostname(enter["hostname"])
     if not enter["network"]:
-        _raise_loopback()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:  # The loopback interface goes up.
+            fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
     mounts.build_root(enter["root"])
     _move_to(enter["inside"])
-
-
-def _raise_loopback() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
 
 
 def _move_to(inside: str) -> None:
@@ -120,14 +110,14 @@ def _move_to(inside: str) -> None:
 def _drop_privileges(identity: tuple[int, int] | None) -> None:
     for number in range(64):
         try:
-            linux.prctl(_PR_CAPBSET_DROP, number)
+            linux.prctl(linux.PR_CAPBSET_DROP, number)
         except OSError:  # There are no more capabilities, or they cannot be changed.
             break
     if identity is not None:
         _become(*identity)
-    linux.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    linux.prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
     keep_capabilities()
-    linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def _become(uid: int, gid: int) -> None:
@@ -135,7 +125,7 @@ def _become(uid: int, gid: int) -> None:
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     # A change of user resets both; if not dumpable, /proc/self is root's and namespaces cannot be nested.
-    linux.prctl(_PR_SET_DUMPABLE, 1)
+    linux.prctl(linux.PR_SET_DUMPABLE, 1)
     die_with_parent()
 
 
@@ -180,7 +170,6 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 
 def _nest() -> None:
-    """Make namespaces within the namespaces, as a room does."""
     unshare_room()
     said = _in_child(_mount_own)
     if said:
@@ -211,13 +200,13 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 
     The kernel sends it with the parent's rights, so a worker that has become another user may not get it.
     """
-    linux.prctl(_PR_SET_PDEATHSIG, int(number))
+    linux.prctl(linux.PR_SET_PDEATHSIG, int(number))
 
 
 def keep_capabilities(*numbers: int) -> None:
     """Drop all capabilities of this process but some."""
     kept = sum(1 << number for number in numbers)
-    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    header = struct.pack("=Ii", linux.CAPABILITY_VERSION, 0)
     linux.syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
@@ -226,7 +215,7 @@ def supervise(folder: str | None = None) -> None:
 
     The parent does so at once on SIGTERM, and when the host ends. It removes `folder` at the end.
     """
-    linux.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     # A signal must not end this process before its handler is set.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     die_with_parent(signal.SIGTERM)
@@ -234,7 +223,7 @@ def supervise(folder: str | None = None) -> None:
     if not child:
         die_with_parent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
-        linux.prctl(_PR_SET_CHILD_SUBREAPER, 0)
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 0)
         return
     try:
         _wait(child, folder)
@@ -255,7 +244,7 @@ def _wait(child: int, folder: str | None) -> None:
         pid, status = os.waitpid(-1, 0)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     deadline = time.monotonic() + _SECONDS_TO_END
-    while _has_children() and time.monotonic() < deadline:
+    while reap() and time.monotonic() < deadline:
         _kill(descendants(os.getpid()))
         time.sleep(0.001)
     if folder is not None:
@@ -265,7 +254,8 @@ def _wait(child: int, folder: str | None) -> None:
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
-def _has_children() -> bool:
+def reap() -> bool:
+    """Collect the children that have ended; return whether there are others."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

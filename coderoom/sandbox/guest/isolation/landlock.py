@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from .linux import syscall
 
-__all__ = ["Ruleset", "abi", "prepare"]
-
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TRUNCATE, _IOCTL_DEV, _RESOLVE_UNIX = 1 << 14, 1 << 15, 1 << 16
@@ -42,9 +40,6 @@ class Ruleset:
 
         Through an open one, code could loosen what the process that forked this one enforces next.
         `PR_SET_NO_NEW_PRIVS` has to be on.
-
-        Raises:
-            OSError: The kernel refuses.
         """
         if self._descriptor >= 0:
             syscall("landlock_restrict_self", self._descriptor, _QUIET if self.abi >= 7 else 0)
@@ -74,18 +69,12 @@ def abi() -> int:
 def prepare(read: Sequence[str], write: Sequence[str], network: bool = True) -> Ruleset:
     """Make rules, to be enforced later, perhaps in a forked process.
 
-    With ABI 6, they also keep signals and abstract sockets from what is outside.
+    With ABI 6, they also keep signals and abstract sockets from what is outside; without `network`, ABI 4 and later
+    refuse TCP. UDP is beyond Landlock.
 
     Files and folders that are not there are left out; a rule is for the folder that is there now, not for one that is
-    mounted over it later. Harmless devices such as `/dev/null` are always allowed.
-
-    Args:
-        read: What may be read and executed, with all that is beneath.
-        write: What may be changed as well. Terminals can only be used if they are named here: `/dev/pts`, `/dev/ptmx`.
-        network: `False`: no TCP; ABI 4 does. UDP is beyond Landlock.
-
-    Raises:
-        OSError: The kernel refuses.
+    mounted over it later. Terminals can only be used if `write` names them. Harmless devices such as `/dev/null` are
+    always allowed.
     """
     version = abi()
     if not version:

@@ -7,24 +7,17 @@ import os
 import sys
 from typing import Any
 
-__all__ = [
-    "CLONE_NEWIPC",
-    "CLONE_NEWNET",
-    "CLONE_NEWNS",
-    "CLONE_NEWPID",
-    "CLONE_NEWUSER",
-    "CLONE_NEWUTS",
-    "libc",
-    "prctl",
-    "syscall",
-]
-
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 28, 36
+PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 38, 39, 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+CAPABILITY_VERSION = 0x20080522
 
 # Numbers that differ between machines; those from 424 on are the same everywhere.
 _NUMBERS = {
@@ -67,11 +60,7 @@ def prctl(option: int, value: int = 0) -> int:
 
 
 def syscall(name: str, *arguments: Any) -> int:
-    """Make a system call by its name.
-
-    Raises:
-        OSError: It failed, or its number is not known on this machine.
-    """
+    """Make a system call by its name; a failed or unknown one is an `OSError`."""
     number = _COMMON.get(name) or _NUMBERS.get(os.uname().machine, {}).get(name)
     function = getattr(_libc, "syscall", None) if number is not None else None
     # Variadic: every argument must be as wide as a register.

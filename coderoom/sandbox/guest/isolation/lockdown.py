@@ -9,44 +9,31 @@ import resource
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from . import landlock, seccomp
+from . import landlock, linux, seccomp
 from .linux import prctl, syscall
-
-__all__ = ["Lockdown", "Prepared"]
 
 _MIB = 1024 * 1024
 # What a program may map beyond its memory, mostly files of libraries.
 _ADDRESS_SLACK = 512 * _MIB
 
-_PR_CAPBSET_DROP = 24
-_PR_SET_SECUREBITS = 28
-_PR_SET_NO_NEW_PRIVS = 38
-_PR_GET_NO_NEW_PRIVS = 39
-_PR_CAP_AMBIENT = 47
-_PR_CAP_AMBIENT_CLEAR_ALL = 4
 # User 0 gets no capabilities, ambient ones cannot be raised, and all of this is locked.
 _SECUREBITS = 0xEF
-_CAPABILITY_VERSION = 0x20080522
-_HEADER = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+_HEADER = (ctypes.c_uint32 * 2)(linux.CAPABILITY_VERSION, 0)
 _NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 class Lockdown(NamedTuple):
-    """What code may still do, as JSON's types only, since it comes with the boot data.
+    """What code and each of its processes may still do, as JSON's types only, since it comes with the boot data.
 
     Attributes:
-        network: Whether code may make TCP and UDP sockets.
         read: What Landlock lets it read and execute; `None`: no Landlock.
         write: What Landlock lets it change.
         use_seccomp: Whether there is a filter of system calls.
         own_pid_only: For a wall without a PID namespace: code can signal no process but the runner, which leads its own
             session. Where Landlock confines signals, those to its own children still work.
         local_sockets: Whether it may make AF_UNIX sockets: only where it can reach none of the host's.
-        memory_bytes: The memory limit of a process.
         address_space: Whether the address space is limited too; some programs reserve far more than they use.
         processes: The processes and threads of the user; `None`: not limited here.
-        open_files: The open files of a process.
-        file_bytes: The size of a file.
     """
 
     network: bool
@@ -66,10 +53,7 @@ class Prepared:
     """A lockdown whose expensive part is done: the paths of the rules are open, and the filter is built.
 
     Make it behind the wall, when everything is mounted and `/dev` is complete. A process may apply it in each of its
-    forks.
-
-    Raises:
-        OSError: This machine does not support a layer.
+    forks. A layer that this machine does not support is an `OSError`.
     """
 
     def __init__(self, lockdown: Lockdown) -> None:
@@ -82,7 +66,7 @@ class Prepared:
         self._limits = list(_limits(lockdown))
         self._settled = False
         self._address_space = 0
-        prctl(_PR_GET_NO_NEW_PRIVS)  # The first call of a C function is slow.
+        prctl(linux.PR_GET_NO_NEW_PRIVS)  # The first call of a C function is slow.
 
     def settle(self) -> None:
         """Apply the part that forks inherit and that does not disturb a supervisor, so that `apply` in a fork is cheap.
@@ -94,7 +78,7 @@ class Prepared:
         for limit, value in self._limits:
             _bound(limit, value)
         self._address_space = _bound_memory(self.lockdown)
-        prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
         _drop_bounding_set()
 
     def apply(self) -> None:
@@ -159,12 +143,9 @@ def _bound_memory(lockdown: Lockdown) -> int:
 
 
 def _bound(limit: int, value: int) -> None:
-    value = _lower(value, resource.getrlimit(limit)[1])
+    hard = resource.getrlimit(limit)[1]
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(limit, (value, value))
-
-
-def _lower(value: int, hard: int) -> int:
-    return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
 def _refuse_threads() -> None:
@@ -178,9 +159,9 @@ def _refuse_threads() -> None:
 
 def _drop_bounding_set() -> None:
     try:
-        prctl(_PR_SET_SECUREBITS, _SECUREBITS)
+        prctl(linux.PR_SET_SECUREBITS, _SECUREBITS)
         for capability in range(64):
-            prctl(_PR_CAPBSET_DROP, capability)
+            prctl(linux.PR_CAPBSET_DROP, capability)
     except OSError as error:
         # It may not change them, or there are no more capabilities.
         if error.errno not in (errno.EPERM, errno.EINVAL):
@@ -188,5 +169,5 @@ def _drop_bounding_set() -> None:
 
 
 def _drop_capabilities() -> None:
-    prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
     syscall("capset", _HEADER, _NO_CAPABILITIES)

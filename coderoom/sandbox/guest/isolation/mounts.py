@@ -10,8 +10,6 @@ from typing import Any
 
 from . import linux
 
-__all__ = ["IdmapError", "bind", "build_root", "cover", "guard", "idmap", "mount_mapped", "mount_proc", "mount_tmpfs"]
-
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
 _MNT_DETACH = 2
@@ -25,7 +23,7 @@ _NEW, _OLD = "/new", "/old"
 
 
 class IdmapError(OSError):
-    """Files cannot be shown as another user's here."""
+    """Files cannot be shown as another user's here: by the kernel (before Linux 5.12) or the file system."""
 
 
 class _Attributes(ctypes.Structure):
@@ -54,13 +52,11 @@ def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None
 
 
 def bind(source: str, target: str, writable: bool = False, devices: bool = False) -> None:
-    """Mount a file or a folder, with the mounts below it, at another place."""
+    """Mount a file or a folder, with the mounts below it, at another place.
+
+    All of them lose the rights of set-user-ID, and unless allowed those of devices and of writing.
+    """
     _mount(source, target, None, _MS_BIND | _MS_REC | _MS_SILENT)
-    _take_rights(target, writable=writable, devices=devices)
-
-
-def _take_rights(target: str, writable: bool, devices: bool) -> None:
-    """Remove rights from a mount and all mounts below it: set-user-ID, devices, and writing, unless allowed."""
     attributes = _ATTR_NOSUID | (0 if devices else _ATTR_NODEV) | (0 if writable else _ATTR_RDONLY)
     try:
         _set_attributes(_AT_FDCWD, target, _AT_RECURSIVE, _Attributes(attr_set=attributes))
@@ -225,11 +221,7 @@ def _attach(tree: int, path: str) -> None:
 
 
 def idmap(target: str, outside: tuple[int, int], inside: tuple[int, int]) -> None:
-    """Show the files of the user and group `outside` below a mount as those of `inside`.
-
-    Raises:
-        IdmapError: The kernel (before Linux 5.12) or the file system cannot do that.
-    """
+    """Show the files of the user and group `outside` below a mount as those of `inside`."""
     try:
         users = _users(outside, inside)
         try:

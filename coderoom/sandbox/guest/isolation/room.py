@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
 from ..forks import fork
 from . import linux, mounts
 
-__all__ = ["empty_folders", "enter_room", "map_ids", "own_folders", "unshare_room"]
-
 _MS_REC, _MS_PRIVATE = 16384, 1 << 18
-_PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _MOST_ENTRIES = 1000
 
 
@@ -24,7 +22,7 @@ def enter_room(config: dict[str, Any]) -> bool:
     everything in the room.
     """
     if config["rooms"] != "namespaces":
-        linux.prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+        linux.prctl(linux.PR_SET_PDEATHSIG, int(signal.SIGKILL))
         return False
     unshare_room()
     if fork():
@@ -82,8 +80,7 @@ def own_folders(config: dict[str, Any]) -> dict[str, Any]:
 def empty_folders(config: dict[str, Any]) -> None:
     """Empty a room's folders. The folders themselves stay, since Landlock's rules belong to them.
 
-    Raises:
-        OSError: Something could not be removed; the room must not be used again then.
+    After an error the room must not be used again.
     """
     kept = config["kept"]
     for path in kept:

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from .linux import syscall
 
-__all__ = ["SOME_PID", "build_filter", "for_pid", "install"]
-
 # Stands for the pid of a process that is not forked yet; larger than any real pid.
 SOME_PID = 0x3E8AC5D7
 
@@ -116,16 +114,13 @@ def build_filter(
     """Build the filter as a program of classic BPF.
 
     Args:
-        machine: The machine's name, as in `os.uname()`.
+        machine: The machine's name, as in `os.uname()`; unknown system calls are an `OSError`.
         network: Whether TCP and UDP sockets may be made.
         own_pid_only: For a wall without a PID namespace: the only process that may be signalled, besides its process
             group; it must lead its own session. `SOME_PID`: see `for_pid`.
         signals: `False` exempts signals from `own_pid_only`, where Landlock confines them.
         local_sockets: Whether sockets of the family AF_UNIX may be made: only where code can reach none of the host's,
             by path or abstract name.
-
-    Raises:
-        OSError: The system calls of this machine are not known.
     """
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no filter of system calls for {machine!r}: only for {', '.join(_ARCHITECTURES)}")

@@ -45,14 +45,9 @@ _NETWORKS = {True: "bridge", False: "none"}
 
 @dataclass(frozen=True)
 class Tenant:
-    """The user of the code, and the folder of its workspace.
+    """The user and group of the code, never 0, and the folder to mount as its workspace; `None`: one in memory.
 
-    Attributes:
-        uid: Its user, never 0.
-        gid: Its group.
-        workspace: The folder to mount as the workspace; `None`: an empty one in memory.
-        host_users: Whether the engine must not remap the users.
-        give_back: Called at the end.
+    With `host_users`, the engine must not remap users. `give_back` is called at the end.
     """
 
     uid: int
@@ -236,7 +231,12 @@ def container_config(
         "healthcheck": {"test": ["NONE"]},
         "host_config": engine.client.create_host_config(
             mounts=mounts,
-            **_walls(),
+            auto_remove=True,
+            cap_drop=["ALL"],
+            cgroupns="private",
+            ipc_mode="private",
+            log_config={"Type": "none"},  # Otherwise its standard error would fill the host's disk.
+            read_only=True,
             **_files(spec, tenant),
             **_limits(engine, spec, options),
             **_more(engine, options, tenant),
@@ -248,18 +248,6 @@ def memory_of(spec: SandboxConfig, options: DockerOptions) -> int:
     """The memory limit of a container, files in memory included."""
     in_memory = spec.limits.disk_bytes * (2 if spec.workspace is None else 1)
     return options.memory or spec.limits.memory_bytes + in_memory + _OWN_MEMORY
-
-
-def _walls() -> dict[str, Any]:
-    return {
-        "auto_remove": True,
-        "cap_drop": ["ALL"],
-        "cgroupns": "private",
-        "ipc_mode": "private",
-        # Otherwise its standard error would fill the host's disk.
-        "log_config": {"Type": "none"},
-        "read_only": True,
-    }
 
 
 def _workspace(spec: SandboxConfig, tenant: Tenant) -> Iterator[tuple[Path, str, bool]]:

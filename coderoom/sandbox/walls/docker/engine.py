@@ -35,13 +35,9 @@ _CONFLICT = 409
 
 @dataclass(frozen=True)
 class Engine:
-    """A connection to an engine on this machine.
+    """A connection, docker-py's low-level client, to an engine on this machine at a socket's `path`.
 
-    Attributes:
-        client: docker-py's low-level client.
-        path: Its socket.
-        info: The engine's own description.
-        sees_mounts: Whether the engine sees what this process mounts.
+    `sees_mounts` says whether it sees what this process mounts.
     """
 
     client: Any
