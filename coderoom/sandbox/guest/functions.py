@@ -61,6 +61,7 @@ class Functions:
         self._pid = 0
         self._async: set[str] = set()
         self._dropped: List[str] = []
+        self._held: Dict[int, str] = {}
         self._start()
 
     def _start(self) -> None:
@@ -91,9 +92,16 @@ class Functions:
             return []
         import inspect
 
-        held = [value for value in self._namespace.values() if isinstance(value, types.CoroutineType)]
-        waiting = [value.__qualname__ for value in held if inspect.getcoroutinestate(value) == inspect.CORO_CREATED]
-        return [name for name in [*self._dropped, *waiting] if name in self._async]
+        before, self._held = (
+            self._held,
+            {
+                id(value): value.__qualname__
+                for value in self._namespace.values()
+                if isinstance(value, types.CoroutineType) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED
+            },
+        )
+        names = [*self._dropped, *(name for each, name in self._held.items() if each not in before)]
+        return [name for name in names if name in self._async]
 
     def attach(self) -> None:
         """Take calls in this process. After a fork, waiting calls of the parent's threads are dropped."""
