@@ -12,7 +12,7 @@ from coderoom.approval.human import input_descriptor, read_line
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
 from coderoom.runs.record import RunRecord
-from coderoom.runs.team_run import close_team, with_files
+from coderoom.runs.team_run import close_team
 from coderoom.runs.view import RunView
 
 _PROMPT: Final = "> "
@@ -39,12 +39,12 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
     if owns_process:
         adopt_orphans()
     try:
-        task = prepared.record.task or with_files(await _ask(console, _HOW), prepared.files)
+        task = prepared.record.task or prepared.request.with_files(await _ask(console, _HOW))
         while task:
             record = run.record_of(task)
             records.append(record)
             try:
-                await run.go_on(record, view.show, begin=partial(view.begin, record))
+                await run.go_on(record, view.show, begin=partial(view.begin, record), close=False)
             finally:
                 view.stop()
             view.end(record)

@@ -11,9 +11,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -58,42 +58,10 @@ DEFAULT_WORKSPACE = "coderoom-workspace"
 
 
 @dataclass(frozen=True)
-class PreparedRun:
-    """A team, ready to run.
+class RunRequest:
+    """What is asked of a team. The journal keeps it, and a resumed run is prepared from it again.
 
     Attributes:
-        team: The team.
-        record: The record to fill in.
-        files: The names of the files that were copied into the workspace.
-        source: The team's file.
-        arguments: The arguments of `prepare_run` but for team, task and files, as plain data.
-    """
-
-    team: Team
-    record: RunRecord
-    files: Sequence[str] = ()
-    source: Source | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-
-def prepare_run(
-    team: str | Source,
-    task: str,
-    *,
-    model: str | None = None,
-    workspace: Path | None = None,
-    wall: str | None = None,
-    files: Sequence[Path] = (),
-    trust: Sequence[str] = (),
-    max_turns: int | None = None,
-    network: bool | None = None,
-    timeout: float | None = None,
-    budgets: Mapping[str, Mapping[str, float]] | None = None,
-    more_tasks: bool = False,
-) -> PreparedRun:
-    """Load a team and copy files into its workspace.
-
-    Args:
         team: A team file, or the name of a shipped team, or a file that was read before.
         task: What to do.
         model: The model that replaces the team's models.
@@ -106,60 +74,112 @@ def prepare_run(
         timeout: The seconds that code may run, in place of those of the team's file.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
-
-    Raises:
-        ConfigError: The team file has mistakes.
-        RequestError: A file or team does not exist, or an option does not fit the team.
-        MissingDependencyError: The model needs a key or a package that is missing.
     """
-    if not task.strip() and not more_tasks:
-        raise RequestError("The task is empty. Write what the team must do.")
-    folder = _folder(workspace or Path(os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
-    env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
-    if wall is not None:
-        Sandbox(wall)  # Rejects an unknown name.
-        env[WALL_VARIABLE] = wall
-    source = find_source(team)
-    loaded = load_team(source, model=model, trust=trust, env=env, max_turns=max_turns, network=network, timeout=timeout)
-    executors = executors_of(loaded)
-    ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
-    if wall is not None and not any(one.wall == wall for one in ours):
-        raise RequestError(
-            f"The team {source.name!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
-            f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
+
+    team: str | Source
+    task: str
+    model: str | None = None
+    workspace: str | Path | None = None
+    wall: str | None = None
+    files: Sequence[Path] = ()
+    trust: Sequence[str] = ()
+    max_turns: int | None = None
+    network: bool | None = None
+    timeout: float | None = None
+    budgets: Mapping[str, Mapping[str, float]] | None = None
+    more_tasks: bool = False
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the journal keeps besides the team's file and the task, as plain data."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_KEPT}
+
+    def with_files(self, task: str) -> str:
+        """A task that names the files that are copied into the workspace; empty if there is no task."""
+        names = ", ".join(file.name for file in self.files)
+        return f"{task}\n\nFiles in the working folder: {names}" if task and names else task
+
+    def prepare(self) -> PreparedRun:
+        """Load the team and copy the files into its workspace.
+
+        Raises:
+            ConfigError: The team file has mistakes.
+            RequestError: A file or team does not exist, or an option does not fit the team.
+            MissingDependencyError: The model needs a key or a package that is missing.
+        """
+        if not self.task.strip() and not self.more_tasks:
+            raise RequestError("The task is empty. Write what the team must do.")
+        folder = _folder(Path(self.workspace or os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
+        env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
+        if self.wall is not None:
+            Sandbox(self.wall)  # Rejects an unknown name.
+            env[WALL_VARIABLE] = self.wall
+        source = find_source(self.team)
+        turns, network, timeout = self.max_turns, self.network, self.timeout
+        team = load_team(
+            source, self.model, trust=self.trust, env=env, max_turns=turns, network=network, timeout=timeout
         )
-    used = any(folder_of(executor) == folder for executor in executors)
-    if (workspace is not None or files) and not used:
-        raise RequestError(
-            f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor with "
-            f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
+        executors = executors_of(team)
+        ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
+        if self.wall is not None and not any(one.wall == self.wall for one in ours):
+            raise RequestError(
+                f"The team {source.name!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
+                f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
+            )
+        used = any(folder_of(executor) == folder for executor in executors)
+        if (self.workspace is not None or self.files) and not used:
+            raise RequestError(
+                f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor "
+                f"with 'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
+            )
+        price_table()  # Refuses mistakes in the user's prices before the run.
+        _limit_agents(team, self.budgets or {})
+        replaced = copy_in(self.files, folder)
+        named = os.environ.get(MODEL_VARIABLE, "")
+        model = self.model or (named if is_model_text(named) else None)
+        agents = list(agents_of(team, hidden=True))
+        clients = {agent.name: model_client_of(agent) for agent in agents}
+        record = RunRecord(
+            team=source.name,
+            task=self.with_files(self.task),
+            model=model,
+            models={name: model_name_of(client) for name, client in clients.items() if client is not None},
+            isolation=isolation_of(executors),
+            asks=frozenset(agent.name for agent in agents if isinstance(agent, HumanApprovedAgent)),
+            notices=replaced,
         )
-    price_table()  # Refuses mistakes in the user's prices before the run.
-    _limit_agents(loaded, budgets or {})
-    names, replaced = copy_in(files, folder)
-    named = os.environ.get(MODEL_VARIABLE, "")
-    model = model or (named if is_model_text(named) else None)
-    clients = {agent.name: model_client_of(agent) for agent in agents_of(loaded, hidden=True)}
-    record = RunRecord(
-        team=source.name,
-        task=with_files(task, names),
-        model=model,
-        models={name: model_name_of(client) for name, client in clients.items() if client is not None},
-        isolation=isolation_of(executors),
-        asks=frozenset(agent.name for agent in agents_of(loaded, hidden=True) if isinstance(agent, HumanApprovedAgent)),
-        notices=replaced,
-    )
-    arguments = {
-        "model": model,
-        "workspace": str(folder) if used else None,
-        "wall": wall,
-        "trust": list(trust),
-        "max_turns": max_turns,
-        "network": network,
-        "timeout": timeout,
-        "budgets": budgets,
-    }
-    return PreparedRun(loaded, record, names, source, arguments)
+        workspace = str(folder) if used else None
+        known = replace(self, team=source, model=model, workspace=workspace, trust=list(self.trust))
+        return PreparedRun(team, record, known)
+
+
+_NOT_KEPT: Final = ("team", "task", "files", "more_tasks")
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A team, ready to run.
+
+    Attributes:
+        team: The team.
+        record: The record to fill in.
+        request: What was asked, with the file that was read and the folder and model that were chosen.
+    """
+
+    team: Team
+    record: RunRecord
+    request: RunRequest
+
+
+def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
+    """Load a team and copy files into its workspace.
+
+    Args:
+        team: A team file, or the name of a shipped team, or a file that was read before.
+        task: What to do.
+        options: Further fields of a `RunRequest`, whose `prepare` says what is raised.
+    """
+    return RunRequest(team, task, **options).prepare()
 
 
 def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> None:
@@ -170,11 +190,6 @@ def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> Non
             known = f"; these do: {', '.join(agents)}" if agents else ""
             raise RequestError(f"The team has no agent {name!r} that takes a budget{known}.")
         agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
-
-
-def with_files(task: str, names: Sequence[str]) -> str:
-    """A task that names the files that were copied into the workspace; empty if there is no task."""
-    return f"{task}\n\nFiles in the working folder: {', '.join(names)}" if task and names else task
 
 
 def _folder(workspace: Path) -> Path:
@@ -401,8 +416,8 @@ def _wall_of(executor: Any) -> str:
     return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
 
 
-def copy_in(files: Sequence[Path], workspace: Path) -> tuple[list[str], list[str]]:
-    """Copy files into the workspace, under their own names; return these, and sentences about files that were there.
+def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
+    """Copy files into the workspace, under their own names; return sentences about files that were there.
 
     A file of the same name with other content is kept in `.coderoom/replaced`.
     """
@@ -427,7 +442,7 @@ def copy_in(files: Sequence[Path], workspace: Path) -> tuple[list[str], list[str
                 replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")
         except OSError as error:
             raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
-    return names, replaced
+    return replaced
 
 
 class FileChanges:
