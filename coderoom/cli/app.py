@@ -16,8 +16,10 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from coderoom import __version__
 from coderoom._util.services import MODEL_FORMS
+from coderoom._util.text import visible
 from coderoom.configs.user import apply_user_config
 from coderoom.errors import RequestError
+from coderoom.exit_codes import print_json
 
 _HYPHEN = "\ue000"
 """Stands for a hyphen while lines are wrapped, so that names are not broken."""
@@ -158,6 +160,15 @@ OutFileOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file; standard output by default.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, whatever it contains.")]
+
+
+def show_result(as_json: bool, facts: dict[str, Any], *lines: object) -> None:
+    """Print a result: as JSON, or as these lines."""
+    if as_json:
+        print_json(facts)
+    else:
+        for line in lines:
+            typer.echo(visible(str(line)))
 
 
 def silence_autogen() -> None:

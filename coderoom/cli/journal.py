@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coderoom._util.text import visible
-from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app
+from coderoom._util.text import counted, visible
+from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app, show_result
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
@@ -47,25 +47,19 @@ def list_runs(
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
-) -> int:
+) -> None:
     """List the runs in the journal, the newest first.
 
     The commands show, compare and remove them.
     """
     if context.invoked_subcommand is not None:
-        return EXIT_OK
+        return
     from coderoom.runs.story import moment_of, summary
 
     begin = 0.0 if since is None else moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
-    if as_json:
-        print_json({"succeeded": True, "runs": [summary(entry) for entry in found]})
-        return EXIT_OK
-    for entry in found:
-        typer.echo(visible(_line(entry)))
-    if not found:
-        typer.echo("There are no such runs.")
-    return EXIT_OK
+    lines = list(map(_line, found)) or ["There are no such runs."]
+    show_result(as_json, {"succeeded": True, "runs": [summary(entry) for entry in found]}, *lines)
 
 
 @runs_app.command("show", cls=Command)
@@ -78,7 +72,7 @@ def show_run(
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
-) -> int:
+) -> None:
     """Show a run as it was.
 
     With its code, output, messages and summary; with --json, every step.
@@ -92,7 +86,7 @@ def show_run(
     entry = opened.find(run)
     if as_json:
         print_json({"succeeded": True, **read_steps(opened, entry)})
-        return EXIT_OK
+        return
     if html is not None:
         from coderoom.runs.page import run_page
 
@@ -102,7 +96,7 @@ def show_run(
         else:
             _write(html, page)
             typer.echo(visible(f"{html}: written"))
-        return EXIT_OK
+        return
     typer.echo(visible(_line(entry)))
     records = read_records(opened, entry)
     view = RunView(Console())
@@ -116,7 +110,6 @@ def show_run(
         for step in opened.steps(entry.id):
             text = step.result.get("text") or f"{step.result.get('code', '')}\n\n{step.result.get('output', '')}"
             typer.echo(visible(text.rstrip()))
-    return EXIT_OK
 
 
 @runs_app.command("serve", cls=Command)
@@ -124,7 +117,7 @@ def serve_runs(
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65_535, help="The port; 0: any that is free.")] = 0,
     journal: JournalOption = None,
     debug: DebugOption = False,
-) -> int:
+) -> None:
     """Show all runs in the browser, live.
 
     Only this machine can reach the page, by its address.
@@ -135,7 +128,6 @@ def serve_runs(
         typer.echo(f"The runs are at {server.url}\nCtrl-C ends this.")
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-    return EXIT_OK
 
 
 @runs_app.command("diff", cls=Command)
@@ -156,10 +148,8 @@ def compare_runs(
     entries = [opened.find(run) for run in (first, second)]
     before, now = (lines_of(opened, entry) for entry in entries)
     lines = list(difflib.unified_diff(before, now, entries[0].id, entries[1].id, lineterm=""))
-    if as_json:
-        print_json({"succeeded": True, "equal": not lines, "diff": lines})
-    else:
-        typer.echo(visible("\n".join(lines)) or "The runs are equal.")
+    facts = {"succeeded": True, "equal": not lines, "diff": lines}
+    show_result(as_json, facts, *(lines or ["The runs are equal."]))
     return EXIT_FAILED if lines else EXIT_OK
 
 
@@ -169,10 +159,10 @@ def remove_runs(
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
-) -> int:
+) -> None:
     """Remove runs from the journal."""
     opened = _open(journal)
-    return _removed(opened, [opened.find(run).id for run in runs], as_json)
+    _remove(opened, [opened.find(run).id for run in runs], as_json)
 
 
 @runs_app.command("prune", cls=Command)
@@ -184,13 +174,13 @@ def prune_runs(
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
-) -> int:
+) -> None:
     """Remove old runs from the journal, but none that goes on."""
     from coderoom.runs.story import moment_of
 
     opened = _open(journal)
     old = opened.runs(before=moment_of(older))
-    return _removed(opened, [entry.id for entry in old if entry.state != "running"], as_json)
+    _remove(opened, [entry.id for entry in old if entry.state != "running"], as_json)
 
 
 def _write(path: Path, text: str) -> None:
@@ -200,14 +190,10 @@ def _write(path: Path, text: str) -> None:
         raise RequestError(f"The file {str(path)!r} cannot be written: {error.strerror or error}.") from error
 
 
-def _removed(journal: Journal, runs: list[str], as_json: bool) -> int:
+def _remove(journal: Journal, runs: list[str], as_json: bool) -> None:
     if runs:
         journal.remove(runs)
-    if as_json:
-        print_json({"succeeded": True, "removed": runs})
-    else:
-        typer.echo(f"{len(runs)} run{'' if len(runs) == 1 else 's'} removed")
-    return EXIT_OK
+    show_result(as_json, {"succeeded": True, "removed": runs}, f"{counted(len(runs), 'run')} removed")
 
 
 def _line(entry: RunEntry) -> str:

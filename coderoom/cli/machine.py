@@ -10,26 +10,24 @@ from typing import Annotated
 
 import typer
 
-from coderoom._util.text import visible
-from coderoom.cli.app import DebugOption, JsonOption, command
+from coderoom.cli.app import DebugOption, JsonOption, command, show_result
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 
 @command()
-def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
+def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> None:
     """Show what works on this machine, and what is missing."""
     from coderoom.runs import examine
 
     findings = asyncio.run(examine())
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
-        return EXIT_OK
+        return
     signs = {"ok": typer.style("✓", fg="green"), "missing": "-", "warning": typer.style("!", fg="yellow")}
     width = max(shutil.get_terminal_size().columns, 60)
     for finding in findings:
         lines = textwrap.wrap(finding.detail, width - 22, break_long_words=False, break_on_hyphens=False) or [""]
         typer.echo(f"{signs[finding.state]} {finding.name:18} " + f"\n{'':21}".join(lines))
-    return EXIT_OK
 
 
 @command()
@@ -50,18 +48,14 @@ def models(
 
     default = default_model()
     checks = [asyncio.run(check_model(name)) for name in names or [default]] if check or names else []
-    if as_json:
-        listed = [asdict(service) for service in services()]
-        print_json({"default": default, "services": listed, "checks": [asdict(each) for each in checks]})
-    elif checks:
-        for each in checks:
-            words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
-            typer.echo(visible(f"{'-' if each.error else '✓'} {each.model}: {words}"))
-    else:
-        typer.echo(visible(f"default model: {default}"))
-        for service in services():
-            missing = ", ".join(service.missing)
-            typer.echo(
-                f"{'-' if missing else '✓'} {service.name:12} {f'needs {missing}' if missing else 'can be used'}"
-            )
+    found = services()
+    facts = {"default": default, "services": list(map(asdict, found)), "checks": list(map(asdict, checks))}
+    lines, listed = [], list[str]()
+    for each in checks:
+        words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
+        lines.append(f"{'-' if each.error else '✓'} {each.model}: {words}")
+    for service in found:
+        state = f"needs {', '.join(service.missing)}" if service.missing else "can be used"
+        listed.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
+    show_result(as_json, facts, *(lines or [f"default model: {default}", *listed]))
     return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

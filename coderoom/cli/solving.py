@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from coderoom._util.services import MODEL_FORMS
-from coderoom._util.text import counted, visible
+from coderoom._util.text import counted
 from coderoom.cli.app import (
     Command,
     DebugOption,
@@ -27,11 +27,12 @@ from coderoom.cli.app import (
     WallOption,
     app,
     command,
+    show_result,
     silence_autogen,
     text_of,
 )
 from coderoom.errors import RequestError
-from coderoom.exit_codes import EXIT_OK, end_code, print_json
+from coderoom.exit_codes import end_code, print_json
 
 
 @contextmanager
@@ -53,16 +54,8 @@ SolveDebugOption = Annotated[
     bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
 ]
 SolveModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help=f"CODEROOM_MODEL by default. {MODEL_FORMS}.",
-    ),
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help=f"CODEROOM_MODEL by default. {MODEL_FORMS}.")
 ]
-
-
 CacheDirOption = Annotated[
     Path | None,
     typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
@@ -196,11 +189,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
 
 
 @cache_app.command("show", cls=Command)
-def show_cache(
-    cache_dir: CacheDirOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+def show_cache(cache_dir: CacheDirOption = None, as_json: JsonOption = False, debug: DebugOption = False) -> None:
     """Show the cached solutions, the most recently used first, and the size of the cache."""
     from coderoom.generation import SolutionCache
 
@@ -208,36 +197,32 @@ def show_cache(
     if cache.path.exists() and not cache.path.is_dir():
         raise RequestError(f"The cache {str(cache.path)!r} is not a folder.")
     stats, entries = cache.stats(), cache.entries()
-    if as_json:
-        facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}
-        listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
-        print_json({"folder": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
-        return EXIT_OK
+    facts = {
+        "folder": str(cache.path),
+        "solutions": stats.entries,
+        "replies": stats.answers,
+        "bytes": stats.bytes,
+        "max_bytes": stats.max_bytes,
+        "entries": [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries],
+    }
     replies = f", {counted(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
-    typer.echo(visible(f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
+    lines = [f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"]
     for entry in entries:
         instruction = " ".join(entry.instruction.split())
         shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
-        typer.echo(visible(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}"))
-    return EXIT_OK
+        lines.append(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}")
+    show_result(as_json, facts, *lines)
 
 
 @cache_app.command("clear", cls=Command)
-def clear_cache(
-    cache_dir: CacheDirOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+def clear_cache(cache_dir: CacheDirOption = None, as_json: JsonOption = False, debug: DebugOption = False) -> None:
     """Remove all cached solutions, and all stored replies of unfinished work."""
     from coderoom.generation import SolutionCache
 
     cache = SolutionCache(cache_dir)
     removed = cache.clear()
-    if as_json:
-        print_json({"succeeded": True, "folder": str(cache.path), "removed": removed})
-    else:
-        typer.echo(visible(f"{cache.path}: {counted(removed, 'solution')} removed"))
-    return EXIT_OK
+    facts = {"succeeded": True, "folder": str(cache.path), "removed": removed}
+    show_result(as_json, facts, f"{cache.path}: {counted(removed, 'solution')} removed")
 
 
 def _age(used: datetime) -> str:
