@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ app.add_typer(runs_app, name="runs")
 
 RunArgument = Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")]
 _LONGEST_TASK = 60
+_UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def _open(named: str | None) -> Journal:
@@ -54,9 +57,9 @@ def list_runs(
     """
     if context.invoked_subcommand is not None:
         return
-    from coderoom.runs.story import moment_of, summary
+    from coderoom.runs.story import summary
 
-    begin = 0.0 if since is None else moment_of(since)
+    begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
     lines = list(map(_line, found)) or ["There are no such runs."]
     show_result(as_json, {"succeeded": True, "runs": [summary(entry) for entry in found]}, *lines)
@@ -176,11 +179,25 @@ def prune_runs(
     debug: DebugOption = False,
 ) -> None:
     """Remove old runs from the journal, but none that goes on."""
-    from coderoom.runs.story import moment_of
-
     opened = _open(journal)
-    old = opened.runs(before=moment_of(older))
+    old = opened.runs(before=_moment_of(older))
     _remove(opened, [entry.id for entry in old if entry.state != "running"], as_json)
+
+
+def _moment_of(text: str) -> float:
+    """The moment, in seconds since the epoch, of a date such as `2026-11-20`, or so long ago as `30d` or `12h`.
+
+    Raises:
+        RequestError: It is neither.
+    """
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", text.strip()):
+        return time.time() - float(found[1]) * _UNITS[found[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        raise RequestError(
+            f"{text!r} is not an age or a date; expected one as in 30d, 12h, 90min, 2w or 2026-11-20."
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,8 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coderoom.runs.chatting import chat
-    from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
+    from coderoom.runs.doctor import NOT_ISOLATED, Finding, ModelCheck, ServiceState, check_model, examine, services
     from coderoom.runs.durable import Run
     from coderoom.runs.exec import BlockRun, FileResult, run_file
     from coderoom.runs.exec_source import read_blocks
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
-    from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, services
     from coderoom.runs.record import RunRecord
     from coderoom.runs.recorder import Recorder
     from coderoom.runs.run_log import RunLog
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     )
     from coderoom.runs.team_view import team_tree
     from coderoom.runs.tracing import exporting
-    from coderoom.runs.view import RunView
+    from coderoom.runs.view import RunView, chat
     from coderoom.runs.writer import Writer, make_writer
 
 __all__ = [
@@ -75,8 +73,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "chatting": ("chat",),
-    "doctor": ("NOT_ISOLATED", "Finding", "examine"),
+    "doctor": ("NOT_ISOLATED", "Finding", "ModelCheck", "ServiceState", "check_model", "examine", "services"),
     "durable": ("Run",),
     "exec": ("BlockRun", "FileResult", "run_file"),
     "exec_source": ("read_blocks",),
@@ -84,7 +81,6 @@ _MODULES = {
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
     "journal": ("Journal", "RunEntry", "Step", "open_journal"),
-    "model_check": ("ModelCheck", "ServiceState", "check_model", "services"),
     "record": ("RunRecord",),
     "recorder": ("Recorder",),
     "run_log": ("RunLog",),
@@ -92,7 +88,7 @@ _MODULES = {
     "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
     "team_view": ("team_tree",),
     "tracing": ("exporting",),
-    "view": ("RunView",),
+    "view": ("RunView", "chat"),
     "writer": ("Writer", "make_writer"),
 }
 

@@ -1,4 +1,4 @@
-"""Examines what works on this machine, for `coderoom doctor`."""
+"""What works on this machine, for `coderoom doctor`, and which models answer, for `coderoom models`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from time import perf_counter
+from typing import Final, Literal
 
+from coderoom._util.advice import in_words
+from coderoom._util.services import OPENAI, SERVICES, Service
 from coderoom.configs.user import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
@@ -129,3 +132,81 @@ def _key() -> Finding:
         if os.environ.get(name):
             return Finding("model", "ok", f"{name} is set")
     return Finding("model", "missing", "OPENAI_API_KEY is not set; set it, or name a model with --model")
+
+
+_QUESTION: Final = "Answer with the one word: ready"
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """The state of a model service.
+
+    Attributes:
+        name: What the texts of its models begin with.
+        missing: What must be installed or set before its models can be used; empty if nothing.
+    """
+
+    name: str
+    missing: tuple[str, ...]
+
+
+def services() -> list[ServiceState]:
+    """The model services, and what is missing for each."""
+    return [ServiceState(name, tuple(_missing(service))) for name, service in SERVICES.items() if name != "http"]
+
+
+def _missing(service: Service) -> Iterator[str]:
+    if importlib.util.find_spec(service.package) is None:
+        yield f"pip install 'coderoom[{service.package}]'"
+    try:
+        service.config(service.example, os.environ)
+    except MissingDependencyError:
+        variables = [service.variables[field] for field in service.needed]
+        if "base_url" in service.variables and service.provider == OPENAI:  # A server that needs no key.
+            yield " or ".join([*variables, service.variables["base_url"]])
+        else:
+            yield from (name for name in variables if not os.environ.get(name))
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """Whether a model answers.
+
+    Attributes:
+        model: Its text.
+        answer: The answer; empty if there was none.
+        seconds: How long it took.
+        tokens: How many tokens were used.
+        error: Why there was no answer, in words.
+    """
+
+    model: str
+    answer: str = ""
+    seconds: float = 0.0
+    tokens: int = 0
+    error: str = ""
+
+
+async def check_model(model: str) -> ModelCheck:
+    """Ask a model for one word.
+
+    Args:
+        model: A text that `make_model` understands.
+    """
+    from autogen_core.models import UserMessage
+
+    from coderoom.configs import make_model  # `coderoom doctor` needs no AutoGen.
+
+    try:
+        client = make_model(model)
+    except CodeRoomError as error:
+        return ModelCheck(model, error=str(error))
+    begin = perf_counter()
+    try:
+        reply = await client.create([UserMessage(content=_QUESTION, source="user")])
+    except Exception as error:  # The clients raise exceptions of any kind.
+        return ModelCheck(model, seconds=perf_counter() - begin, error=in_words("The request", error))
+    finally:
+        await client.close()
+    tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
+    return ModelCheck(model, str(reply.content).strip(), perf_counter() - begin, tokens)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, TextMessage
 
 from coderoom._util.steps import CODE, MODEL
-from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import MESSAGE, TASK, conversations
 
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
-_UNITS: Final = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
@@ -72,22 +67,6 @@ def summary(entry: RunEntry) -> dict[str, Any]:
     """A run without its steps, as plain data."""
     facts = {name: value for name, value in asdict(entry).items() if name not in ("request", "owner")}
     return {**facts, "state": entry.state}
-
-
-def moment_of(text: str) -> float:
-    """The moment, in seconds since the epoch, of a date such as `2026-11-20`, or so long ago as `30d` or `12h`.
-
-    Raises:
-        RequestError: It is neither.
-    """
-    if found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", text.strip()):
-        return time.time() - float(found[1]) * _UNITS[found[2]]
-    try:
-        return datetime.fromisoformat(text.strip()).timestamp()
-    except (ValueError, OverflowError):
-        raise RequestError(
-            f"{text!r} is not an age or a date; expected one as in 30d, 12h, 90min, 2w or 2026-11-20."
-        ) from None
 
 
 def _plain(journal: Journal, entry: RunEntry, step: Step, asked: Mapping[int, list[str]]) -> dict[str, Any]:
