@@ -46,7 +46,7 @@ from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.tracing import Tracer, is_traced, run_span
+from coderoom.runs.tracing import run_span, tracers
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -365,9 +365,8 @@ def _observers(team: Any, log: RunLog, spending: Spending | None) -> list[StepOb
     for condition in conditions:
         condition.is_checked = True
         condition.spending.reset()
-    tracers = [Tracer(secrets_of(team))] if is_traced() else []
-    found = (log, spending, *(condition.spending for condition in conditions), *tracers)
-    return [each for each in found if each is not None]
+    ours = [log] if spending is None else [log, spending]
+    return [*ours, *(condition.spending for condition in conditions), *tracers(secrets_of(team))]
 
 
 def _root(error: BaseException) -> BaseException:

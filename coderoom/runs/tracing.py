@@ -32,9 +32,13 @@ _secrets: Final[dict[str, str]] = {}
 """Those of the teams that are traced, and what stands in their place."""
 
 
-def is_traced() -> bool:
-    """Whether anybody gets the spans."""
+def _is_traced() -> bool:
     return not isinstance(trace.get_tracer_provider(), _NO_PROVIDER)
+
+
+def tracers(secrets: Mapping[str, str]) -> list[StepObserver]:
+    """Who makes spans of the steps of a run without these secrets in them; none if nobody gets the spans."""
+    return [Tracer(secrets)] if _is_traced() else []
 
 
 def _shows_content() -> bool:
@@ -53,7 +57,7 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
         MissingDependencyError: The extra `otel` is not installed.
     """
     named = endpoint or next((name for name in _ENDPOINTS if os.environ.get(name)), None)
-    if named is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or is_traced():
+    if named is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or _is_traced():
         yield
         return
     try:
