@@ -122,13 +122,7 @@ def version() -> None:
 
 
 ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help=f"Replace the team's models: {MODEL_FORMS}.",
-    ),
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help=f"Replace the team's models: {MODEL_FORMS}.")
 ]
 CopiedFilesOption = Annotated[
     list[Path] | None,

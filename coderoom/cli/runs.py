@@ -37,15 +37,13 @@ WorkspaceOption = Annotated[
 ]
 TeamWallOption = Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)]
 MaxTurnsOption = Annotated[
-    int | None,
-    typer.Option("--max-turns", metavar="N", min=1, help="The most turns, instead of the team's own limit."),
+    int | None, typer.Option("--max-turns", metavar="N", min=1, help="The most turns, instead of the team's own limit.")
 ]
 MaxSecondsOption = Annotated[
     float | None, typer.Option("--max-seconds", metavar="SEC", min=0.1, help="End the run after this time.")
 ]
 MaxTokensOption = Annotated[
-    int | None,
-    typer.Option("--max-tokens", metavar="N", min=1, help="Ask no model any more after this many tokens."),
+    int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Ask no model any more after this many tokens.")
 ]
 BudgetOption = Annotated[
     list[str] | None,
@@ -84,8 +82,7 @@ def run(
         ),
     ] = None,
     goes_on: Annotated[
-        bool,
-        typer.Option("--continue", help="Go on with the conversation and variables of the team's last run."),
+        bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
     record: RecordOption = None,
     cache: Annotated[
@@ -116,13 +113,7 @@ def run(
         if last is None:
             raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
         going = Run.resume(
-            last.id,
-            kept,
-            task=text_of(task),
-            budget=limits,
-            budgets=of_agents,
-            max_turns=max_turns,
-            required=required,
+            last.id, kept, task=text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
         )
         return _go(going, context, as_json, debug, otlp, record)
     prepared = prepare_run(
@@ -300,8 +291,7 @@ def execute(
     file: FileArgument,
     arguments: ScriptArguments = None,
     workspace: Annotated[
-        Path,
-        typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default."),
+        Path, typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default.")
     ] = Path(),
     timeout: ExecTimeoutOption = 60.0,
     wall: WallOption = "auto",

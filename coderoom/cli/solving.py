@@ -68,8 +68,7 @@ _NOT_GENERATOR_OPTIONS = frozenset(
 @command()
 def solve(
     instruction: Annotated[
-        str,
-        typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for."),
+        str, typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for.")
     ] = "",
     tests_for: Annotated[
         list[str] | None,
@@ -96,16 +95,14 @@ def solve(
         float | None, typer.Option(metavar="SEC", min=0, help="Timeout of a request, which is then repeated.")
     ] = None,
     max_seconds: Annotated[
-        float,
-        typer.Option(metavar="SEC", min=0, help="Time budget; a running request is cut off."),
+        float, typer.Option(metavar="SEC", min=0, help="Time budget; a running request is cut off.")
     ] = 1800.0,
     concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Concurrent requests.")] = 4,
     requests_per_minute: Annotated[float | None, typer.Option(metavar="N", min=0, help="Requests per minute.")] = None,
     retries: Annotated[int, typer.Option(metavar="N", min=0, help="Retries after a connection error.")] = 4,
     test_timeout: Annotated[float, typer.Option(metavar="SEC", min=0, help="Timeout of each test.")] = 5.0,
     allowed_imports: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated."),
+        list[str] | None, typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated.")
     ] = None,
     block_severity: Annotated[
         str,
@@ -129,8 +126,7 @@ def solve(
         typer.Option(metavar="MODEL", help="Reuse solutions of similar instructions, too, by this embedding model."),
     ] = None,
     similarity: Annotated[
-        float,
-        typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine."),
+        float, typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine.")
     ] = 0.95,
     cache_dir: CacheDirOption = None,
     record: RecordOption = None,

@@ -191,8 +191,7 @@ def studio(
     teams: TeamsOption = None,
     model: ModelOption = None,
     appdir: Annotated[
-        Path | None,
-        typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs."),
+        Path | None, typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
     trust: TrustOption = None,

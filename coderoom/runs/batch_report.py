@@ -24,23 +24,15 @@ _ROWS_HERE: Final = "<!-- rows -->"
 
 @dataclass
 class Summary:
-    """The summary of the results of a batch.
-
-    Attributes:
-        counts: The results by status.
-        prompt_tokens: The tokens of all prompts.
-        completion_tokens: The tokens of all completions.
-        cost_usd: What they cost; `None` if that is not known.
-        seconds: The times of the runs.
-        runs: For each item, how many of its runs there are without an error, and how many have passed.
-    """
+    """The summary of the results of a batch: the results by status, and sums of them."""
 
     counts: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost_usd: float | None = 0.0
-    seconds: array[float] = field(default_factory=lambda: array("d"))
+    cost_usd: float | None = 0.0  # `None` if that is not known.
+    seconds: array[float] = field(default_factory=lambda: array("d"))  # Of each run.
     runs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """For each item, how many of its runs there are without an error, and how many have passed."""
 
     def add(self, result: Result) -> None:
         """Count a result."""

@@ -21,14 +21,9 @@ _LARGEST_FIELD: Final = 2**31 - 1
 
 @dataclass(frozen=True)
 class Item:
-    """One task of a batch.
+    """One task of a batch, with the values of its variables, which are the fields of its line.
 
-    Attributes:
-        id: Its name, which no other item has.
-        task: The task, with the values of its variables.
-        files: Files that are copied into its workspace.
-        check: What decides whether its run has passed; `None`: the outcome of the run.
-        variables: The fields of its line.
+    Without a check, the outcome of the run decides whether it has passed.
     """
 
     id: str
@@ -40,12 +35,7 @@ class Item:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that is no item.
-
-    Attributes:
-        number: Its number, counted from 1.
-        why: What is wrong.
-    """
+    """A line that is no item, by its number, and what is wrong with it."""
 
     number: int
     why: str

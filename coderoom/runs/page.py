@@ -37,14 +37,7 @@ def run_page(journal: Journal, entry: RunEntry, script: str = "", more_policy: s
 
 
 def page_of(title: str, body: str, script: str = "", more_policy: str = "") -> str:
-    """A page that loads nothing from elsewhere.
-
-    Args:
-        title: Its title, as text.
-        body: Its content, as HTML.
-        script: A script.
-        more_policy: What the page's policy allows for the script.
-    """
+    """A page with a text as its title, which loads nothing from elsewhere; its policy allows more for a script."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{more_policy}">'
@@ -128,13 +121,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
 
 
 def _message(step: Step, before: dict[str, str], ran: bool) -> str:
-    """A message.
-
-    Args:
-        step: Its step.
-        before: The last code of each agent, which a further attempt is compared with.
-        ran: Whether code and output of the turn are shown already.
-    """
+    """A message, with the difference to the agent's code before; `ran`: code and output of the turn are shown."""
     data = step.result
     facts: Mapping[str, str] = data.get("metadata") or {}
     content = data.get("content")

@@ -39,18 +39,7 @@ _MORE_POLICY: Final = f"; script-src 'sha256-{_HASH}'; connect-src 'self'"
 
 
 class RunServer(ThreadingHTTPServer):
-    """A server on this machine only, whose addresses begin with a secret token.
-
-    Args:
-        journal: The journal.
-        port: The port; 0 for any that is free.
-
-    Attributes:
-        url: The address of the list of runs.
-
-    Raises:
-        RequestError: The port cannot be used.
-    """
+    """A server on this machine only, whose addresses begin with a secret token; the port 0 is any that is free."""
 
     daemon_threads = True
 

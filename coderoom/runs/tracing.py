@@ -125,11 +125,7 @@ def run_span(team: str, run: str | None) -> Iterator[trace.Span]:
 
 
 class Tracer(StepObserver):
-    """Makes a span of each step of a run.
-
-    Args:
-        secrets: Values that no span may have in it, and what stands in their place.
-    """
+    """Makes a span of each step of a run, without the secrets, in whose place other texts stand."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._masking = Masking()
