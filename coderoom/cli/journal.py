@@ -57,7 +57,7 @@ def list_runs(
     """
     if context.invoked_subcommand is not None:
         return
-    from coderoom.runs.story import summary
+    from coderoom.runs.run_log import summary
 
     begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
@@ -83,7 +83,7 @@ def show_run(
     from rich.console import Console
 
     from coderoom.runs import RunView
-    from coderoom.runs.story import read_records, read_steps
+    from coderoom.runs.run_log import read_records, read_steps
 
     opened = _open(journal)
     entry = opened.find(run)
@@ -145,7 +145,7 @@ def compare_runs(
 
     Shows a unified diff of their messages, code and outcomes. Exit code 1: they differ.
     """
-    from coderoom.runs.story import lines_of
+    from coderoom.runs.run_log import lines_of
 
     opened = _open(journal)
     entries = [opened.find(run) for run in (first, second)]

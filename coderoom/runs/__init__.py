@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
+    from coderoom.runs.observers import Recorder, exporting
     from coderoom.runs.record import RunRecord
-    from coderoom.runs.recorder import Recorder
     from coderoom.runs.run_log import RunLog
     from coderoom.runs.solving import Solved, resume_solve, solve
     from coderoom.runs.team_run import (
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
         WALL_VARIABLE,
         WORKSPACE_VARIABLE,
         PreparedRun,
+        RunRequest,
         prepare_run,
         run_team,
     )
     from coderoom.runs.team_view import team_tree
-    from coderoom.runs.tracing import exporting
     from coderoom.runs.view import RunView, chat
     from coderoom.runs.writer import Writer, make_writer
 
@@ -50,6 +50,7 @@ __all__ = [
     "RunEntry",
     "RunLog",
     "RunRecord",
+    "RunRequest",
     "RunView",
     "ServiceState",
     "Solved",
@@ -81,16 +82,18 @@ _MODULES = {
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
     "journal": ("Journal", "RunEntry", "Step", "open_journal"),
+    "observers": ("Recorder", "exporting"),
     "record": ("RunRecord",),
-    "recorder": ("Recorder",),
     "run_log": ("RunLog",),
     "solving": ("Solved", "resume_solve", "solve"),
-    "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
+    "team_run": (
+        "DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE",
+        "PreparedRun", "RunRequest", "prepare_run", "run_team",
+    ),
     "team_view": ("team_tree",),
-    "tracing": ("exporting",),
     "view": ("RunView", "chat"),
     "writer": ("Writer", "make_writer"),
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

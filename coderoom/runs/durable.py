@@ -17,8 +17,8 @@ from coderoom.configs.variables import MASK
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
-from coderoom.runs.recorder import Recorder
 from coderoom.runs.run_log import TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 

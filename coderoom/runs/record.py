@@ -41,9 +41,9 @@ _REASONS.update((each.value, each.words) for each in StopReason)
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_RESULT})
 
 _FACTS = (
-    "run team task model isolation outcome succeeded approved answer stop_reason agent_stop_reason error notices turns "
-    "attempts limit models usage usage_by_agent"
-).split()
+    "run", "team", "task", "model", "isolation", "outcome", "succeeded", "approved", "answer", "stop_reason",
+    "agent_stop_reason", "error", "notices", "turns", "attempts", "limit", "models", "usage", "usage_by_agent",
+)  # fmt: skip
 """What is in a record's JSON as it is."""
 
 

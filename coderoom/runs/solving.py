@@ -29,8 +29,8 @@ from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.interrupts import route_signals
 from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.tracing import run_span, tracers
 
 _MOST_MISSING = 20
 _LONGEST = 300

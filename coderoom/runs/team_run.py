@@ -44,9 +44,9 @@ from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendan
 from coderoom.executors.output import write_inside
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
+from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.tracing import run_span, tracers
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
