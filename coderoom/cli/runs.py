@@ -30,7 +30,7 @@ from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
-    from coderoom.runs import Run
+    from coderoom.runs import Journal, Run
 
 WorkspaceOption = Annotated[
     Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in.")
@@ -102,35 +102,40 @@ def run(
     --wall none.
     """
     from coderoom.budgets import make_budget
-    from coderoom.runs import Run, open_journal, prepare_run
+    from coderoom.runs import Run, RunRequest, open_journal
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal, off=no_journal)
     if goes_on:
-        if kept is None:
-            raise RequestError("--continue needs the journal, which has the runs.")
-        last = next(iter(kept.runs(name=team, most=1)), None)
-        if last is None:
-            raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
+        last = _last_run(team, kept)
         going = Run.resume(
-            last.id, kept, task=text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
+            last, kept, task=text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
         )
-        return _go(going, context, as_json, debug, otlp, record)
-    prepared = prepare_run(
-        team,
-        text_of(task),
-        model=model,
-        workspace=workspace,
-        wall=wall,
-        files=files or (),
-        trust=trust or (),
-        max_turns=max_turns,
-        network=network,
-        timeout=timeout,
-        budgets=of_agents,
-    )
-    going = Run.begin(prepared, kept, budget=make_budget(limits), required=required, cached=cache)
+    else:
+        request = RunRequest(
+            team,
+            text_of(task),
+            model=model,
+            workspace=workspace,
+            wall=wall,
+            files=files or (),
+            trust=trust or (),
+            max_turns=max_turns,
+            network=network,
+            timeout=timeout,
+            budgets=of_agents,
+        )
+        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), required=required, cached=cache)
     return _go(going, context, as_json, debug, otlp, record)
+
+
+def _last_run(team: str, journal: Journal | None) -> str:
+    if journal is None:
+        raise RequestError("--continue needs the journal, which has the runs.")
+    last = journal.runs(name=team, most=1)
+    if not last:
+        raise RequestError(f"The journal {journal.path} has no run of the team {team!r} to go on with.")
+    return last[0].id
 
 
 @command()
@@ -238,10 +243,10 @@ def chat(
     from rich.console import Console
 
     from coderoom.budgets import make_budget
-    from coderoom.runs import Run, chat, exporting, open_journal, prepare_run
+    from coderoom.runs import Run, RunRequest, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)
-    prepared = prepare_run(
+    request = RunRequest(
         team,
         task,
         model=model,
@@ -255,7 +260,7 @@ def chat(
     if not debug:
         silence_autogen()
     kept, required = open_journal(journal, off=no_journal)
-    run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), required=required)
+    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), required=required)
     if record is not None:
         run.record_in(record)
     with exporting(otlp):
@@ -263,43 +268,37 @@ def chat(
     return end_code(all(record.succeeded for record in records), cancelled=False)
 
 
-FileArgument = Annotated[
-    str,
-    typer.Argument(
-        help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
-        "Markdown, if --language does not name a script's."
-    ),
-]
-ScriptArguments = Annotated[
-    list[str] | None, typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@.")
-]
-ScriptLanguageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--language",
-        metavar="NAME",
-        help="Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
-    ),
-]
-ExecTimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SEC", min=0.1, max=86_400, help="The timeout of each block.")
-]
-
-
 @command("exec")
 def execute(
-    file: FileArgument,
-    arguments: ScriptArguments = None,
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
+            "Markdown, if --language does not name a script's."
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@."),
+    ] = None,
     workspace: Annotated[
         Path, typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default.")
     ] = Path(),
-    timeout: ExecTimeoutOption = 60.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SEC", min=0.1, max=86_400, help="The timeout of each block.")
+    ] = 60.0,
     wall: WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
-    language: ScriptLanguageOption = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
+        ),
+    ] = None,
     journal: JournalOption = None,
     no_journal: NoJournalOption = False,
     as_json: JsonOption = False,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from coderoom._util.text import in_dollars, visible
 from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, Result, read_results
@@ -133,18 +133,12 @@ def _write_parquet(folder: Path) -> None:
     except ImportError:
         return
     results = read_results(folder)
-    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
-    fields = [(each, _KINDS.get(each, str)) for each in Result.__dataclass_fields__]
-    schema = pyarrow.schema([(name, types[kind]) for name, kind in fields])
+    types = {int: pyarrow.int64(), str: pyarrow.string()}
+    kinds = get_type_hints(Result)
+    schema = pyarrow.schema([(name, types.get(kind, pyarrow.float64())) for name, kind in kinds.items()])
     with pyarrow.parquet.ParquetWriter(folder / "results.parquet", schema) as writer:
         while rows := [asdict(each) for each, _ in zip(results, range(_ROWS), strict=False)]:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-
-
-_KINDS: Final = {
-    **dict.fromkeys(("repeat", "prompt_tokens", "completion_tokens", "runs_of_code", "turns"), int),
-    **dict.fromkeys(("cost_usd", "seconds"), float),
-}
 
 
 def _row(result: Result) -> str:
