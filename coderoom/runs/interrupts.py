@@ -41,7 +41,7 @@ def route_signals(callback: Callable[[], None]) -> Iterator[None]:
 
 
 class Interrupt:
-    """An interrupt of `coderoom exec`.
+    """An interrupt of `coderoom exec` or `solve`.
 
     While a cell runs, the first interrupt cancels the cell, so that its output so far is kept. At any other time, and
     the second time, it cancels the task that created this object.

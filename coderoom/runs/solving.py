@@ -27,7 +27,7 @@ from coderoom.configs import default_model, make_model
 from coderoom.errors import RequestError
 from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.runs.exec_view import isolation_words
-from coderoom.runs.interrupts import route_signals
+from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
@@ -321,27 +321,17 @@ def _read(path: Path) -> str:
 
 async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView, log: RunLog) -> Solution | None:
     """Run the generator and show its events; `None` if it was interrupted."""
-    cancelled = False
-
-    def cancel() -> None:
-        nonlocal cancelled
-        cancelled = True
-        task.cancel()
-
-    async def go() -> Solution:
+    interrupt = Interrupt()
+    try:
         async with contextlib.aclosing(stream) as items:
-            async for item in items:
-                if isinstance(item, Solution):
-                    return item
-                log.add_event(item)
-                view.show(item)
-        raise AssertionError("unreachable: the solution comes last")
-
-    task = asyncio.create_task(go())
-    with route_signals(cancel):
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not cancelled:
-                raise
-            return None
+            with interrupt.caught():
+                async for item in items:
+                    if isinstance(item, Solution):
+                        return item
+                    log.add_event(item)
+                    view.show(item)
+    except asyncio.CancelledError:
+        if not interrupt.requested:
+            raise
+        return None
+    raise AssertionError("unreachable: the solution comes last")
