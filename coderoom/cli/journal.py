@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom._util.text import counted, visible
-from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app, show_result
+from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app, option, show_result
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
@@ -40,12 +40,10 @@ def _open(named: str | None) -> Journal:
 @runs_app.callback()
 def list_runs(
     context: typer.Context,
-    team: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this team or file.")] = None,
-    outcome: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only runs with this outcome, or `running`, or `killed`.")
-    ] = None,
+    team: Annotated[str | None, option("NAME", "Only runs of this team or file.")] = None,
+    outcome: Annotated[str | None, option("NAME", "Only runs with this outcome, or `running`, or `killed`.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
+        str | None, option("WHEN", "Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
     ] = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
@@ -69,8 +67,7 @@ def list_runs(
 def show_run(
     run: RunArgument = "last",
     html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one page that works offline; '-': to the output."),
+        Path | None, option("FILE", "Write one page that works offline; '-': to the output.", "--html")
     ] = None,
     journal: JournalOption = None,
     as_json: JsonOption = False,
@@ -117,7 +114,7 @@ def show_run(
 
 @runs_app.command("serve", cls=Command)
 def serve_runs(
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65_535, help="The port; 0: any that is free.")] = 0,
+    port: Annotated[int, option("N", "The port; 0: any that is free.", min=0, max=65_535)] = 0,
     journal: JournalOption = None,
     debug: DebugOption = False,
 ) -> None:
@@ -170,10 +167,7 @@ def remove_runs(
 
 @runs_app.command("prune", cls=Command)
 def prune_runs(
-    older: Annotated[
-        str,
-        typer.Option(metavar="WHEN", help="Remove runs that began longer ago than 30d or 12h, or before 2026-11-20."),
-    ],
+    older: Annotated[str, option("WHEN", "Remove runs that began longer ago than 30d or 12h, or before 2026-11-20.")],
     journal: JournalOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,

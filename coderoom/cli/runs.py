@@ -22,6 +22,7 @@ from coderoom.cli.app import (
     TrustOption,
     WallOption,
     command,
+    option,
     silence_autogen,
     standard_input,
     text_of,
@@ -32,26 +33,22 @@ from coderoom.exit_codes import end_code, print_json
 if TYPE_CHECKING:
     from coderoom.runs import Journal, Run
 
-WorkspaceOption = Annotated[
-    Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in.")
-]
-TeamWallOption = Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)]
+WorkspaceOption = Annotated[Path | None, option("DIR", "The folder that the code works in.", "--workspace", "-w")]
+TeamWallOption = Annotated[str | None, option("NAME", WALL_HELP, "--wall")]
 MaxTurnsOption = Annotated[
-    int | None, typer.Option("--max-turns", metavar="N", min=1, help="The most turns, instead of the team's own limit.")
+    int | None, option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
 ]
-MaxSecondsOption = Annotated[
-    float | None, typer.Option("--max-seconds", metavar="SEC", min=0.1, help="End the run after this time.")
-]
+MaxSecondsOption = Annotated[float | None, option("SEC", "End the run after this time.", "--max-seconds", min=0.1)]
 MaxTokensOption = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", min=1, help="Ask no model any more after this many tokens.")
+    int | None, option("N", "Ask no model any more after this many tokens.", "--max-tokens", min=1)
 ]
 BudgetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--budget",
-        metavar="LIMIT=N",
-        help="A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
+    option(
+        "LIMIT=N",
+        "A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
         "coder.cells=3. May be repeated.",
+        "--budget",
     ),
 ]
 
@@ -70,8 +67,7 @@ def run(
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
     timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code, instead of the team's own."),
+        float | None, option("SEC", "The timeout of each piece of code, instead of the team's own.", min=0.1)
     ] = None,
     network: Annotated[
         bool | None,
@@ -282,11 +278,9 @@ def execute(
         typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@."),
     ] = None,
     workspace: Annotated[
-        Path, typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default.")
+        Path, option("DIR", "The folder to run in; the current one by default.", "--workspace", "-w")
     ] = Path(),
-    timeout: Annotated[
-        float, typer.Option(metavar="SEC", min=0.1, max=86_400, help="The timeout of each block.")
-    ] = 60.0,
+    timeout: Annotated[float, option("SEC", "The timeout of each block.", min=0.1, max=86_400)] = 60.0,
     wall: WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
     fresh: Annotated[
@@ -294,9 +288,9 @@ def execute(
     ] = False,
     language: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
+        option(
+            "NAME",
+            "Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
         ),
     ] = None,
     journal: JournalOption = None,

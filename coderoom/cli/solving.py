@@ -27,6 +27,7 @@ from coderoom.cli.app import (
     WallOption,
     app,
     command,
+    option,
     show_result,
     silence_autogen,
     text_of,
@@ -53,12 +54,9 @@ def _log_to_stderr() -> Iterator[None]:
 SolveDebugOption = Annotated[
     bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
 ]
-SolveModelOption = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="MODEL", help=f"CODEROOM_MODEL by default. {MODEL_FORMS}.")
-]
+SolveModelOption = Annotated[str | None, option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")]
 CacheDirOption = Annotated[
-    Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="The folder of the cache; the user's cache folder by default."),
+    Path | None, option("DIR", "The folder of the cache; the user's cache folder by default.", "--cache-dir")
 ]
 _NOT_GENERATOR_OPTIONS = frozenset(
     ["instruction", "tests_for", "out", "name", "model", "wall", "record", "otlp", "journal", "no_journal", "as_json"]
@@ -72,44 +70,33 @@ def solve(
     ] = "",
     tests_for: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE[:NAME]",
-            help="Write only tests, for a function of FILE.py or all public ones. May be repeated.",
-        ),
+        option("FILE[:NAME]", "Write only tests, for a function of FILE.py or all public ones. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Write the module, its tests and a report to this folder."),
+        Path | None, option("DIR", "Write the module, its tests and a report to this folder.", "--out", "-o")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module in DIR.")] = None,
+    name: Annotated[str | None, option("NAME", "The name of the module in DIR.")] = None,
     model: SolveModelOption = None,
-    language: Annotated[str, typer.Option("--language", metavar="NAME", help="python, javascript, shell.")] = "python",
+    language: Annotated[str, option("NAME", "python, javascript, shell.")] = "python",
     wall: WallOption = "auto",
-    max_attempts: Annotated[int, typer.Option(metavar="N", min=1, help="Attempts for each function.")] = 6,
-    max_test_changes: Annotated[int, typer.Option(metavar="N", min=0, help="Changes of tests for each function.")] = 2,
-    max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Token budget; without it, unlimited.")
-    ] = None,
-    max_answer_tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens of one reply.")] = None,
+    max_attempts: Annotated[int, option("N", "Attempts for each function.", min=1)] = 6,
+    max_test_changes: Annotated[int, option("N", "Changes of tests for each function.", min=0)] = 2,
+    max_tokens: Annotated[int | None, option("N", "Token budget; without it, unlimited.", min=1)] = None,
+    max_answer_tokens: Annotated[int | None, option("N", "Tokens of one reply.", min=1)] = None,
     request_timeout: Annotated[
-        float | None, typer.Option(metavar="SEC", min=0, help="Timeout of a request, which is then repeated.")
+        float | None, option("SEC", "Timeout of a request, which is then repeated.", min=0)
     ] = None,
-    max_seconds: Annotated[
-        float, typer.Option(metavar="SEC", min=0, help="Time budget; a running request is cut off.")
-    ] = 1800.0,
-    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Concurrent requests.")] = 4,
-    requests_per_minute: Annotated[float | None, typer.Option(metavar="N", min=0, help="Requests per minute.")] = None,
-    retries: Annotated[int, typer.Option(metavar="N", min=0, help="Retries after a connection error.")] = 4,
-    test_timeout: Annotated[float, typer.Option(metavar="SEC", min=0, help="Timeout of each test.")] = 5.0,
+    max_seconds: Annotated[float, option("SEC", "Time budget; a running request is cut off.", min=0)] = 1800.0,
+    concurrency: Annotated[int, option("N", "Concurrent requests.", min=1)] = 4,
+    requests_per_minute: Annotated[float | None, option("N", "Requests per minute.", min=0)] = None,
+    retries: Annotated[int, option("N", "Retries after a connection error.", min=0)] = 4,
+    test_timeout: Annotated[float, option("SEC", "Timeout of each test.", min=0)] = 5.0,
     allowed_imports: Annotated[
-        list[str] | None, typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated.")
+        list[str] | None, option("MODULE", "Let the code import only this module. May be repeated.")
     ] = None,
     block_severity: Annotated[
         str,
-        typer.Option(
-            metavar="LEVEL",
-            help="Do not run code in which the scanner finds this severity or more: low, medium, high or none.",
-        ),
+        option("LEVEL", "Do not run code in which the scanner finds this severity or more: low, medium, high or none."),
     ] = "high",
     accept_changed_tests: Annotated[
         bool,
@@ -122,12 +109,9 @@ def solve(
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
     embeddings: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Reuse solutions of similar instructions, too, by this embedding model."),
+        str | None, option("MODEL", "Reuse solutions of similar instructions, too, by this embedding model.")
     ] = None,
-    similarity: Annotated[
-        float, typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine.")
-    ] = 0.95,
+    similarity: Annotated[float, option("N", "With --embeddings: the least cosine.", min=0, max=1)] = 0.95,
     cache_dir: CacheDirOption = None,
     record: RecordOption = None,
     otlp: OtlpOption = None,

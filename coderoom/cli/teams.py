@@ -20,6 +20,7 @@ from coderoom.cli.app import (
     TeamsOption,
     TrustOption,
     command,
+    option,
     show_result,
 )
 from coderoom.errors import Problem, RequestError
@@ -72,12 +73,8 @@ _STARTER = "team.yaml"
 @command()
 def init(
     file: Annotated[str | None, typer.Argument(help=f"The file to write; {_STARTER} by default.")] = None,
-    team: Annotated[
-        str | None, typer.Option("--team", metavar="NAME", help="Copy this shipped team, instead of the starter.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="The default model in the file.")
-    ] = None,
+    team: Annotated[str | None, option("NAME", "Copy this shipped team, instead of the starter.", "--team")] = None,
+    model: Annotated[str | None, option("NAME", "The default model in the file.", "--model", "-m")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
     force: ForceOption = False,
     debug: DebugOption = False,
@@ -126,9 +123,7 @@ def validate(
 @command()
 def convert(
     file: Annotated[str, typer.Argument(help="A team file of AutoGen (YAML or JSON): a team, or one agent.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file: .yaml or .json.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write this file: .yaml or .json.", "--out", "-o")] = None,
     force: ForceOption = False,
     trust: TrustOption = None,
     as_json: JsonOption = False,
@@ -191,7 +186,7 @@ def studio(
     teams: TeamsOption = None,
     model: ModelOption = None,
     appdir: Annotated[
-        Path | None, typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs.")
+        Path | None, option("DIR", "Where Studio keeps its teams, sessions and runs.", "--appdir")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
     trust: TrustOption = None,
