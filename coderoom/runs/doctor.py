@@ -24,6 +24,7 @@ NOT_ISOLATED = (
     "Run only what you would run yourself."
 )
 
+_REINSTALL = "reinstall CodeRoom: pip install --force-reinstall coderoom"
 _NO_WALL = (
     "No wall can be built here, so code is refused, unless you pass `--wall none` to run it without isolation. "
     "See below for what each wall needs."
@@ -49,8 +50,8 @@ async def examine() -> list[Finding]:
     """Examine the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
-        *_packages(),
-        _plots(),
+        *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
+        _package("matplotlib", "the team 'analyst' needs it: pip install 'coderoom[plots]'"),
         *_walls(await probe_walls()),
         await _monty(),
         *_languages(),
@@ -59,18 +60,16 @@ async def examine() -> list[Finding]:
     ]
 
 
-def _plots() -> Finding:
+def _package(name: str, remedy: str) -> Finding:
     try:
-        return Finding("matplotlib", "ok", importlib.metadata.version("matplotlib"))
+        return Finding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
-        return Finding("matplotlib", "missing", "the team 'analyst' needs it: pip install 'coderoom[plots]'")
+        return Finding(name, "missing", remedy)
 
 
 def _walls(reports: Sequence[WallReport]) -> list[Finding]:
-    taken = next((report.name for report in reports if report.available), None)
-    if taken is None:
-        found = [Finding("isolation", "warning", _NO_WALL)]
-    else:
+    found = [Finding("isolation", "warning", _NO_WALL)]
+    if taken := next((report.name for report in reports if report.available), ""):
         found = [Finding("isolation", "ok", f"{taken}, the strongest of the walls that can be built here")]
     for report in reports:
         detail = f"{report.detail} {report.remedy}".strip()
@@ -91,16 +90,6 @@ async def _monty() -> Finding:
     if result.value != 42:
         return Finding(name, "warning", f"pydantic-monty {version} is installed, but code fails in it: {result.error}")
     return Finding(name, "ok", f"pydantic-monty {version}: a small Python that needs no wall; engine='monty' takes it")
-
-
-def _packages() -> list[Finding]:
-    found = []
-    for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai"):
-        try:
-            found.append(Finding(name, "ok", importlib.metadata.version(name)))
-        except importlib.metadata.PackageNotFoundError:
-            found.append(Finding(name, "missing", "reinstall CodeRoom: pip install --force-reinstall coderoom"))
-    return found
 
 
 def _languages() -> list[Finding]:

@@ -46,13 +46,9 @@ def read_items(
 ) -> Iterator[Item | BadLine]:
     """The items of a file, one after the other.
 
-    A line is an object. Its fields are variables of the task: `${name}` stands for the field `name`.
-
-    Args:
-        path: `.jsonl`, `.json` (a list), `.csv`, each perhaps with `.gz`, `.parquet`, or the folder of a dataset.
-        task: The task of lines without a field `task`.
-        check: The check of lines without a field `check`.
-        id_field: The field with the id; lines without it are named after their number.
+    The file is `.jsonl`, `.json` (a list), `.csv`, each perhaps with `.gz`, `.parquet`, or the folder of a dataset. A
+    line is an object. Its fields are variables of the task: `${name}` stands for the field `name`. Lines without an id
+    are named after their number, and `task` and `check` are those of lines that have none.
 
     Raises:
         RequestError: The file cannot be read.
