@@ -78,17 +78,15 @@ class RunView:
 
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
-        if self._record is not None:  # A further task for the same team.
-            self._record, self._speaker = record, None
-            self._start()
-            return
-        if record.isolation != NO_CODE_IS_RUN:
-            self._console.print(isolation_words(record.isolation))
-        if record.model is not None and record.model.startswith("replay:"):
-            self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
-        self._notices(record)
-        self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
-        self._record = record
+        if self._record is None:  # Else it is a further task for the same team.
+            if record.isolation != NO_CODE_IS_RUN:
+                self._console.print(isolation_words(record.isolation))
+            kind, _, recording = (record.model or "").partition(":")
+            if kind == "replay":
+                self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
+            self._notices(record)
+            self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
+        self._record, self._speaker = record, None
         self._start()
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
