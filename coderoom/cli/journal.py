@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom._util.text import counted, visible
-from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app, option, show_result
+from coderoom.cli import app
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal, RunEntry
 
-runs_app = typer.Typer(cls=Group, help="List, show and remove the runs in the journal.", invoke_without_command=True)
-app.add_typer(runs_app, name="runs")
+runs_app = typer.Typer(
+    cls=app.Group, help="List, show and remove the runs in the journal.", invoke_without_command=True
+)
+app.app.add_typer(runs_app, name="runs")
 
 RunArgument = Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")]
 _LONGEST_TASK = 60
@@ -40,14 +42,16 @@ def _open(named: str | None) -> Journal:
 @runs_app.callback()
 def list_runs(
     context: typer.Context,
-    team: Annotated[str | None, option("NAME", "Only runs of this team or file.")] = None,
-    outcome: Annotated[str | None, option("NAME", "Only runs with this outcome, or `running`, or `killed`.")] = None,
-    since: Annotated[
-        str | None, option("WHEN", "Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
+    team: Annotated[str | None, app.option("NAME", "Only runs of this team or file.")] = None,
+    outcome: Annotated[
+        str | None, app.option("NAME", "Only runs with this outcome, or `running`, or `killed`.")
     ] = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    since: Annotated[
+        str | None, app.option("WHEN", "Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
+    ] = None,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """List the runs in the journal, the newest first.
 
@@ -60,18 +64,18 @@ def list_runs(
     begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
     lines = list(map(_line, found)) or ["There are no such runs."]
-    show_result(as_json, {"succeeded": True, "runs": [summary(entry) for entry in found]}, *lines)
+    app.show_result(as_json, {"succeeded": True, "runs": [summary(entry) for entry in found]}, *lines)
 
 
-@runs_app.command("show", cls=Command)
+@runs_app.command("show", cls=app.Command)
 def show_run(
     run: RunArgument = "last",
     html: Annotated[
-        Path | None, option("FILE", "Write one page that works offline; '-': to the output.", "--html")
+        Path | None, app.option("FILE", "Write one page that works offline; '-': to the output.", "--html")
     ] = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Show a run as it was.
 
@@ -112,11 +116,11 @@ def show_run(
             typer.echo(visible(text.rstrip()))
 
 
-@runs_app.command("serve", cls=Command)
+@runs_app.command("serve", cls=app.Command)
 def serve_runs(
-    port: Annotated[int, option("N", "The port; 0: any that is free.", min=0, max=65_535)] = 0,
-    journal: JournalOption = None,
-    debug: DebugOption = False,
+    port: Annotated[int, app.option("N", "The port; 0: any that is free.", min=0, max=65_535)] = 0,
+    journal: app.JournalOption = None,
+    debug: app.DebugOption = False,
 ) -> None:
     """Show all runs in the browser, live.
 
@@ -130,13 +134,13 @@ def serve_runs(
             server.serve_forever()
 
 
-@runs_app.command("diff", cls=Command)
+@runs_app.command("diff", cls=app.Command)
 def compare_runs(
     first: RunArgument,
     second: RunArgument,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Compare two runs.
 
@@ -149,28 +153,30 @@ def compare_runs(
     before, now = (lines_of(opened, entry) for entry in entries)
     lines = list(difflib.unified_diff(before, now, entries[0].id, entries[1].id, lineterm=""))
     facts = {"succeeded": True, "equal": not lines, "diff": lines}
-    show_result(as_json, facts, *(lines or ["The runs are equal."]))
+    app.show_result(as_json, facts, *(lines or ["The runs are equal."]))
     return EXIT_FAILED if lines else EXIT_OK
 
 
-@runs_app.command("rm", cls=Command)
+@runs_app.command("rm", cls=app.Command)
 def remove_runs(
     runs: Annotated[list[str], typer.Argument(help="The ids of the runs, or their beginnings.")],
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Remove runs from the journal."""
     opened = _open(journal)
     _remove(opened, [opened.find(run).id for run in runs], as_json)
 
 
-@runs_app.command("prune", cls=Command)
+@runs_app.command("prune", cls=app.Command)
 def prune_runs(
-    older: Annotated[str, option("WHEN", "Remove runs that began longer ago than 30d or 12h, or before 2026-11-20.")],
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    older: Annotated[
+        str, app.option("WHEN", "Remove runs that began longer ago than 30d or 12h, or before 2026-11-20.")
+    ],
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Remove old runs from the journal, but none that goes on."""
     opened = _open(journal)
@@ -204,7 +210,7 @@ def _write(path: Path, text: str) -> None:
 def _remove(journal: Journal, runs: list[str], as_json: bool) -> None:
     if runs:
         journal.remove(runs)
-    show_result(as_json, {"succeeded": True, "removed": runs}, f"{counted(len(runs), 'run')} removed")
+    app.show_result(as_json, {"succeeded": True, "removed": runs}, f"{counted(len(runs), 'run')} removed")
 
 
 def _line(entry: RunEntry) -> str:

@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from coderoom.cli.app import DebugOption, JsonOption, command, show_result
+from coderoom.cli import app
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 
-@command()
-def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> None:
+@app.command()
+def doctor(as_json: app.JsonOption = False, debug: app.DebugOption = False) -> None:
     """Show what works on this machine, and what is missing."""
     from coderoom.runs import examine
 
@@ -30,14 +30,14 @@ def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> None:
         typer.echo(f"{signs[finding.state]} {finding.name:18} " + f"\n{'':21}".join(lines))
 
 
-@command()
+@app.command()
 def models(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="MODEL", help="Models to check; by default the default model.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Ask each model for one word.")] = False,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Show which model services are configured.
 
@@ -57,5 +57,5 @@ def models(
     for service in found:
         state = f"needs {', '.join(service.missing)}" if service.missing else "can be used"
         listed.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
-    show_result(as_json, facts, *(lines or [f"default model: {default}", *listed]))
+    app.show_result(as_json, facts, *(lines or [f"default model: {default}", *listed]))
     return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

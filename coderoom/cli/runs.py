@@ -9,42 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coderoom.cli.app import (
-    WALL_HELP,
-    CopiedFilesOption,
-    DebugOption,
-    JournalOption,
-    JsonOption,
-    ModelOption,
-    NoJournalOption,
-    OtlpOption,
-    RecordOption,
-    TrustOption,
-    WallOption,
-    command,
-    option,
-    silence_autogen,
-    standard_input,
-    text_of,
-)
+from coderoom.cli import app
 from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal, Run
 
-WorkspaceOption = Annotated[Path | None, option("DIR", "The folder that the code works in.", "--workspace", "-w")]
-TeamWallOption = Annotated[str | None, option("NAME", WALL_HELP, "--wall")]
+WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
+TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall")]
 MaxTurnsOption = Annotated[
-    int | None, option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
+    int | None, app.option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
 ]
-MaxSecondsOption = Annotated[float | None, option("SEC", "End the run after this time.", "--max-seconds", min=0.1)]
+MaxSecondsOption = Annotated[float | None, app.option("SEC", "End the run after this time.", "--max-seconds", min=0.1)]
 MaxTokensOption = Annotated[
-    int | None, option("N", "Ask no model any more after this many tokens.", "--max-tokens", min=1)
+    int | None, app.option("N", "Ask no model any more after this many tokens.", "--max-tokens", min=1)
 ]
 BudgetOption = Annotated[
     list[str] | None,
-    option(
+    app.option(
         "LIMIT=N",
         "A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
         "coder.cells=3. May be repeated.",
@@ -53,21 +36,21 @@ BudgetOption = Annotated[
 ]
 
 
-@command()
+@app.command()
 def run(
     context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
-    model: ModelOption = None,
+    model: app.ModelOption = None,
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
-    files: CopiedFilesOption = None,
+    files: app.CopiedFilesOption = None,
     max_turns: MaxTurnsOption = None,
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
     timeout: Annotated[
-        float | None, option("SEC", "The timeout of each piece of code, instead of the team's own.", min=0.1)
+        float | None, app.option("SEC", "The timeout of each piece of code, instead of the team's own.", min=0.1)
     ] = None,
     network: Annotated[
         bool | None,
@@ -80,16 +63,16 @@ def run(
     goes_on: Annotated[
         bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
-    record: RecordOption = None,
+    record: app.RecordOption = None,
     cache: Annotated[
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
     ] = False,
-    trust: TrustOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    trust: app.TrustOption = None,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Run a team on a task, and show what it does.
 
@@ -105,12 +88,12 @@ def run(
     if goes_on:
         last = _last_run(team, kept)
         going = Run.resume(
-            last, kept, task=text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
+            last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
         )
     else:
         request = RunRequest(
             team,
-            text_of(task),
+            app.text_of(task),
             model=model,
             workspace=workspace,
             wall=wall,
@@ -134,7 +117,7 @@ def _last_run(team: str, journal: Journal | None) -> str:
     return last[0].id
 
 
-@command()
+@app.command()
 def resume(
     context: typer.Context,
     run: Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")] = "last",
@@ -142,10 +125,10 @@ def resume(
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Go on with a run that ended early.
 
@@ -199,7 +182,7 @@ def _go(
     if recording is not None:
         run.record_in(recording)
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     view = RunView(Console(quiet=as_json))
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
@@ -214,22 +197,22 @@ def _go(
     return end_code(record.succeeded, record.cancelled)
 
 
-@command()
+@app.command()
 def chat(
     context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The first task.")] = "",
-    model: ModelOption = None,
+    model: app.ModelOption = None,
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
-    files: CopiedFilesOption = None,
+    files: app.CopiedFilesOption = None,
     budget: BudgetOption = None,
-    record: RecordOption = None,
-    trust: TrustOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    debug: DebugOption = False,
+    record: app.RecordOption = None,
+    trust: app.TrustOption = None,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Run a team on one task after the other.
 
@@ -254,7 +237,7 @@ def chat(
         more_tasks=True,
     )
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     kept, required = open_journal(journal, off=no_journal)
     run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), required=required)
     if record is not None:
@@ -264,7 +247,7 @@ def chat(
     return end_code(all(record.succeeded for record in records), cancelled=False)
 
 
-@command("exec")
+@app.command("exec")
 def execute(
     file: Annotated[
         str,
@@ -278,25 +261,25 @@ def execute(
         typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@."),
     ] = None,
     workspace: Annotated[
-        Path, option("DIR", "The folder to run in; the current one by default.", "--workspace", "-w")
+        Path, app.option("DIR", "The folder to run in; the current one by default.", "--workspace", "-w")
     ] = Path(),
-    timeout: Annotated[float, option("SEC", "The timeout of each block.", min=0.1, max=86_400)] = 60.0,
-    wall: WallOption = "auto",
+    timeout: Annotated[float, app.option("SEC", "The timeout of each block.", min=0.1, max=86_400)] = 60.0,
+    wall: app.WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
     language: Annotated[
         str | None,
-        option(
+        app.option(
             "NAME",
             "Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
         ),
     ] = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Run the code blocks of a file, without a model.
 
@@ -308,7 +291,7 @@ def execute(
 
     from coderoom.runs import make_writer, read_blocks, run_file
 
-    source = read_blocks(file, standard_input() if file == "-" else None, language)
+    source = read_blocks(file, app.standard_input() if file == "-" else None, language)
     writer = make_writer(journal, off=no_journal)
     run_it = run_file(
         source,

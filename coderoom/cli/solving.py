@@ -15,23 +15,7 @@ import typer
 
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import counted
-from coderoom.cli.app import (
-    Command,
-    DebugOption,
-    Group,
-    JournalOption,
-    JsonOption,
-    NoJournalOption,
-    OtlpOption,
-    RecordOption,
-    WallOption,
-    app,
-    command,
-    option,
-    show_result,
-    silence_autogen,
-    text_of,
-)
+from coderoom.cli import app
 from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
 
@@ -54,49 +38,53 @@ def _log_to_stderr() -> Iterator[None]:
 SolveDebugOption = Annotated[
     bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
 ]
-SolveModelOption = Annotated[str | None, option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")]
+SolveModelOption = Annotated[
+    str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
+]
 CacheDirOption = Annotated[
-    Path | None, option("DIR", "The folder of the cache; the user's cache folder by default.", "--cache-dir")
+    Path | None, app.option("DIR", "The folder of the cache; the user's cache folder by default.", "--cache-dir")
 ]
 _NOT_GENERATOR_OPTIONS = frozenset(
     ["instruction", "tests_for", "out", "name", "model", "wall", "record", "otlp", "journal", "no_journal", "as_json"]
 ) | {"debug"}
 
 
-@command()
+@app.command()
 def solve(
     instruction: Annotated[
         str, typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for.")
     ] = "",
     tests_for: Annotated[
         list[str] | None,
-        option("FILE[:NAME]", "Write only tests, for a function of FILE.py or all public ones. May be repeated."),
+        app.option("FILE[:NAME]", "Write only tests, for a function of FILE.py or all public ones. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, option("DIR", "Write the module, its tests and a report to this folder.", "--out", "-o")
+        Path | None, app.option("DIR", "Write the module, its tests and a report to this folder.", "--out", "-o")
     ] = None,
-    name: Annotated[str | None, option("NAME", "The name of the module in DIR.")] = None,
+    name: Annotated[str | None, app.option("NAME", "The name of the module in DIR.")] = None,
     model: SolveModelOption = None,
-    language: Annotated[str, option("NAME", "python, javascript, shell.")] = "python",
-    wall: WallOption = "auto",
-    max_attempts: Annotated[int, option("N", "Attempts for each function.", min=1)] = 6,
-    max_test_changes: Annotated[int, option("N", "Changes of tests for each function.", min=0)] = 2,
-    max_tokens: Annotated[int | None, option("N", "Token budget; without it, unlimited.", min=1)] = None,
-    max_answer_tokens: Annotated[int | None, option("N", "Tokens of one reply.", min=1)] = None,
+    language: Annotated[str, app.option("NAME", "python, javascript, shell.")] = "python",
+    wall: app.WallOption = "auto",
+    max_attempts: Annotated[int, app.option("N", "Attempts for each function.", min=1)] = 6,
+    max_test_changes: Annotated[int, app.option("N", "Changes of tests for each function.", min=0)] = 2,
+    max_tokens: Annotated[int | None, app.option("N", "Token budget; without it, unlimited.", min=1)] = None,
+    max_answer_tokens: Annotated[int | None, app.option("N", "Tokens of one reply.", min=1)] = None,
     request_timeout: Annotated[
-        float | None, option("SEC", "Timeout of a request, which is then repeated.", min=0)
+        float | None, app.option("SEC", "Timeout of a request, which is then repeated.", min=0)
     ] = None,
-    max_seconds: Annotated[float, option("SEC", "Time budget; a running request is cut off.", min=0)] = 1800.0,
-    concurrency: Annotated[int, option("N", "Concurrent requests.", min=1)] = 4,
-    requests_per_minute: Annotated[float | None, option("N", "Requests per minute.", min=0)] = None,
-    retries: Annotated[int, option("N", "Retries after a connection error.", min=0)] = 4,
-    test_timeout: Annotated[float, option("SEC", "Timeout of each test.", min=0)] = 5.0,
+    max_seconds: Annotated[float, app.option("SEC", "Time budget; a running request is cut off.", min=0)] = 1800.0,
+    concurrency: Annotated[int, app.option("N", "Concurrent requests.", min=1)] = 4,
+    requests_per_minute: Annotated[float | None, app.option("N", "Requests per minute.", min=0)] = None,
+    retries: Annotated[int, app.option("N", "Retries after a connection error.", min=0)] = 4,
+    test_timeout: Annotated[float, app.option("SEC", "Timeout of each test.", min=0)] = 5.0,
     allowed_imports: Annotated[
-        list[str] | None, option("MODULE", "Let the code import only this module. May be repeated.")
+        list[str] | None, app.option("MODULE", "Let the code import only this module. May be repeated.")
     ] = None,
     block_severity: Annotated[
         str,
-        option("LEVEL", "Do not run code in which the scanner finds this severity or more: low, medium, high or none."),
+        app.option(
+            "LEVEL", "Do not run code in which the scanner finds this severity or more: low, medium, high or none."
+        ),
     ] = "high",
     accept_changed_tests: Annotated[
         bool,
@@ -109,15 +97,15 @@ def solve(
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
     embeddings: Annotated[
-        str | None, option("MODEL", "Reuse solutions of similar instructions, too, by this embedding model.")
+        str | None, app.option("MODEL", "Reuse solutions of similar instructions, too, by this embedding model.")
     ] = None,
-    similarity: Annotated[float, option("N", "With --embeddings: the least cosine.", min=0, max=1)] = 0.95,
+    similarity: Annotated[float, app.option("N", "With --embeddings: the least cosine.", min=0, max=1)] = 0.95,
     cache_dir: CacheDirOption = None,
-    record: RecordOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    as_json: JsonOption = False,
+    record: app.RecordOption = None,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
     debug: SolveDebugOption = False,
 ) -> int:
     """Turn an instruction into tested functions.
@@ -132,7 +120,7 @@ def solve(
     from coderoom.runs import Recorder, RunLog, exporting, open_journal, solve
 
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     kept, required = open_journal(journal, off=no_journal)
@@ -141,7 +129,7 @@ def solve(
     with exporting(otlp), _log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
             solve(
-                text_of(instruction),
+                app.text_of(instruction),
                 console,
                 model=model,
                 out=out,
@@ -160,16 +148,18 @@ def solve(
     return end_code(solved.succeeded, solved.cancelled)
 
 
-cache_app = typer.Typer(cls=Group, help="Show or clear what `solve` has cached.", no_args_is_help=True)
-app.add_typer(cache_app, name="cache")
+cache_app = typer.Typer(cls=app.Group, help="Show or clear what `solve` has cached.", no_args_is_help=True)
+app.app.add_typer(cache_app, name="cache")
 
 
 _LONGEST_SHOWN = 80
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (0, "s"))
 
 
-@cache_app.command("show", cls=Command)
-def show_cache(cache_dir: CacheDirOption = None, as_json: JsonOption = False, debug: DebugOption = False) -> None:
+@cache_app.command("show", cls=app.Command)
+def show_cache(
+    cache_dir: CacheDirOption = None, as_json: app.JsonOption = False, debug: app.DebugOption = False
+) -> None:
     """Show the cached solutions, the most recently used first, and the size of the cache."""
     from coderoom.generation import SolutionCache
 
@@ -191,18 +181,20 @@ def show_cache(cache_dir: CacheDirOption = None, as_json: JsonOption = False, de
         instruction = " ".join(entry.instruction.split())
         shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
         lines.append(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}")
-    show_result(as_json, facts, *lines)
+    app.show_result(as_json, facts, *lines)
 
 
-@cache_app.command("clear", cls=Command)
-def clear_cache(cache_dir: CacheDirOption = None, as_json: JsonOption = False, debug: DebugOption = False) -> None:
+@cache_app.command("clear", cls=app.Command)
+def clear_cache(
+    cache_dir: CacheDirOption = None, as_json: app.JsonOption = False, debug: app.DebugOption = False
+) -> None:
     """Remove all cached solutions, and all stored replies of unfinished work."""
     from coderoom.generation import SolutionCache
 
     cache = SolutionCache(cache_dir)
     removed = cache.clear()
     facts = {"succeeded": True, "folder": str(cache.path), "removed": removed}
-    show_result(as_json, facts, f"{cache.path}: {counted(removed, 'solution')} removed")
+    app.show_result(as_json, facts, f"{cache.path}: {counted(removed, 'solution')} removed")
 
 
 def _age(used: datetime) -> str:

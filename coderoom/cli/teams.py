@@ -11,24 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from coderoom._util.text import visible
-from coderoom.cli.app import (
-    DebugOption,
-    ForceOption,
-    JsonOption,
-    ModelOption,
-    OutFileOption,
-    TeamsOption,
-    TrustOption,
-    command,
-    option,
-    show_result,
-)
+from coderoom.cli import app
 from coderoom.errors import Problem, RequestError
 from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, print_json
 
 
-@command()
-def teams(as_json: JsonOption = False, debug: DebugOption = False) -> None:
+@app.command()
+def teams(as_json: app.JsonOption = False, debug: app.DebugOption = False) -> None:
     """List the shipped teams."""
     from coderoom.configs import shipped_teams
 
@@ -45,11 +34,11 @@ def teams(as_json: JsonOption = False, debug: DebugOption = False) -> None:
     Console(highlight=False).print(table)
 
 
-@command()
+@app.command()
 def show(
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Show what a team consists of.
 
@@ -70,14 +59,14 @@ def show(
 _STARTER = "team.yaml"
 
 
-@command()
+@app.command()
 def init(
     file: Annotated[str | None, typer.Argument(help=f"The file to write; {_STARTER} by default.")] = None,
-    team: Annotated[str | None, option("NAME", "Copy this shipped team, instead of the starter.", "--team")] = None,
-    model: Annotated[str | None, option("NAME", "The default model in the file.", "--model", "-m")] = None,
+    team: Annotated[str | None, app.option("NAME", "Copy this shipped team, instead of the starter.", "--team")] = None,
+    model: Annotated[str | None, app.option("NAME", "The default model in the file.", "--model", "-m")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
-    force: ForceOption = False,
-    debug: DebugOption = False,
+    force: app.ForceOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Write a team file with comments, to start from."""
     from coderoom.configs import write_starter
@@ -90,12 +79,12 @@ def init(
     typer.echo(visible(f'{path}: written. Run it with: coderoom run {path} "your task"'))
 
 
-@command()
+@app.command()
 def validate(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Team files, or names of shipped teams.")],
-    trust: TrustOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    trust: app.TrustOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Check team files, and print every mistake.
 
@@ -116,18 +105,18 @@ def validate(
         lines += [replace(each, message=f"warning: {each.message}") for each in warnings]
         lines += problems or [f"{file}: ok"]
     valid = not any(each["problems"] for each in listed)
-    show_result(as_json, {"valid": valid, "files": listed}, *lines)
+    app.show_result(as_json, {"valid": valid, "files": listed}, *lines)
     return EXIT_OK if valid else EXIT_WRONG_REQUEST
 
 
-@command()
+@app.command()
 def convert(
     file: Annotated[str, typer.Argument(help="A team file of AutoGen (YAML or JSON): a team, or one agent.")],
-    out: Annotated[Path | None, option("FILE", "Write this file: .yaml or .json.", "--out", "-o")] = None,
-    force: ForceOption = False,
-    trust: TrustOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    out: Annotated[Path | None, app.option("FILE", "Write this file: .yaml or .json.", "--out", "-o")] = None,
+    force: app.ForceOption = False,
+    trust: app.TrustOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Convert a team file of AutoGen to CodeRoom's.
 
@@ -145,7 +134,7 @@ def convert(
         if not as_json:
             _print_diff(visible(made.diff))
     facts = {"succeeded": True, "file": written, "diff": made.diff, "notes": [asdict(note) for note in made.notes]}
-    show_result(as_json, facts, *made.notes, end)
+    app.show_result(as_json, facts, *made.notes, end)
 
 
 def _print_diff(diff: str) -> None:
@@ -159,15 +148,15 @@ def _print_diff(diff: str) -> None:
         typer.echo(diff)
 
 
-@command()
+@app.command()
 def gallery(
-    teams: TeamsOption = None,
-    model: ModelOption = None,
-    out: OutFileOption = None,
-    force: ForceOption = False,
-    trust: TrustOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    teams: app.TeamsOption = None,
+    model: app.ModelOption = None,
+    out: app.OutFileOption = None,
+    force: app.ForceOption = False,
+    trust: app.TrustOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Make a gallery for AutoGen Studio.
 
@@ -181,18 +170,18 @@ def gallery(
     _write_or_print(made, out, force, as_json, components=counts)
 
 
-@command()
+@app.command()
 def studio(
-    teams: TeamsOption = None,
-    model: ModelOption = None,
+    teams: app.TeamsOption = None,
+    model: app.ModelOption = None,
     appdir: Annotated[
-        Path | None, option("DIR", "Where Studio keeps its teams, sessions and runs.", "--appdir")
+        Path | None, app.option("DIR", "Where Studio keeps its teams, sessions and runs.", "--appdir")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
-    trust: TrustOption = None,
+    trust: app.TrustOption = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Start AutoGen Studio with the shipped teams.
 
@@ -216,9 +205,12 @@ def studio(
     run_studio(teams or (), console, appdir=appdir, port=port, model=model, trust=trust or (), begin=begin)
 
 
-@command()
+@app.command()
 def schema(
-    out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
+    out: app.OutFileOption = None,
+    force: app.ForceOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Print the JSON Schema of team files, for editors."""
     from coderoom.configs import make_schema
@@ -233,4 +225,4 @@ def _write_or_print(made: dict[str, Any], out: Path | None, force: bool, as_json
         print_json(made)
     else:
         write_made(out, made, force=force)
-        show_result(as_json, {"succeeded": True, "file": str(out), **facts}, f"{out}: written")
+        app.show_result(as_json, {"succeeded": True, "file": str(out), **facts}, f"{out}: written")
