@@ -50,12 +50,14 @@ def models(
     checks = [asyncio.run(check_model(name)) for name in names or [default]] if check or names else []
     found = services()
     facts = {"default": default, "services": list(map(asdict, found)), "checks": list(map(asdict, checks))}
-    lines, listed = [], list[str]()
+    lines = []
     for each in checks:
         words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
         lines.append(f"{'-' if each.error else '✓'} {each.model}: {words}")
-    for service in found:
-        state = f"needs {', '.join(service.missing)}" if service.missing else "can be used"
-        listed.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
-    app.show_result(as_json, facts, *(lines or [f"default model: {default}", *listed]))
+    if not checks:
+        lines.append(f"default model: {default}")
+        for service in found:
+            state = f"needs {', '.join(service.missing)}" if service.missing else "can be used"
+            lines.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
+    app.show_result(as_json, facts, *lines)
     return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

@@ -95,7 +95,7 @@ def validate(
     listed: list[dict[str, Any]] = []
     lines: list[object] = []
     for file in files:
-        problems, warnings = [], list[Problem]()
+        warnings: list[Problem] = []
         try:
             problems = check_team(file, trust=trust or ())
             warnings = team_warnings(file, trust=trust or ())
@@ -126,13 +126,11 @@ def convert(
 
     made = convert_team(file, out, force=force, trust=trust or ())
     written = str(out) if out is not None and made.diff else None
-    end = f"{file}: nothing to convert"
-    if made.diff:
-        end = (
-            f"{written}: written" if written else f"Nothing is written. To write it: coderoom convert {file} --out FILE"
-        )
-        if not as_json:
-            _print_diff(visible(made.diff))
+    end = f"{written}: written" if written else f"{file}: nothing to convert"
+    if made.diff and not written:
+        end = f"Nothing is written. To write it: coderoom convert {file} --out FILE"
+    if made.diff and not as_json:
+        _print_diff(visible(made.diff))
     facts = {"succeeded": True, "file": written, "diff": made.diff, "notes": [asdict(note) for note in made.notes]}
     app.show_result(as_json, facts, *made.notes, end)
 

@@ -27,7 +27,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from coderoom._util.text import in_dollars, visible
+from coderoom._util.text import counted, in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.approval.human import input_descriptor, read_line
 from coderoom.executors import adopt_orphans, end_descendants
@@ -266,31 +266,29 @@ def _verdict(message: BaseChatMessage) -> RenderableType:
 
 
 def _summary(record: RunRecord) -> RenderableType:
-    style = "bold green" if record.succeeded else "bold red"
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    table.add_row("outcome", Text(record.outcome, style=style))
-    if record.error is not None:
-        table.add_row("error", Text(visible(record.error)))
-    elif record.why_unfinished:
-        table.add_row("stopped", Text(record.why_unfinished))
-    elif record.stop_reason:
-        table.add_row("stopped", Text(visible(record.stop_reason)))
-    if record.why_failed:
-        table.add_row("failed", Text(record.why_failed))
-    table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")
     usage = record.usage
     tokens = [f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)"]
     if len(record.usage_by_agent) > 1:
-        tokens += [f"{each['total_tokens']} by {visible(agent)}" for agent, each in record.usage_by_agent.items()]
-    table.add_row("tokens", Text("\n".join(tokens)))
-    if (cost := record.cost) is not None:
-        table.add_row("cost", in_dollars(cost))
-    table.add_row("time", f"{record.seconds:.1f} s")
-    if record.run is not None:
-        table.add_row("run", Text(record.run))
-    table.add_row("files", Text("\n".join(visible(_short(path)) for path in record.files) or "none written"))
+        tokens += [f"{each['total_tokens']} by {agent}" for agent, each in record.usage_by_agent.items()]
+    rows = {
+        "outcome": record.outcome,
+        "error": record.error,
+        "stopped": (record.why_unfinished or record.stop_reason) if record.error is None else None,
+        "failed": record.why_failed,
+        "turns": f"{record.turns}, with {counted(record.attempts, 'run')} of code",
+        "tokens": "\n".join(tokens),
+        "cost": None if record.cost is None else in_dollars(record.cost),
+        "time": f"{record.seconds:.1f} s",
+        "run": record.run,
+        "files": "\n".join(map(_short, record.files)) or "none written",
+    }
+    styles = {"outcome": "bold green" if record.succeeded else "bold red"}
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, value in rows.items():
+        if value:
+            table.add_row(name, Text(visible(value), style=styles.get(name, "")))
     if not record.succeeded or not record.answer:
         return table
     return Group(Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green"), table)
