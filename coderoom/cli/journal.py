@@ -64,7 +64,8 @@ def list_runs(
     begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
     lines = list(map(_line, found)) or ["There are no such runs."]
-    app.show_result(as_json, {"succeeded": True, "runs": [summary(entry) for entry in found]}, *lines)
+    facts = {"succeeded": True, "runs": [summary(entry) for entry in found] if as_json else []}
+    app.show_result(as_json, facts, *lines)
 
 
 @runs_app.command("show", cls=app.Command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -35,18 +36,9 @@ def _log_to_stderr() -> Iterator[None]:
         logger.setLevel(before)
 
 
-SolveDebugOption = Annotated[
-    bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
-]
-SolveModelOption = Annotated[
-    str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
-]
 CacheDirOption = Annotated[
     Path | None, app.option("DIR", "The folder of the cache; the user's cache folder by default.", "--cache-dir")
 ]
-_NOT_GENERATOR_OPTIONS = frozenset(
-    ["instruction", "tests_for", "out", "name", "model", "wall", "record", "otlp", "journal", "no_journal", "as_json"]
-) | {"debug"}
 
 
 @app.command()
@@ -62,7 +54,9 @@ def solve(
         Path | None, app.option("DIR", "Write the module, its tests and a report to this folder.", "--out", "-o")
     ] = None,
     name: Annotated[str | None, app.option("NAME", "The name of the module in DIR.")] = None,
-    model: SolveModelOption = None,
+    model: Annotated[
+        str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
+    ] = None,
     language: Annotated[str, app.option("NAME", "python, javascript, shell.")] = "python",
     wall: app.WallOption = "auto",
     max_attempts: Annotated[int, app.option("N", "Attempts for each function.", min=1)] = 6,
@@ -106,19 +100,24 @@ def solve(
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     as_json: app.JsonOption = False,
-    debug: SolveDebugOption = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
+    ] = False,
 ) -> int:
     """Turn an instruction into tested functions.
 
     The model writes specs, tests and code, and repairs the code until the tests pass. All code runs in a sandbox,
     and test results are computed outside of it. Exit code 1: not all tests passed.
     """
-    options = {name: value for name, value in locals().items() if name not in _NOT_GENERATOR_OPTIONS}
-    options["block_severity"] = None if block_severity == "none" else block_severity
+    given = dict(locals())
     from rich.console import Console
 
+    from coderoom.generation import AICodeGenerator
     from coderoom.runs import Recorder, RunLog, exporting, open_journal, solve
 
+    taken = inspect.signature(AICodeGenerator).parameters.keys() - {"model", "wall"}
+    options = {name: value for name, value in given.items() if name in taken}
+    options["block_severity"] = None if block_severity == "none" else block_severity
     if not debug:
         app.silence_autogen()
     # Progress bars would be torn by the log.
