@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import filecmp
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -41,12 +38,12 @@ from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
-from coderoom.executors.output import write_inside
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
+from coderoom.runs.workspace import FileChanges, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -109,7 +106,7 @@ class RunRequest:
         """
         if not self.task.strip() and not self.more_tasks:
             raise RequestError("The task is empty. Write what the team must do.")
-        folder = _folder(Path(self.workspace or os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
+        folder = usable_folder(Path(self.workspace or os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
         env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
         if self.wall is not None:
             Sandbox(self.wall)  # Rejects an unknown name.
@@ -190,17 +187,6 @@ def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> Non
             known = f"; these do: {', '.join(agents)}" if agents else ""
             raise RequestError(f"The team has no agent {name!r} that takes a budget{known}.")
         agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
-
-
-def _folder(workspace: Path) -> Path:
-    try:
-        folder = workspace.resolve()
-        usable = folder.is_dir() or not folder.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from error
-    if not usable:
-        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
-    return folder
 
 
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
@@ -379,9 +365,6 @@ NO_WALL = "none"
 NO_CODE_IS_RUN = "no code is run"
 
 _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
-_OWN_FOLDER = ".coderoom"
-_MOST_FILES = 10_000
-"""In a workspace with more files, changes are not looked for: that would take longer than most runs."""
 
 
 def executors_of(team: Any) -> list[Any]:
@@ -413,67 +396,3 @@ def _wall_of(executor: Any) -> str:
         return executor.wall
     # By name, because Docker's and Azure's packages may not be imported. Unknown executors do not isolate.
     return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
-
-
-def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
-    """Copy files into the workspace, under their own names; return sentences about files that were there.
-
-    A file of the same name with other content is kept in `.coderoom/replaced`.
-    """
-    names = [file.name for file in files]
-    doubles = sorted({name for name in names if names.count(name) > 1})
-    if doubles:
-        raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
-    replaced = []
-    for file in files:
-        try:
-            workspace.mkdir(parents=True, exist_ok=True)
-            if (workspace / file.name).is_symlink():
-                # Earlier code may have made the link, to redirect this write.
-                (workspace / file.name).unlink()
-            target = workspace / file.name
-            if not target.exists():
-                shutil.copyfile(file, target)
-            elif not filecmp.cmp(file, target, shallow=False):
-                kept = f"{_OWN_FOLDER}/replaced/{file.name}"
-                write_inside(workspace, kept, target.read_bytes())
-                shutil.copyfile(file, target)
-                replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")
-        except OSError as error:
-            raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
-    return replaced
-
-
-class FileChanges:
-    """Finds the files that were written in some folders since this object was created."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        resolved = sorted({folder.resolve() for folder in folders})
-        self._folders = [one for one in resolved if not any(other in one.parents for other in resolved)]
-        self._before = dict(self._files())
-
-    def written(self) -> list[Path]:
-        """The files that are new or changed, sorted; none if there are too many to watch."""
-        if len(self._before) >= _MOST_FILES:
-            return []
-        return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
-
-    def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
-        seen = 0
-        folders = list(self._folders)
-        while folders:
-            try:
-                entries = list(os.scandir(folders.pop()))
-            except OSError:
-                continue
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in (_OWN_FOLDER, "__pycache__"):
-                        folders.append(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    seen += 1
-                    if seen > 2 * _MOST_FILES:
-                        return
-                    with contextlib.suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        yield Path(entry.path), (status.st_mtime_ns, status.st_size)

@@ -11,7 +11,8 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from coderoom.agents import CodeExecutorAgent
 from coderoom.errors import RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
-from coderoom.runs.team_run import FileChanges, copy_in, executors_of, folder_of, isolation_of
+from coderoom.runs.team_run import executors_of, folder_of, isolation_of
+from coderoom.runs.workspace import FileChanges, copy_in
 from coderoom.teams import CodingTeam
 
 
