@@ -6,10 +6,9 @@ from typing import NoReturn
 
 # Each module adds its commands to the application, in this order.
 # isort: off
-from coderoom.cli import runs, batch, journal, solving, teams, machine
+from coderoom.cli import app, runs, batch, journal, solving, teams, machine
 
 # isort: on
-from coderoom.cli.app import app
 from coderoom.exit_codes import run_and_exit
 
 __all__ = ["app", "batch", "journal", "machine", "main", "runs", "solving", "teams"]
@@ -21,4 +20,4 @@ def main(*, owns_process: bool = True) -> NoReturn:
     Args:
         owns_process: Whether the process does nothing else. Then `run` leaves no child process of any kind behind.
     """
-    run_and_exit(app, owns_process=owns_process)
+    run_and_exit(app.app, owns_process=owns_process)

@@ -16,8 +16,10 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from coderoom import __version__
 from coderoom._util.services import MODEL_FORMS
+from coderoom._util.text import visible
 from coderoom.configs.user import apply_user_config
 from coderoom.errors import RequestError
+from coderoom.exit_codes import print_json
 
 _HYPHEN = "\ue000"
 """Stands for a hyphen while lines are wrapped, so that names are not broken."""
@@ -83,16 +85,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+
+def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option with a value; by default it has the name of its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 WALL_HELP = "The wall (isolation backend): auto, bubblewrap, namespaces, sandlock, landlock, docker or none."
-WallOption = Annotated[str, typer.Option("--wall", metavar="NAME", envvar="CODEROOM_WALL", help=WALL_HELP)]
-TeamsOption = Annotated[
-    list[str] | None, typer.Option("--team", metavar="FILE", help="Add this team file. May be repeated.")
-]
+WallOption = Annotated[str, option("NAME", WALL_HELP, "--wall", envvar="CODEROOM_WALL")]
+TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. May be repeated.", "--team")]
 TrustOption = Annotated[
-    list[str] | None,
-    typer.Option("--trust", metavar="NAMESPACE", help="Load components of this package too. May be repeated."),
+    list[str] | None, option("NAMESPACE", "Load components of this package too. May be repeated.", "--trust")
 ]
 
 
@@ -119,45 +124,41 @@ def version() -> None:
     typer.echo(f"coderoom {__version__}")
 
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help=f"Replace the team's models: {MODEL_FORMS}.",
-    ),
-]
+ModelOption = Annotated[str | None, option("MODEL", f"Replace the team's models: {MODEL_FORMS}.", "--model", "-m")]
 CopiedFilesOption = Annotated[
-    list[Path] | None,
-    typer.Option("--file", "-f", metavar="FILE", help="Copy this file into the workspace. May be repeated."),
+    list[Path] | None, option("FILE", "Copy this file into the workspace. May be repeated.", "--file", "-f")
 ]
 
 
 JournalOption = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "FILE",
+        "The journal of runs; 'required': end a run if the journal cannot be written; 'off': keep none.",
         "--journal",
-        metavar="FILE",
         envvar="CODEROOM_JOURNAL",
-        help="The journal of runs; 'required': end a run if the journal cannot be written; 'off': keep none.",
     ),
 ]
 NoJournalOption = Annotated[bool, typer.Option("--no-journal", help="Keep nothing of this run in the journal.")]
 OtlpOption = Annotated[
-    str | None,
-    typer.Option("--otlp", metavar="URL", help="Send traces to this OpenTelemetry collector: http://localhost:4318."),
+    str | None, option("URL", "Send traces to this OpenTelemetry collector: http://localhost:4318.", "--otlp")
 ]
 RecordOption = Annotated[
-    Path | None,
-    typer.Option("--record", metavar="FILE", help="Record the model's replies in FILE; --model replay:FILE uses them."),
+    Path | None, option("FILE", "Record the model's replies in FILE; --model replay:FILE uses them.", "--record")
 ]
 
 
-OutFileOption = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file; standard output by default.")
-]
+OutFileOption = Annotated[Path | None, option("FILE", "Write this file; standard output by default.", "--out", "-o")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, whatever it contains.")]
+
+
+def show_result(as_json: bool, facts: dict[str, Any], *lines: object) -> None:
+    """Print a result: as JSON, or as these lines."""
+    if as_json:
+        print_json(facts)
+    else:
+        for line in lines:
+            typer.echo(visible(str(line)))
 
 
 def silence_autogen() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -10,19 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coderoom._util.text import visible
-from coderoom.cli.app import Command, DebugOption, Group, JournalOption, JsonOption, app
+from coderoom._util.text import counted, visible
+from coderoom.cli import app
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal, RunEntry
 
-runs_app = typer.Typer(cls=Group, help="List, show and remove the runs in the journal.", invoke_without_command=True)
-app.add_typer(runs_app, name="runs")
+runs_app = typer.Typer(
+    cls=app.Group, help="List, show and remove the runs in the journal.", invoke_without_command=True
+)
+app.app.add_typer(runs_app, name="runs")
 
 RunArgument = Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")]
 _LONGEST_TASK = 60
+_UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 def _open(named: str | None) -> Journal:
@@ -37,48 +42,42 @@ def _open(named: str | None) -> Journal:
 @runs_app.callback()
 def list_runs(
     context: typer.Context,
-    team: Annotated[str | None, typer.Option(metavar="NAME", help="Only runs of this team or file.")] = None,
+    team: Annotated[str | None, app.option("NAME", "Only runs of this team or file.")] = None,
     outcome: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only runs with this outcome, or `running`, or `killed`.")
+        str | None, app.option("NAME", "Only runs with this outcome, or `running`, or `killed`.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
+        str | None, app.option("WHEN", "Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
     ] = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """List the runs in the journal, the newest first.
 
     The commands show, compare and remove them.
     """
     if context.invoked_subcommand is not None:
-        return EXIT_OK
-    from coderoom.runs.story import moment_of, summary
+        return
+    from coderoom.runs.run_log import summary
 
-    begin = 0.0 if since is None else moment_of(since)
+    begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
-    if as_json:
-        print_json({"succeeded": True, "runs": [summary(entry) for entry in found]})
-        return EXIT_OK
-    for entry in found:
-        typer.echo(visible(_line(entry)))
-    if not found:
-        typer.echo("There are no such runs.")
-    return EXIT_OK
+    lines = list(map(_line, found)) or ["There are no such runs."]
+    facts = {"succeeded": True, "runs": [summary(entry) for entry in found] if as_json else []}
+    app.show_result(as_json, facts, *lines)
 
 
-@runs_app.command("show", cls=Command)
+@runs_app.command("show", cls=app.Command)
 def show_run(
     run: RunArgument = "last",
     html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write one page that works offline; '-': to the output."),
+        Path | None, app.option("FILE", "Write one page that works offline; '-': to the output.", "--html")
     ] = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Show a run as it was.
 
     With its code, output, messages and summary; with --json, every step.
@@ -86,13 +85,13 @@ def show_run(
     from rich.console import Console
 
     from coderoom.runs import RunView
-    from coderoom.runs.story import read_records, read_steps
+    from coderoom.runs.run_log import read_records, read_steps
 
     opened = _open(journal)
     entry = opened.find(run)
     if as_json:
         print_json({"succeeded": True, **read_steps(opened, entry)})
-        return EXIT_OK
+        return
     if html is not None:
         from coderoom.runs.page import run_page
 
@@ -102,7 +101,7 @@ def show_run(
         else:
             _write(html, page)
             typer.echo(visible(f"{html}: written"))
-        return EXIT_OK
+        return
     typer.echo(visible(_line(entry)))
     records = read_records(opened, entry)
     view = RunView(Console())
@@ -116,15 +115,14 @@ def show_run(
         for step in opened.steps(entry.id):
             text = step.result.get("text") or f"{step.result.get('code', '')}\n\n{step.result.get('output', '')}"
             typer.echo(visible(text.rstrip()))
-    return EXIT_OK
 
 
-@runs_app.command("serve", cls=Command)
+@runs_app.command("serve", cls=app.Command)
 def serve_runs(
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65_535, help="The port; 0: any that is free.")] = 0,
-    journal: JournalOption = None,
-    debug: DebugOption = False,
-) -> int:
+    port: Annotated[int, app.option("N", "The port; 0: any that is free.", min=0, max=65_535)] = 0,
+    journal: app.JournalOption = None,
+    debug: app.DebugOption = False,
+) -> None:
     """Show all runs in the browser, live.
 
     Only this machine can reach the page, by its address.
@@ -135,62 +133,72 @@ def serve_runs(
         typer.echo(f"The runs are at {server.url}\nCtrl-C ends this.")
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-    return EXIT_OK
 
 
-@runs_app.command("diff", cls=Command)
+@runs_app.command("diff", cls=app.Command)
 def compare_runs(
     first: RunArgument,
     second: RunArgument,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Compare two runs.
 
     Shows a unified diff of their messages, code and outcomes. Exit code 1: they differ.
     """
-    from coderoom.runs.story import lines_of
+    from coderoom.runs.run_log import lines_of
 
     opened = _open(journal)
     entries = [opened.find(run) for run in (first, second)]
     before, now = (lines_of(opened, entry) for entry in entries)
     lines = list(difflib.unified_diff(before, now, entries[0].id, entries[1].id, lineterm=""))
-    if as_json:
-        print_json({"succeeded": True, "equal": not lines, "diff": lines})
-    else:
-        typer.echo(visible("\n".join(lines)) or "The runs are equal.")
+    facts = {"succeeded": True, "equal": not lines, "diff": lines}
+    app.show_result(as_json, facts, *(lines or ["The runs are equal."]))
     return EXIT_FAILED if lines else EXIT_OK
 
 
-@runs_app.command("rm", cls=Command)
+@runs_app.command("rm", cls=app.Command)
 def remove_runs(
     runs: Annotated[list[str], typer.Argument(help="The ids of the runs, or their beginnings.")],
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Remove runs from the journal."""
     opened = _open(journal)
-    return _removed(opened, [opened.find(run).id for run in runs], as_json)
+    _remove(opened, [opened.find(run).id for run in runs], as_json)
 
 
-@runs_app.command("prune", cls=Command)
+@runs_app.command("prune", cls=app.Command)
 def prune_runs(
     older: Annotated[
-        str,
-        typer.Option(metavar="WHEN", help="Remove runs that began longer ago than 30d or 12h, or before 2026-11-20."),
+        str, app.option("WHEN", "Remove runs that began longer ago than 30d or 12h, or before 2026-11-20.")
     ],
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Remove old runs from the journal, but none that goes on."""
-    from coderoom.runs.story import moment_of
-
     opened = _open(journal)
-    old = opened.runs(before=moment_of(older))
-    return _removed(opened, [entry.id for entry in old if entry.state != "running"], as_json)
+    old = opened.runs(before=_moment_of(older))
+    _remove(opened, [entry.id for entry in old if entry.state != "running"], as_json)
+
+
+def _moment_of(text: str) -> float:
+    """The moment, in seconds since the epoch, of a date such as `2026-11-20`, or so long ago as `30d` or `12h`.
+
+    Raises:
+        RequestError: It is neither.
+    """
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", text.strip()):
+        return time.time() - float(found[1]) * _UNITS[found[2]]
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError):
+        raise RequestError(
+            f"{text!r} is not an age or a date; expected one as in 30d, 12h, 90min, 2w or 2026-11-20."
+        ) from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -200,14 +208,10 @@ def _write(path: Path, text: str) -> None:
         raise RequestError(f"The file {str(path)!r} cannot be written: {error.strerror or error}.") from error
 
 
-def _removed(journal: Journal, runs: list[str], as_json: bool) -> int:
+def _remove(journal: Journal, runs: list[str], as_json: bool) -> None:
     if runs:
         journal.remove(runs)
-    if as_json:
-        print_json({"succeeded": True, "removed": runs})
-    else:
-        typer.echo(f"{len(runs)} run{'' if len(runs) == 1 else 's'} removed")
-    return EXIT_OK
+    app.show_result(as_json, {"succeeded": True, "removed": runs}, f"{counted(len(runs), 'run')} removed")
 
 
 def _line(entry: RunEntry) -> str:

@@ -11,36 +11,34 @@ from typing import Annotated
 
 import typer
 
-from coderoom._util.text import visible
-from coderoom.cli.app import DebugOption, JsonOption, command
+from coderoom.cli import app
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 
-@command()
-def doctor(as_json: JsonOption = False, debug: DebugOption = False) -> int:
+@app.command()
+def doctor(as_json: app.JsonOption = False, debug: app.DebugOption = False) -> None:
     """Show what works on this machine, and what is missing."""
     from coderoom.runs import examine
 
     findings = asyncio.run(examine())
     if as_json:
         print_json({"findings": [asdict(finding) for finding in findings]})
-        return EXIT_OK
+        return
     signs = {"ok": typer.style("✓", fg="green"), "missing": "-", "warning": typer.style("!", fg="yellow")}
     width = max(shutil.get_terminal_size().columns, 60)
     for finding in findings:
         lines = textwrap.wrap(finding.detail, width - 22, break_long_words=False, break_on_hyphens=False) or [""]
         typer.echo(f"{signs[finding.state]} {finding.name:18} " + f"\n{'':21}".join(lines))
-    return EXIT_OK
 
 
-@command()
+@app.command()
 def models(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="MODEL", help="Models to check, instead of those that are configured.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Ask each for one word.")] = False,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Show which model services are configured.
 
@@ -54,18 +52,18 @@ def models(
     checks = []
     for name in names or models_to_check(default) if check or names else ():
         if not as_json and sys.stderr.isatty():
-            typer.echo(visible(f"asking {name} ..."), err=True)
+            typer.echo(f"asking {name} ...", err=True)
         checks.append(asyncio.run(check_model(name)))
-    if as_json:
-        listed = [asdict(service) for service in services()]
-        print_json({"default": default, "services": listed, "checks": [asdict(each) for each in checks]})
-    elif checks:
-        for each in checks:
-            words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
-            typer.echo(visible(f"{'-' if each.error else '✓'} {each.model}: {words}"))
-    else:
-        typer.echo(visible(f"default model: {default}"))
-        for service in services():
-            missing = ", ".join(service.missing)
-            typer.echo(f"{'-' if missing else '✓'} {service.name:12} {f'needs {missing}' if missing else 'is set up'}")
+    found = services()
+    facts = {"default": default, "services": list(map(asdict, found)), "checks": list(map(asdict, checks))}
+    lines = []
+    for each in checks:
+        words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
+        lines.append(f"{'-' if each.error else '✓'} {each.model}: {words}")
+    if not checks:
+        lines.append(f"default model: {default}")
+        for service in found:
+            state = f"needs {', '.join(service.missing)}" if service.missing else "is set up"
+            lines.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
+    app.show_result(as_json, facts, *lines)
     return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

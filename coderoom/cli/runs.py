@@ -9,71 +9,48 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coderoom.cli.app import (
-    WALL_HELP,
-    CopiedFilesOption,
-    DebugOption,
-    JournalOption,
-    JsonOption,
-    ModelOption,
-    NoJournalOption,
-    OtlpOption,
-    RecordOption,
-    TrustOption,
-    WallOption,
-    command,
-    silence_autogen,
-    standard_input,
-    text_of,
-)
+from coderoom.cli import app
 from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
-    from coderoom.runs import Run
+    from coderoom.runs import Journal, Run
 
-WorkspaceOption = Annotated[
-    Path | None, typer.Option("--workspace", "-w", metavar="DIR", help="The folder that the code works in.")
-]
-TeamWallOption = Annotated[str | None, typer.Option("--wall", metavar="NAME", help=WALL_HELP)]
+WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
+TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall")]
 MaxTurnsOption = Annotated[
-    int | None,
-    typer.Option("--max-turns", metavar="N", min=1, help="The most turns, instead of the team's own limit."),
+    int | None, app.option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
 ]
-MaxSecondsOption = Annotated[
-    float | None, typer.Option("--max-seconds", metavar="SEC", min=0.1, help="End the run after this time.")
-]
+MaxSecondsOption = Annotated[float | None, app.option("SEC", "End the run after this time.", "--max-seconds", min=0.1)]
 MaxTokensOption = Annotated[
-    int | None,
-    typer.Option("--max-tokens", metavar="N", min=1, help="Ask no model any more after this many tokens."),
+    int | None, app.option("N", "Ask no model any more after this many tokens.", "--max-tokens", min=1)
 ]
 BudgetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--budget",
-        metavar="LIMIT=N",
-        help="A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
+    app.option(
+        "LIMIT=N",
+        "A limit: tokens, cost_usd, model_calls, cells or seconds, as in cost_usd=0.50; of one agent: "
         "coder.cells=3. May be repeated.",
+        "--budget",
     ),
 ]
 
 
-@command()
+@app.command()
 def run(
     context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
-    model: ModelOption = None,
+    model: app.ModelOption = None,
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
-    files: CopiedFilesOption = None,
+    files: app.CopiedFilesOption = None,
     max_turns: MaxTurnsOption = None,
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
     timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code, instead of the team's own."),
+        float | None, app.option("SEC", "The timeout of each piece of code, instead of the team's own.", min=0.1)
     ] = None,
     network: Annotated[
         bool | None,
@@ -84,19 +61,18 @@ def run(
         ),
     ] = None,
     goes_on: Annotated[
-        bool,
-        typer.Option("--continue", help="Go on with the conversation and variables of the team's last run."),
+        bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
-    record: RecordOption = None,
+    record: app.RecordOption = None,
     cache: Annotated[
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
     ] = False,
-    trust: TrustOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    trust: app.TrustOption = None,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Run a team on a task, and show what it does.
 
@@ -105,44 +81,43 @@ def run(
     --wall none.
     """
     from coderoom.budgets import make_budget
-    from coderoom.runs import Run, open_journal, prepare_run
+    from coderoom.runs import Run, RunRequest, open_journal
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal, off=no_journal)
     if goes_on:
-        if kept is None:
-            raise RequestError("--continue needs the journal, which has the runs.")
-        last = next(iter(kept.runs(name=team, most=1)), None)
-        if last is None:
-            raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
+        last = _last_run(team, kept)
         going = Run.resume(
-            last.id,
-            kept,
-            task=text_of(task),
-            budget=limits,
-            budgets=of_agents,
-            max_turns=max_turns,
-            required=required,
+            last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
         )
-        return _go(going, context, as_json, debug, otlp, record)
-    prepared = prepare_run(
-        team,
-        text_of(task),
-        model=model,
-        workspace=workspace,
-        wall=wall,
-        files=files or (),
-        trust=trust or (),
-        max_turns=max_turns,
-        network=network,
-        timeout=timeout,
-        budgets=of_agents,
-    )
-    going = Run.begin(prepared, kept, budget=make_budget(limits), required=required, cached=cache)
+    else:
+        request = RunRequest(
+            team,
+            app.text_of(task),
+            model=model,
+            workspace=workspace,
+            wall=wall,
+            files=files or (),
+            trust=trust or (),
+            max_turns=max_turns,
+            network=network,
+            timeout=timeout,
+            budgets=of_agents,
+        )
+        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), required=required, cached=cache)
     return _go(going, context, as_json, debug, otlp, record)
 
 
-@command()
+def _last_run(team: str, journal: Journal | None) -> str:
+    if journal is None:
+        raise RequestError("--continue needs the journal, which has the runs.")
+    last = journal.runs(name=team, most=1)
+    if not last:
+        raise RequestError(f"The journal {journal.path} has no run of the team {team!r} to go on with.")
+    return last[0].id
+
+
+@app.command()
 def resume(
     context: typer.Context,
     run: Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")] = "last",
@@ -150,10 +125,10 @@ def resume(
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Go on with a run that ended early.
 
@@ -207,7 +182,7 @@ def _go(
     if recording is not None:
         run.record_in(recording)
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     view = RunView(Console(quiet=as_json))
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
@@ -222,22 +197,22 @@ def _go(
     return end_code(record.succeeded, record.cancelled)
 
 
-@command()
+@app.command()
 def chat(
     context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The first task.")] = "",
-    model: ModelOption = None,
+    model: app.ModelOption = None,
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
-    files: CopiedFilesOption = None,
+    files: app.CopiedFilesOption = None,
     budget: BudgetOption = None,
-    record: RecordOption = None,
-    trust: TrustOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    debug: DebugOption = False,
+    record: app.RecordOption = None,
+    trust: app.TrustOption = None,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Run a team on one task after the other.
 
@@ -247,10 +222,10 @@ def chat(
     from rich.console import Console
 
     from coderoom.budgets import make_budget
-    from coderoom.runs import Run, chat, exporting, open_journal, prepare_run
+    from coderoom.runs import Run, RunRequest, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)
-    prepared = prepare_run(
+    request = RunRequest(
         team,
         task,
         model=model,
@@ -262,9 +237,9 @@ def chat(
         more_tasks=True,
     )
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     kept, required = open_journal(journal, off=no_journal)
-    run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), required=required)
+    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), required=required)
     if record is not None:
         run.record_in(record)
     with exporting(otlp):
@@ -272,48 +247,39 @@ def chat(
     return end_code(all(record.succeeded for record in records), cancelled=False)
 
 
-FileArgument = Annotated[
-    str,
-    typer.Argument(
-        help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
-        "Markdown, if --language does not name a script's."
-    ),
-]
-ScriptArguments = Annotated[
-    list[str] | None, typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@.")
-]
-ScriptLanguageOption = Annotated[
-    str | None,
-    typer.Option(
-        "--language",
-        metavar="NAME",
-        help="Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
-    ),
-]
-ExecTimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SEC", min=0.1, max=86_400, help="The timeout of each block.")
-]
-
-
-@command("exec")
+@app.command("exec")
 def execute(
-    file: FileArgument,
-    arguments: ScriptArguments = None,
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
+            "Markdown, if --language does not name a script's."
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARG", help="After '--': the arguments of the script, in sys.argv or $@."),
+    ] = None,
     workspace: Annotated[
-        Path,
-        typer.Option("--workspace", "-w", metavar="DIR", help="The folder to run in; the current one by default."),
+        Path, app.option("DIR", "The folder to run in; the current one by default.", "--workspace", "-w")
     ] = Path(),
-    timeout: ExecTimeoutOption = 60.0,
-    wall: WallOption = "auto",
+    timeout: Annotated[float, app.option("SEC", "The timeout of each block.", min=0.1, max=86_400)] = 60.0,
+    wall: app.WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
-    language: ScriptLanguageOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    language: Annotated[
+        str | None,
+        app.option(
+            "NAME",
+            "Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
+        ),
+    ] = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Run the code blocks of a file, without a model.
 
@@ -325,7 +291,7 @@ def execute(
 
     from coderoom.runs import make_writer, read_blocks, run_file
 
-    source = read_blocks(file, standard_input() if file == "-" else None, language)
+    source = read_blocks(file, app.standard_input() if file == "-" else None, language)
     writer = make_writer(journal, off=no_journal)
     run_it = run_file(
         source,

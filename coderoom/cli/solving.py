@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -15,24 +16,10 @@ import typer
 
 from coderoom._util.database import FILE_NAME
 from coderoom._util.services import MODEL_FORMS
-from coderoom._util.text import counted, visible
-from coderoom.cli.app import (
-    Command,
-    DebugOption,
-    Group,
-    JournalOption,
-    JsonOption,
-    NoJournalOption,
-    OtlpOption,
-    RecordOption,
-    WallOption,
-    app,
-    command,
-    silence_autogen,
-    text_of,
-)
+from coderoom._util.text import counted
+from coderoom.cli import app
 from coderoom.errors import RequestError
-from coderoom.exit_codes import EXIT_OK, end_code, print_json
+from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom.generation import SolutionCache
@@ -53,76 +40,48 @@ def _log_to_stderr() -> Iterator[None]:
         logger.setLevel(before)
 
 
-SolveDebugOption = Annotated[
-    bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
-]
-SolveModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help=f"CODEROOM_MODEL by default. {MODEL_FORMS}.",
-    ),
-]
-
-
 CacheDirOption = Annotated[
-    Path | None,
-    typer.Option("--cache-dir", metavar="DIR", help="Keep the cache in DIR/journal.sqlite3, and not in the journal."),
+    Path | None, app.option("DIR", "Keep the cache in DIR/journal.sqlite3, and not in the journal.", "--cache-dir")
 ]
-_NOT_GENERATOR_OPTIONS = frozenset(
-    ["instruction", "tests_for", "out", "name", "model", "wall", "record", "otlp", "journal", "no_journal", "as_json"]
-) | {"debug"}
 
 
-@command()
+@app.command()
 def solve(
     instruction: Annotated[
-        str,
-        typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for."),
+        str, typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for.")
     ] = "",
     tests_for: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE[:NAME]",
-            help="Write only tests, for a function of FILE.py or all public ones. May be repeated.",
-        ),
+        app.option("FILE[:NAME]", "Write only tests, for a function of FILE.py or all public ones. May be repeated."),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Write the module, its tests and a report to this folder."),
+        Path | None, app.option("DIR", "Write the module, its tests and a report to this folder.", "--out", "-o")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the module in DIR.")] = None,
-    model: SolveModelOption = None,
-    language: Annotated[str, typer.Option("--language", metavar="NAME", help="python, javascript, shell.")] = "python",
-    wall: WallOption = "auto",
-    max_attempts: Annotated[int, typer.Option(metavar="N", min=1, help="Attempts for each function.")] = 6,
-    max_test_changes: Annotated[int, typer.Option(metavar="N", min=0, help="Changes of tests for each function.")] = 2,
-    max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Token budget; without it, unlimited.")
+    name: Annotated[str | None, app.option("NAME", "The name of the module in DIR.")] = None,
+    model: Annotated[
+        str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
     ] = None,
-    max_answer_tokens: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens of one reply.")] = None,
+    language: Annotated[str, app.option("NAME", "python, javascript, shell.")] = "python",
+    wall: app.WallOption = "auto",
+    max_attempts: Annotated[int, app.option("N", "Attempts for each function.", min=1)] = 6,
+    max_test_changes: Annotated[int, app.option("N", "Changes of tests for each function.", min=0)] = 2,
+    max_tokens: Annotated[int | None, app.option("N", "Token budget; without it, unlimited.", min=1)] = None,
+    max_answer_tokens: Annotated[int | None, app.option("N", "Tokens of one reply.", min=1)] = None,
     request_timeout: Annotated[
-        float | None, typer.Option(metavar="SEC", min=0, help="Timeout of a request, which is then repeated.")
+        float | None, app.option("SEC", "Timeout of a request, which is then repeated.", min=0)
     ] = None,
-    max_seconds: Annotated[
-        float,
-        typer.Option(metavar="SEC", min=0, help="Time budget; a running request is cut off."),
-    ] = 1800.0,
-    concurrency: Annotated[int, typer.Option(metavar="N", min=1, help="Concurrent requests.")] = 4,
-    requests_per_minute: Annotated[float | None, typer.Option(metavar="N", min=0, help="Requests per minute.")] = None,
-    retries: Annotated[int, typer.Option(metavar="N", min=0, help="Retries after a connection error.")] = 4,
-    test_timeout: Annotated[float, typer.Option(metavar="SEC", min=0, help="Timeout of each test.")] = 5.0,
+    max_seconds: Annotated[float, app.option("SEC", "Time budget; a running request is cut off.", min=0)] = 1800.0,
+    concurrency: Annotated[int, app.option("N", "Concurrent requests.", min=1)] = 4,
+    requests_per_minute: Annotated[float | None, app.option("N", "Requests per minute.", min=0)] = None,
+    retries: Annotated[int, app.option("N", "Retries after a connection error.", min=0)] = 4,
+    test_timeout: Annotated[float, app.option("SEC", "Timeout of each test.", min=0)] = 5.0,
     allowed_imports: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODULE", help="Let the code import only this module. May be repeated."),
+        list[str] | None, app.option("MODULE", "Let the code import only this module. May be repeated.")
     ] = None,
     block_severity: Annotated[
         str,
-        typer.Option(
-            metavar="LEVEL",
-            help="Do not run code in which the scanner finds this severity or more: low, medium, high or none.",
+        app.option(
+            "LEVEL", "Do not run code in which the scanner finds this severity or more: low, medium, high or none."
         ),
     ] = "high",
     accept_changed_tests: Annotated[
@@ -136,34 +95,35 @@ def solve(
     ] = False,
     cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
     embeddings: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Reuse solutions of similar instructions, too, by this embedding model."),
+        str | None, app.option("MODEL", "Reuse solutions of similar instructions, too, by this embedding model.")
     ] = None,
-    similarity: Annotated[
-        float,
-        typer.Option(metavar="N", min=0, max=1, help="With --embeddings: the least cosine."),
-    ] = 0.95,
+    similarity: Annotated[float, app.option("N", "With --embeddings: the least cosine.", min=0, max=1)] = 0.95,
     cache_dir: CacheDirOption = None,
-    record: RecordOption = None,
-    otlp: OtlpOption = None,
-    journal: JournalOption = None,
-    no_journal: NoJournalOption = False,
-    as_json: JsonOption = False,
-    debug: SolveDebugOption = False,
+    record: app.RecordOption = None,
+    otlp: app.OtlpOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
+    ] = False,
 ) -> int:
     """Turn an instruction into tested functions.
 
     The model writes specs, tests and code, and repairs the code until the tests pass. All code runs in a sandbox,
     and test results are computed outside of it. Exit code 1: not all tests passed.
     """
-    options = {name: value for name, value in locals().items() if name not in _NOT_GENERATOR_OPTIONS}
-    options["block_severity"] = None if block_severity == "none" else block_severity
+    given = dict(locals())
     from rich.console import Console
 
+    from coderoom.generation import AICodeGenerator
     from coderoom.runs import Recorder, RunLog, exporting, open_journal, solve
 
+    taken = inspect.signature(AICodeGenerator).parameters.keys() - {"model", "wall"}
+    options = {name: value for name, value in given.items() if name in taken}
+    options["block_severity"] = None if block_severity == "none" else block_severity
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     kept, required = open_journal(journal, off=no_journal)
@@ -172,7 +132,7 @@ def solve(
     with exporting(otlp), _log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
             solve(
-                text_of(instruction),
+                app.text_of(instruction),
                 console,
                 model=model,
                 out=out,
@@ -191,8 +151,8 @@ def solve(
     return end_code(solved.succeeded, solved.cancelled)
 
 
-cache_app = typer.Typer(cls=Group, help="Show or clear what `solve` has cached.", no_args_is_help=True)
-app.add_typer(cache_app, name="cache")
+cache_app = typer.Typer(cls=app.Group, help="Show or clear what `solve` has cached.", no_args_is_help=True)
+app.app.add_typer(cache_app, name="cache")
 
 
 _LONGEST_SHOWN = 80
@@ -211,45 +171,45 @@ def _open_cache(cache_dir: Path | None, named: str | None) -> SolutionCache:
     return SolutionCache(journal.path)
 
 
-@cache_app.command("show", cls=Command)
+@cache_app.command("show", cls=app.Command)
 def show_cache(
     cache_dir: CacheDirOption = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Show the cached solutions, the most recently used first, and the size of the cache."""
     cache = _open_cache(cache_dir, journal)
     stats, entries = cache.stats(), cache.entries()
-    if as_json:
-        facts = {"solutions": stats.entries, "replies": stats.answers, "bytes": stats.bytes}
-        listed = [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries]
-        print_json({"path": str(cache.path), **facts, "max_bytes": stats.max_bytes, "entries": listed})
-        return EXIT_OK
+    facts = {
+        "path": str(cache.path),
+        "solutions": stats.entries,
+        "replies": stats.answers,
+        "bytes": stats.bytes,
+        "max_bytes": stats.max_bytes,
+        "entries": [asdict(entry) | {"used": entry.used.isoformat()} for entry in entries],
+    }
     replies = f", {counted(stats.answers, 'reply', 'replies')} of unfinished work" if stats.answers else ""
-    typer.echo(visible(f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"))
+    lines = [f"{cache.path}: {counted(stats.entries, 'solution')}{replies}, {stats.bytes:,} bytes"]
     for entry in entries:
         instruction = " ".join(entry.instruction.split())
         shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
-        typer.echo(visible(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}"))
-    return EXIT_OK
+        lines.append(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}")
+    app.show_result(as_json, facts, *lines)
 
 
-@cache_app.command("clear", cls=Command)
+@cache_app.command("clear", cls=app.Command)
 def clear_cache(
     cache_dir: CacheDirOption = None,
-    journal: JournalOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Remove all cached solutions, and all stored replies of unfinished work."""
     cache = _open_cache(cache_dir, journal)
     removed = cache.clear()
-    if as_json:
-        print_json({"succeeded": True, "path": str(cache.path), "removed": removed})
-    else:
-        typer.echo(visible(f"{cache.path}: {counted(removed, 'solution')} removed"))
-    return EXIT_OK
+    facts = {"succeeded": True, "path": str(cache.path), "removed": removed}
+    app.show_result(as_json, facts, f"{cache.path}: {counted(removed, 'solution')} removed")
 
 
 def _age(used: datetime) -> str:

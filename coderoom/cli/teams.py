@@ -11,29 +11,20 @@ from typing import Annotated, Any
 import typer
 
 from coderoom._util.text import visible
-from coderoom.cli.app import (
-    DebugOption,
-    ForceOption,
-    JsonOption,
-    ModelOption,
-    OutFileOption,
-    TeamsOption,
-    TrustOption,
-    command,
-)
+from coderoom.cli import app
 from coderoom.errors import Problem, RequestError
 from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, print_json
 
 
-@command()
-def teams(as_json: JsonOption = False, debug: DebugOption = False) -> int:
+@app.command()
+def teams(as_json: app.JsonOption = False, debug: app.DebugOption = False) -> None:
     """List the shipped teams."""
     from coderoom.configs import shipped_teams
 
     shipped = shipped_teams()
     if as_json:
         print_json({"teams": [{"name": name, "description": text} for name, text in shipped.items()]})
-        return EXIT_OK
+        return
     from rich.console import Console
     from rich.table import Table
 
@@ -41,15 +32,14 @@ def teams(as_json: JsonOption = False, debug: DebugOption = False) -> int:
     for name, text in shipped.items():
         table.add_row(name, text)
     Console(highlight=False).print(table)
-    return EXIT_OK
 
 
-@command()
+@app.command()
 def show(
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Show what a team consists of.
 
     That is its agents, their models, where code runs, and when it ends.
@@ -60,29 +50,24 @@ def show(
     content = read_team(team)
     if as_json:
         print_json(content)
-        return EXIT_OK
+        return
     from rich.console import Console
 
     Console(highlight=False).print(team_tree(content))
-    return EXIT_OK
 
 
 _STARTER = "team.yaml"
 
 
-@command()
+@app.command()
 def init(
     file: Annotated[str | None, typer.Argument(help=f"The file to write; {_STARTER} by default.")] = None,
-    team: Annotated[
-        str | None, typer.Option("--team", metavar="NAME", help="Copy this shipped team, instead of the starter.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="The default model in the file.")
-    ] = None,
+    team: Annotated[str | None, app.option("NAME", "Copy this shipped team, instead of the starter.", "--team")] = None,
+    model: Annotated[str | None, app.option("NAME", "The default model in the file.", "--model", "-m")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
-    force: ForceOption = False,
-    debug: DebugOption = False,
-) -> int:
+    force: app.ForceOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Write a team file with comments, to start from."""
     from coderoom.configs import write_starter
 
@@ -92,15 +77,14 @@ def init(
     path = Path(file or _STARTER)
     write_starter(path, team, model, force=force)
     typer.echo(visible(f'{path}: written. Run it with: coderoom run {path} "your task"'))
-    return EXIT_OK
 
 
-@command()
+@app.command()
 def validate(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help="Team files, or names of shipped teams.")],
-    trust: TrustOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    trust: app.TrustOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> int:
     """Check team files, and print every mistake.
 
@@ -108,45 +92,32 @@ def validate(
     """
     from coderoom.configs import check_team, team_warnings
 
-    found: dict[str, list[Problem]] = {}
-    warnings: dict[str, list[Problem]] = {}
+    listed: list[dict[str, Any]] = []
+    lines: list[object] = []
     for file in files:
+        warnings: list[Problem] = []
         try:
-            found[file] = check_team(file, trust=trust or ())
-            warnings[file] = team_warnings(file, trust=trust or ())
+            problems = check_team(file, trust=trust or ())
+            warnings = team_warnings(file, trust=trust or ())
         except RequestError as error:
-            found[file] = [Problem(str(error), file)]
-    if as_json:
-        listed = [
-            {
-                "file": file,
-                "problems": [asdict(problem) for problem in problems],
-                "warnings": [asdict(warning) for warning in warnings.get(file, ())],
-            }
-            for file, problems in found.items()
-        ]
-        print_json({"valid": not any(found.values()), "files": listed})
-    else:
-        for file, problems in found.items():
-            warned = [replace(each, message=f"warning: {each.message}") for each in warnings.get(file, ())]
-            for problem in (*warned, *problems):
-                typer.echo(visible(str(problem)))
-            if not problems:
-                typer.echo(visible(f"{file}: ok"))
-    return EXIT_WRONG_REQUEST if any(found.values()) else EXIT_OK
+            problems = [Problem(str(error), file)]
+        listed.append({"file": file, "problems": list(map(asdict, problems)), "warnings": list(map(asdict, warnings))})
+        lines += [replace(each, message=f"warning: {each.message}") for each in warnings]
+        lines += problems or [f"{file}: ok"]
+    valid = not any(each["problems"] for each in listed)
+    app.show_result(as_json, {"valid": valid, "files": listed}, *lines)
+    return EXIT_OK if valid else EXIT_WRONG_REQUEST
 
 
-@command()
+@app.command()
 def convert(
     file: Annotated[str, typer.Argument(help="A team file of AutoGen (YAML or JSON): a team, or one agent.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write this file: .yaml or .json.")
-    ] = None,
-    force: ForceOption = False,
-    trust: TrustOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    out: Annotated[Path | None, app.option("FILE", "Write this file: .yaml or .json.", "--out", "-o")] = None,
+    force: app.ForceOption = False,
+    trust: app.TrustOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Convert a team file of AutoGen to CodeRoom's.
 
     Its agents and executors become those of CodeRoom, and what changes is shown. Without --out, nothing is written.
@@ -155,21 +126,13 @@ def convert(
 
     made = convert_team(file, out, force=force, trust=trust or ())
     written = str(out) if out is not None and made.diff else None
-    if as_json:
-        notes = [asdict(note) for note in made.notes]
-        print_json({"succeeded": True, "file": written, "diff": made.diff, "notes": notes})
-        return EXIT_OK
-    if made.diff:
+    end = f"{written}: written" if written else f"{file}: nothing to convert"
+    if made.diff and not written:
+        end = f"Nothing is written. To write it: coderoom convert {file} --out FILE"
+    if made.diff and not as_json:
         _print_diff(visible(made.diff))
-    for note in made.notes:
-        typer.echo(visible(str(note)))
-    if not made.diff:
-        typer.echo(visible(f"{file}: nothing to convert"))
-    elif written:
-        typer.echo(visible(f"{written}: written"))
-    else:
-        typer.echo(visible(f"Nothing is written. To write it: coderoom convert {file} --out FILE"))
-    return EXIT_OK
+    facts = {"succeeded": True, "file": written, "diff": made.diff, "notes": [asdict(note) for note in made.notes]}
+    app.show_result(as_json, facts, *made.notes, end)
 
 
 def _print_diff(diff: str) -> None:
@@ -183,16 +146,16 @@ def _print_diff(diff: str) -> None:
         typer.echo(diff)
 
 
-@command()
+@app.command()
 def gallery(
-    teams: TeamsOption = None,
-    model: ModelOption = None,
-    out: OutFileOption = None,
-    force: ForceOption = False,
-    trust: TrustOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> int:
+    teams: app.TeamsOption = None,
+    model: app.ModelOption = None,
+    out: app.OutFileOption = None,
+    force: app.ForceOption = False,
+    trust: app.TrustOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Make a gallery for AutoGen Studio.
 
     It has the shipped teams, your own, and their parts. It contains nothing of this machine: no keys, no paths, and
@@ -202,22 +165,21 @@ def gallery(
 
     made = make_gallery(teams or (), model=model, trust=trust or ())
     counts = {name: len(components) for name, components in made["components"].items()}
-    return _write_or_print(made, out, force=force, as_json=as_json, facts={"components": counts})
+    _write_or_print(made, out, force, as_json, components=counts)
 
 
-@command()
+@app.command()
 def studio(
-    teams: TeamsOption = None,
-    model: ModelOption = None,
+    teams: app.TeamsOption = None,
+    model: app.ModelOption = None,
     appdir: Annotated[
-        Path | None,
-        typer.Option("--appdir", metavar="DIR", help="Where Studio keeps its teams, sessions and runs."),
+        Path | None, app.option("DIR", "Where Studio keeps its teams, sessions and runs.", "--appdir")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
-    trust: TrustOption = None,
+    trust: app.TrustOption = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
 ) -> None:
     """Start AutoGen Studio with the shipped teams.
 
@@ -241,27 +203,24 @@ def studio(
     run_studio(teams or (), console, appdir=appdir, port=port, model=model, trust=trust or (), begin=begin)
 
 
-@command()
+@app.command()
 def schema(
-    out: OutFileOption = None, force: ForceOption = False, as_json: JsonOption = False, debug: DebugOption = False
-) -> int:
+    out: app.OutFileOption = None,
+    force: app.ForceOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
     """Print the JSON Schema of team files, for editors."""
     from coderoom.configs import make_schema
 
-    return _write_or_print(make_schema(), out, force=force, as_json=as_json, facts={})
+    _write_or_print(make_schema(), out, force, as_json)
 
 
-def _write_or_print(
-    made: dict[str, Any], out: Path | None, *, force: bool, as_json: bool, facts: dict[str, Any]
-) -> int:
+def _write_or_print(made: dict[str, Any], out: Path | None, force: bool, as_json: bool, **facts: Any) -> None:
     from coderoom.configs import write_made
 
     if out is None:
         print_json(made)
-        return EXIT_OK
-    write_made(out, made, force=force)
-    if as_json:
-        print_json({"succeeded": True, "file": str(out), **facts})
     else:
-        typer.echo(visible(f"{out}: written"))
-    return EXIT_OK
+        write_made(out, made, force=force)
+        app.show_result(as_json, {"succeeded": True, "file": str(out), **facts}, f"{out}: written")

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
-    from coderoom.runs.chatting import chat
-    from coderoom.runs.doctor import NOT_ISOLATED, Finding, examine
+    from coderoom.runs.doctor import (
+        NOT_ISOLATED,
+        Finding,
+        ModelCheck,
+        ServiceState,
+        check_model,
+        examine,
+        models_to_check,
+        services,
+    )
     from coderoom.runs.durable import Run
     from coderoom.runs.exec import BlockRun, FileResult, run_file
     from coderoom.runs.exec_source import read_blocks
@@ -16,9 +24,8 @@ if TYPE_CHECKING:
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
-    from coderoom.runs.model_check import ModelCheck, ServiceState, check_model, models_to_check, services
+    from coderoom.runs.observers import Recorder, exporting
     from coderoom.runs.record import RunRecord
-    from coderoom.runs.recorder import Recorder
     from coderoom.runs.run_log import RunLog
     from coderoom.runs.solving import Solved, resume_solve, solve
     from coderoom.runs.team_run import (
@@ -26,12 +33,12 @@ if TYPE_CHECKING:
         WALL_VARIABLE,
         WORKSPACE_VARIABLE,
         PreparedRun,
+        RunRequest,
         prepare_run,
         run_team,
     )
     from coderoom.runs.team_view import team_tree
-    from coderoom.runs.tracing import exporting
-    from coderoom.runs.view import RunView
+    from coderoom.runs.view import RunView, chat
     from coderoom.runs.writer import Writer, make_writer
 
 __all__ = [
@@ -54,6 +61,7 @@ __all__ = [
     "RunEntry",
     "RunLog",
     "RunRecord",
+    "RunRequest",
     "RunView",
     "ServiceState",
     "Solved",
@@ -79,8 +87,10 @@ __all__ = [
 
 _MODULES = {
     "batch": ("Batch",),
-    "chatting": ("chat",),
-    "doctor": ("NOT_ISOLATED", "Finding", "examine"),
+    "doctor": (
+        "NOT_ISOLATED", "Finding", "ModelCheck", "ServiceState", "check_model", "examine", "models_to_check",
+        "services",
+    ),
     "durable": ("Run",),
     "exec": ("BlockRun", "FileResult", "run_file"),
     "exec_source": ("read_blocks",),
@@ -88,17 +98,18 @@ _MODULES = {
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
     "journal": ("Journal", "RunEntry", "Step", "open_journal"),
-    "model_check": ("ModelCheck", "ServiceState", "check_model", "models_to_check", "services"),
+    "observers": ("Recorder", "exporting"),
     "record": ("RunRecord",),
-    "recorder": ("Recorder",),
     "run_log": ("RunLog",),
     "solving": ("Solved", "resume_solve", "solve"),
-    "team_run": ("DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE", "PreparedRun", "prepare_run", "run_team"),
+    "team_run": (
+        "DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE",
+        "PreparedRun", "RunRequest", "prepare_run", "run_team",
+    ),
     "team_view": ("team_tree",),
-    "tracing": ("exporting",),
-    "view": ("RunView",),
+    "view": ("RunView", "chat"),
     "writer": ("Writer", "make_writer"),
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

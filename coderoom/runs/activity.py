@@ -64,19 +64,17 @@ def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord) -> Ca
         record.begin_code(name)
         blocks = args[0] if args else kwargs["code_blocks"]
         request = {"blocks": [[block.language, block.code] for block in blocks]}
-        result: CodeResult = await once(CODE, request, lambda: execute(*args, **kwargs), _dump, _load)
+        result: CodeResult = await once(
+            CODE,
+            request,
+            lambda: execute(*args, **kwargs),
+            lambda result: {"exit_code": result.exit_code, "output": result.output},
+            lambda known: CodeResult(**known),
+        )
         record.end_code(name, result)
         return result
 
     return noted
-
-
-def _dump(result: CodeResult) -> dict[str, Any]:
-    return {"exit_code": result.exit_code, "output": result.output}
-
-
-def _load(result: dict[str, Any]) -> CodeResult:
-    return CodeResult(**result)
 
 
 def _noting_question(name: str, ask: Any, record: RunRecord) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from coderoom._util.text import in_dollars, visible
 from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, Result, read_results
@@ -27,23 +27,15 @@ _ROWS_HERE: Final = "<!-- rows -->"
 
 @dataclass
 class Summary:
-    """The summary of the results of a batch.
-
-    Attributes:
-        counts: The results by status.
-        prompt_tokens: The tokens of all prompts.
-        completion_tokens: The tokens of all completions.
-        cost_usd: What they cost; `None` if that is not known.
-        seconds: The times of the runs.
-        runs: For each item, how many of its runs there are without an error, and how many have passed.
-    """
+    """The summary of the results of a batch: the results by status, and sums of them."""
 
     counts: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost_usd: float | None = 0.0
-    seconds: array[float] = field(default_factory=lambda: array("d"))
+    cost_usd: float | None = 0.0  # `None` if that is not known.
+    seconds: array[float] = field(default_factory=lambda: array("d"))  # Of each run.
     runs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """For each item, how many of its runs there are without an error, and how many have passed."""
 
     def add(self, result: Result) -> None:
         """Count a result."""
@@ -153,14 +145,9 @@ def result_schema() -> pyarrow.Schema:
     """The columns of results."""
     import pyarrow
 
-    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
-    return pyarrow.schema([(name, types[_KINDS.get(name, str)]) for name in Result.__dataclass_fields__])
-
-
-_KINDS: Final = {
-    **dict.fromkeys(("repeat", "prompt_tokens", "completion_tokens", "runs_of_code", "turns"), int),
-    **dict.fromkeys(("cost_usd", "seconds"), float),
-}
+    types = {int: pyarrow.int64(), str: pyarrow.string()}
+    kinds = get_type_hints(Result)
+    return pyarrow.schema([(name, types.get(kind, pyarrow.float64())) for name, kind in kinds.items()])
 
 
 def _row(result: Result) -> str:

@@ -1,7 +1,8 @@
-"""Examines what works on this machine, for `coderoom doctor`."""
+"""What works on this machine, for `coderoom doctor`, and which models answer, for `coderoom models`."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import importlib.util
 import os
@@ -11,9 +12,20 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from time import perf_counter
+from typing import Final, Literal
 
-from coderoom._util.services import MODEL_VARIABLE, REPLAY, has_suffix, is_model_text, service_of
+from coderoom._util.advice import in_words
+from coderoom._util.services import (
+    MODEL_VARIABLE,
+    OPENAI,
+    REPLAY,
+    SERVICES,
+    Service,
+    has_suffix,
+    is_model_text,
+    service_of,
+)
 from coderoom.configs.user import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
@@ -23,6 +35,8 @@ NOT_ISOLATED = (
     "Run only what you would run yourself."
 )
 
+_PLOTS: Final = "the team 'analyst' needs it: pip install 'coderoom[plots]'"
+_REINSTALL = "reinstall CodeRoom: pip install --force-reinstall coderoom"
 _NO_WALL = (
     "No wall can be built here, so code is refused, unless you pass `--wall none` to run it without isolation. "
     "See below for what each wall needs."
@@ -48,8 +62,8 @@ async def examine() -> list[Finding]:
     """Examine the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
-        *_packages(),
-        *_plots(),
+        *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
+        *(_package(name, _PLOTS) for name in ("matplotlib", "pandas")),
         *_walls(await probe_walls()),
         await _monty(),
         *_languages(),
@@ -58,19 +72,16 @@ async def examine() -> list[Finding]:
     ]
 
 
-def _plots() -> Iterator[Finding]:
-    for name in ("matplotlib", "pandas"):
-        try:
-            yield Finding(name, "ok", importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, "missing", "the team 'analyst' needs it: pip install 'coderoom[plots]'")
+def _package(name: str, remedy: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "missing", remedy)
 
 
 def _walls(reports: Sequence[WallReport]) -> list[Finding]:
-    taken = next((report.name for report in reports if report.available), None)
-    if taken is None:
-        found = [Finding("isolation", "warning", _NO_WALL)]
-    else:
+    found = [Finding("isolation", "warning", _NO_WALL)]
+    if taken := next((report.name for report in reports if report.available), ""):
         found = [Finding("isolation", "ok", f"{taken}, the strongest of the walls that can be built here")]
     for report in reports:
         detail = f"{report.detail} {report.remedy}".strip()
@@ -91,16 +102,6 @@ async def _monty() -> Finding:
     if result.value != 42:
         return Finding(name, "warning", f"pydantic-monty {version} is installed, but code fails in it: {result.error}")
     return Finding(name, "ok", f"pydantic-monty {version}: a small Python that needs no wall; engine='monty' takes it")
-
-
-def _packages() -> list[Finding]:
-    found = []
-    for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai"):
-        try:
-            found.append(Finding(name, "ok", importlib.metadata.version(name)))
-        except importlib.metadata.PackageNotFoundError:
-            found.append(Finding(name, "missing", "reinstall CodeRoom: pip install --force-reinstall coderoom"))
-    return found
 
 
 def _languages() -> list[Finding]:
@@ -138,3 +139,95 @@ def _key() -> Finding:
         if os.environ.get(name):
             return Finding("model", "ok", f"{name} is set")
     return Finding("model", "missing", "OPENAI_API_KEY is not set; set it, or name a model with --model")
+
+
+_WAIT_SECONDS: Final = 60.0
+_QUESTION: Final = "Answer with the one word: ready"
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """The state of a model service.
+
+    Attributes:
+        name: What the texts of its models begin with.
+        missing: What must be installed or set before its models can be used; empty if nothing.
+    """
+
+    name: str
+    missing: tuple[str, ...]
+
+
+def services() -> list[ServiceState]:
+    """The model services, and what is missing for each."""
+    return [ServiceState(name, tuple(_missing(service))) for name, service in SERVICES.items() if name != "http"]
+
+
+def models_to_check(default: str) -> list[str]:
+    """The default model, and the example of each other service that a variable of the environment configures."""
+    found = [default]
+    for service in SERVICES.values():
+        is_set = any(os.environ.get(name) for name in service.variables.values())
+        if is_set and service.example[0].islower() and not default.startswith(f"{service.name}:"):
+            found.append(f"{service.name}:{service.example}")
+    return found
+
+
+def _missing(service: Service) -> Iterator[str]:
+    if importlib.util.find_spec(service.package) is None:
+        yield f"pip install 'coderoom[{service.package}]'"
+    try:
+        service.config(service.example, os.environ)
+    except MissingDependencyError:
+        variables = [service.variables[field] for field in service.needed]
+        if "base_url" in service.variables and service.provider == OPENAI:  # A server that needs no key.
+            yield " or ".join([*variables, service.variables["base_url"]])
+        else:
+            yield from (name for name in variables if not os.environ.get(name))
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """Whether a model answers.
+
+    Attributes:
+        model: Its text.
+        answer: The answer; empty if there was none.
+        seconds: How long it took.
+        tokens: How many tokens were used.
+        error: Why there was no answer, in words.
+    """
+
+    model: str
+    answer: str = ""
+    seconds: float = 0.0
+    tokens: int = 0
+    error: str = ""
+
+
+async def check_model(model: str) -> ModelCheck:
+    """Ask a model for one word.
+
+    Args:
+        model: A text that `make_model` understands.
+    """
+    from autogen_core.models import UserMessage
+
+    from coderoom.configs import make_model  # `coderoom doctor` needs no AutoGen.
+
+    try:
+        client = make_model(model)
+    except CodeRoomError as error:
+        return ModelCheck(model, error=str(error))
+    begin = perf_counter()
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            reply = await client.create([UserMessage(content=_QUESTION, source="user")])
+    except TimeoutError:
+        return ModelCheck(model, seconds=_WAIT_SECONDS, error=f"There was no answer within {_WAIT_SECONDS:g} s.")
+    except Exception as error:  # The clients raise exceptions of any kind.
+        return ModelCheck(model, seconds=perf_counter() - begin, error=in_words("The request", error))
+    finally:
+        await client.close()
+    tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
+    return ModelCheck(model, str(reply.content).strip(), perf_counter() - begin, tokens)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
 from coderoom._util.masking import MASK
 from coderoom.budgets import Budget, make_budget
-from coderoom.configs import Source, secrets_of
+from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
-from coderoom.runs.recorder import Recorder
 from coderoom.runs.run_log import TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 
@@ -76,11 +77,13 @@ class Run:
         record, log = prepared.record, RunLog(journal, required=required, cached=cached)
         if journal is not None:
             journal.hide_values(secrets_of(prepared.team))
-            source = prepared.source
-            data = b"" if source is None else source.data
-            limits = None if budget is None else budget.model_dump(exclude_none=True)
-            kept = {"source": data.decode("utf-8", "replace"), "digest": sha256(data).hexdigest()}
-            request = {**prepared.arguments, "budget": limits, **kept}
+            data = find_source(prepared.request.team).data
+            request = {
+                **prepared.request.kept,
+                "budget": None if budget is None else budget.model_dump(exclude_none=True),
+                "source": data.decode("utf-8", "replace"),
+                "digest": sha256(data).hexdigest(),
+            }
             log.begin(command, record.team, record.task, record.model, request, run)
             record.run = log.run
         return cls(prepared, [record.task], log, budget)
@@ -121,10 +124,8 @@ class Run:
             of_agents[agent] = {**of_agents.get(agent, {}), **limits}
         if max_turns is not None:
             request["max_turns"] = max_turns
-        arguments = {name: value for name, value in request.items() if name not in ("budget", "source", "digest")}
-        if arguments["workspace"] is not None:
-            arguments["workspace"] = Path(arguments["workspace"])
-        prepared = prepare_run(_source(entry), entry.task, more_tasks=True, **arguments)
+        asked = {name: value for name, value in request.items() if name not in ("budget", "source", "digest")}
+        prepared = prepare_run(_source(entry), entry.task, more_tasks=True, **asked)
         prepared.record.run = entry.id
         allowed = make_budget(request["budget"])
         journal.claim(entry.id, request)
@@ -150,54 +151,22 @@ class Run:
         """
         try:
             for task in self.tasks[:-1]:
-                await self.go_on(self.record_of(task), _nothing)
+                await self.go_on(self.record_of(task), lambda message: None, close=False)
             record = self.record_of(self.tasks[-1])
             if self.log.known:
                 record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
-            return await self.go_on(
-                record,
-                watch,
-                begin=lambda: begin(record),
-                owns_process=owns_process,
-                close=close,
-                token=token,
-            )
+            shown = partial(begin, record)
+            return await self.go_on(record, watch, begin=shown, owns_process=owns_process, close=close, token=token)
         except BaseException:
             if close:
                 await close_team(self.prepared.team)
             raise
 
-    async def go_on(
-        self,
-        record: RunRecord,
-        watch: Watcher,
-        *,
-        begin: Callable[[], None] = lambda: None,
-        owns_process: bool = False,
-        close: bool = False,
-        token: CancellationToken | None = None,
-    ) -> RunRecord:
-        """Run the task of a record of this run. The other arguments are those of `run_team`.
-
-        Args:
-            record: The record, of `record_of`.
-            watch: Called with each message.
-            begin: Called before any request to a model.
-            owns_process: Whether the process does nothing else.
-            close: Whether to close the team at the end.
-            token: Ends the run; `None`: signals do.
-        """
+    async def go_on(self, record: RunRecord, watch: Watcher, **how: Any) -> RunRecord:
+        """Run the task of a record of this run. The other arguments are those of `run_team`."""
+        observers = () if self.recorder is None else (self.recorder,)
         return await run_team(
-            self.prepared.team,
-            record,
-            watch,
-            begin=begin,
-            owns_process=owns_process,
-            budget=self.budget,
-            close=close,
-            log=self.log,
-            observers=() if self.recorder is None else (self.recorder,),
-            token=token,
+            self.prepared.team, record, watch, budget=self.budget, log=self.log, observers=observers, **how
         )
 
     def record_in(self, file: Path) -> None:
@@ -213,10 +182,6 @@ class Run:
         """A record for a task of this run."""
         made = self.prepared.record
         return replace(made, task=task, messages=[], notices=list(made.notices), _results={})
-
-
-def _nothing(message: object) -> None:
-    """Show nothing."""
 
 
 def _refuse_finished(entry: RunEntry, task: str | None) -> None:

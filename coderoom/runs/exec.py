@@ -292,109 +292,101 @@ async def run_file(
     writer = Writer(None) if writer is None else writer
     request = {"arguments": list(arguments), "workspace": str(folder), "timeout": timeout, "wall": wall}
     writer.begin("exec", source.name, "", None, request)
-    run = _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer)
     try:
-        await run.run()
+        await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer).run()
     finally:
         facts = {name: value for name, value in result.to_json().items() if name != "runs"}
         writer.close(result.outcome, facts)
     return result
 
 
+@dataclass
 class _FileRun:
     """One run of a file."""
 
-    def __init__(
-        self,
-        result: FileResult,
-        sandbox: Sandbox,
-        view: ExecView,
-        arguments: Sequence[str],
-        fresh: bool,
-        writer: Writer,
-    ) -> None:
-        self._result = result
-        self._source = result.source
-        self._sandbox = sandbox
-        self._view = view
-        self._arguments = arguments
-        self._fresh = fresh
-        self._writer = writer
-        self._prelude = prelude(self._source, arguments, result.workspace)
-        self._interrupt = Interrupt()
-        self._started_at: float | None = None
+    result: FileResult
+    sandbox: Sandbox
+    view: ExecView
+    arguments: Sequence[str]
+    fresh: bool
+    writer: Writer
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    started_at: float | None = None
 
     async def run(self) -> None:
         """Run it and show it."""
-        result = self._result
+        result = self.result
         try:
-            with self._interrupt.caught():
+            with self.interrupt.caught():
                 await self._start()
                 await self._run_blocks()
         except asyncio.CancelledError:
-            if not self._interrupt.requested:
+            if not self.interrupt.requested:
                 raise
             self._note_interrupted()
         finally:
-            self._view.stop()
-            await self._sandbox.close()
-        result.cancelled = self._interrupt.requested and not result.succeeded
-        self._view.end(result)
+            self.view.stop()
+            await self.sandbox.close()
+        result.cancelled = self.interrupt.requested and not result.succeeded
+        self.view.end(result)
 
     def _note_interrupted(self) -> None:
         """Record a block that had not started, or that did not end when it was cancelled."""
-        result = self._result
-        seconds = 0.0 if self._started_at is None else time.monotonic() - self._started_at
+        result = self.result
+        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
         if len(result.runs) < result.total:
             number = len(result.runs) + 1
-            block = self._source.blocks[number - 1]
+            block = result.source.blocks[number - 1]
             self._add(BlockRun(number, block, Outcome.CANCELLED, _CANCELLED_CODE, "", seconds))
-        if self._started_at is not None:
-            self._view.show_run(result.runs[-1])
+        if self.started_at is not None:
+            self.view.show_run(result.runs[-1])
 
     def _add(self, run: BlockRun) -> None:
-        self._result.runs.append(run)
-        facts = {**run.to_json(self._source.kind == "notebook"), "value": None}
-        self._writer.write("code", facts, seconds=run.seconds)
+        self.result.runs.append(run)
+        facts = {**run.to_json(self.result.source.kind == "notebook"), "value": None}
+        self.writer.write("code", facts, seconds=run.seconds)
 
     async def _start(self) -> None:
         try:
-            await self._sandbox.start()
+            await self.sandbox.start()
         except BaseException:
-            if self._result.workspace_made:
+            if self.result.workspace_made:
                 with contextlib.suppress(OSError):
-                    self._result.workspace.rmdir()
+                    self.result.workspace.rmdir()
             raise
-        self._result.isolation = self._sandbox.wall
-        self._view.begin(self._result)
+        self.result.isolation = self.sandbox.wall
+        self.view.begin(self.result)
 
     async def _run_blocks(self) -> None:
+        source = self.result.source
+        first = prelude(source, self.arguments, self.result.workspace)
         async with contextlib.AsyncExitStack() as stack:
             session: Session | None = None
-            for number, block in enumerate(self._source.blocks, start=1):
-                self._view.show_block(self._source, number)
-                if session is None or self._fresh:
+            for number, block in enumerate(source.blocks, start=1):
+                self.view.show_block(source, number)
+                if session is None or self.fresh:
                     await stack.aclose()
-                    session = await stack.enter_async_context(self._sandbox.session())
-                    if self._prelude:
-                        await session.run(self._prelude)
-                self._started_at = time.monotonic()
-                with self._interrupt.ends_cell(session):
+                    session = await stack.enter_async_context(self.sandbox.session())
+                    if first:
+                        await session.run(first)
+                self.started_at = time.monotonic()
+                with self.interrupt.ends_cell(session):
                     run = await self._run_block(session, number, block)
-                self._started_at = None
+                self.started_at = None
                 self._add(run)
-                self._view.show_run(run)
-                if run.outcome is not Outcome.OK or self._interrupt.requested:
+                self.view.show_run(run)
+                if run.outcome is not Outcome.OK or self.interrupt.requested:
                     break
 
     async def _run_block(self, session: Session, number: int, block: Block) -> BlockRun:
-        keeping = keep_file(self._source, block)
+        source = self.result.source
+        keeping = keep_file(source, block)
         result = await self._run_cell(session, keeping, "sh") if keeping else None
         if result is None or result.success:
-            code = code_to_run(block, self._arguments)
+            code = code_to_run(block, self.arguments)
             result = await self._run_cell(session, code, block.run_language)
-        more = _remarks(result, self._source)
-        self._view.show_output(more)
+        more = _remarks(result, source)
+        self.view.show_output(more)
         error = result.error
         return BlockRun(
             number=number,
@@ -407,7 +399,7 @@ class _FileRun:
             value_repr=result.value_repr,
             truncated=result.truncated,
             error=error,
-            place=None if error is None or error.line is None else self._source.place(number, error.line),
+            place=None if error is None or error.line is None else source.place(number, error.line),
         )
 
     async def _run_cell(self, session: Session, code: str, language: str) -> ExecutionResult:
@@ -415,5 +407,5 @@ class _FileRun:
             async for item in items:
                 if not isinstance(item, OutputChunk):
                     return item
-                self._view.show_output(item.text)
+                self.view.show_output(item.text)
         raise AssertionError("unreachable: the result comes last")

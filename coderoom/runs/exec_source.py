@@ -170,7 +170,8 @@ def read_cells(name: str, text: str) -> list[Block]:
     blocks = []
     for number, cell in enumerate(cells, start=1):
         code = _source_of(name, number, cell)
-        if code.strip() and _NO_RUN not in _tags(cell):
+        tags = _inside(cell, "metadata", "tags")
+        if code.strip() and not (isinstance(tags, list) and _NO_RUN in tags):
             _check_code(name, number, code)
             blocks.append(Block(language="python", code=code, tag="python", line=number))
     if not blocks:
@@ -199,9 +200,8 @@ def _parse(name: str, text: str) -> dict[str, Any]:
 
 
 def _check_language(name: str, metadata: Any) -> None:
-    for key, inner in (("kernelspec", "language"), ("language_info", "name")):
-        facts = metadata.get(key) if isinstance(metadata, dict) else None
-        language = facts.get(inner) if isinstance(facts, dict) else None
+    for keys in (("kernelspec", "language"), ("language_info", "name")):
+        language = _inside(metadata, *keys)
         if isinstance(language, str) and normalize_language(language) != "python":
             raise RequestError(f"{name!r} is a notebook in {language!r}; only those in Python run here.")
 
@@ -217,10 +217,11 @@ def _source_of(name: str, number: int, cell: dict[str, Any]) -> str:
     return "".join(lines)
 
 
-def _tags(cell: dict[str, Any]) -> list[Any]:
-    metadata = cell.get("metadata")
-    tags = metadata.get("tags") if isinstance(metadata, dict) else None
-    return tags if isinstance(tags, list) else []
+def _inside(data: Any, *keys: str) -> Any:
+    """What is below some keys of data that may have any form; `None` if there is nothing."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
 
 
 def _check_code(name: str, number: int, code: str) -> None:

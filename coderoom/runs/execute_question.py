@@ -145,17 +145,14 @@ async def execute_code(
     token = CancellationToken() if cancellation_token is None else cancellation_token
     chosen = default_model() if model is None else model
     client = resolve_model(chosen)
-    question = _Question(
-        client,
-        repr(chosen) if isinstance(chosen, str) else type(client).__name__,
-        [
-            SystemMessage(content=_INSTRUCTIONS.format(timeout=timeout, modules=_MODULES)),
-            UserMessage(content=encodable(prompt), source="user"),
-        ],
-        token,
-    )
+    name = repr(chosen) if isinstance(chosen, str) else type(client).__name__
+    messages: list[LLMMessage] = [
+        SystemMessage(content=_INSTRUCTIONS.format(timeout=timeout, modules=_MODULES)),
+        UserMessage(content=encodable(prompt), source="user"),
+    ]
+    question = _Question(client, name, messages, token, timeout, max_output, max_retries)
     try:
-        return await await_with_token(_answer(question, sandbox, timeout, max_output, max_retries), token)
+        return await await_with_token(question.answer(sandbox), token)
     finally:
         if client is not model:
             await client.close()
@@ -176,15 +173,40 @@ def _check(prompt: Any, timeout: Any, max_output: Any, max_retries: Any, sandbox
 
 @dataclass
 class _Question:
-    """A question to a model: its client, the client's name in errors, the messages so far, and the token usage."""
+    """A question to a model: its client with its name in errors, the messages and attempts so far, and the limits."""
 
     client: ChatCompletionClient
     name: str
     messages: list[LLMMessage]
     token: CancellationToken
+    timeout: float
+    max_output: int
+    max_retries: int
     usage: RequestUsage = field(default_factory=lambda: RequestUsage(prompt_tokens=0, completion_tokens=0))
+    attempts: list[_Attempt] = field(default_factory=list)
 
-    async def ask(self, more: str = "") -> str:
+    async def answer(self, sandbox: Sandbox | None) -> ExecuteCodeResult:
+        """Ask, run the code, and ask again as long as that is worth it."""
+        feedback = ""
+        is_reminded = False
+        async with _started(sandbox) as place:
+            while True:
+                reply = await self._ask(feedback)
+                code, cut = _code_in(reply)
+                if not code:
+                    if is_reminded:
+                        return self._result(_complaint(reply, cut))
+                    is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
+                    continue
+                async with place.session() as session:
+                    ran = await session.run(code, timeout=self.timeout)
+                    value, is_repr = await _value_of(session, ran, self.timeout)
+                self.attempts.append(_Attempt(ran, value, is_repr, _error(ran, self.timeout, place)))
+                if not self._is_retried():
+                    return self._result()
+                feedback = self._feedback()
+
+    async def _ask(self, more: str) -> str:
         """Send the messages, and one more if it is given; the answer is the last message afterwards."""
         if more:
             self.messages.append(UserMessage(content=more, source="user"))
@@ -202,45 +224,43 @@ class _Question:
         self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
         return text
 
+    def _is_retried(self) -> bool:
+        *earlier, last = self.attempts
+        # Repeating the same failure would only cost tokens.
+        repeated = any((last.ran.code, last.error) == (each.ran.code, each.error) for each in earlier)
+        return last.ran.outcome in _RETRIED and len(earlier) < self.max_retries and not repeated
 
-async def _answer(
-    question: _Question, sandbox: Sandbox | None, timeout: float, max_output: int, max_retries: int
-) -> ExecuteCodeResult:
-    attempts: list[_Attempt] = []
-    feedback = why_no_code = ""
-    is_reminded = False
-    async with _started(sandbox) as place:
-        while True:
-            reply = await question.ask(feedback)
-            code, cut = _code_in(reply)
-            if not code:
-                if is_reminded:
-                    why_no_code = _complaint(reply, cut)
-                    break
-                is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
-                continue
-            async with place.session() as session:
-                ran = await session.run(code, timeout=timeout)
-                value, is_repr = await _value_of(session, ran, timeout)
-            attempts.append(_Attempt(ran, value, is_repr, _error(ran, timeout, place)))
-            if not _is_retried(attempts, max_retries):
-                break
-            feedback = _feedback(attempts[-1], max_output)
-    if attempts:
-        return _result(attempts, question, max_output)
-    return ExecuteCodeResult(
-        success=False,
-        result=None,
-        result_is_repr=False,
-        code="",
-        error=why_no_code,
-        outcome=NO_CODE,
-        stdout="",
-        stderr="",
-        truncated=False,
-        attempts=0,
-        usage=usage_of([question.usage]),
-    )
+    def _feedback(self) -> str:
+        """The message to the model about code that failed; the code is in the model's own message just before."""
+        attempt = self.attempts[-1]
+        ran = attempt.ran
+        traceback = "" if ran.error is None else ran.error.traceback
+        # The traceback is in the standard error too.
+        printed = bound_output(ran.stdout if traceback else ran.output, self.max_output)
+        problem = bound_output(traceback or attempt.error or "", self.max_output)
+        how = "was not run" if ran.outcome is Outcome.REJECTED else "failed"
+        shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
+        return (
+            f"Your code {how}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
+            "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
+        )
+
+    def _result(self, why_no_code: str = "") -> ExecuteCodeResult:
+        last = self.attempts[-1] if self.attempts else None
+        stdout, stderr = (last.ran.stdout, last.ran.stderr) if last else ("", "")
+        return ExecuteCodeResult(
+            success=last is not None and last.ran.success,
+            result=last and last.value,
+            result_is_repr=last is not None and last.value_is_repr,
+            code=last.ran.code if last else "",
+            error=last.error and bound_output(last.error, self.max_output) if last else why_no_code,
+            outcome=last.ran.outcome.value if last else NO_CODE,
+            stdout=bound_output(stdout, self.max_output),
+            stderr=bound_output(stderr, self.max_output),
+            truncated=last is not None and (last.ran.truncated or max(len(stdout), len(stderr)) > self.max_output),
+            attempts=len(self.attempts),
+            usage=usage_of([self.usage]),
+        )
 
 
 @asynccontextmanager
@@ -262,28 +282,6 @@ class _Attempt:
     value: Any
     value_is_repr: bool
     error: str | None
-
-
-def _is_retried(attempts: list[_Attempt], max_retries: int) -> bool:
-    last = attempts[-1]
-    # Repeating the same failure would only cost tokens.
-    repeated = any((last.ran.code, last.error) == (each.ran.code, each.error) for each in attempts[:-1])
-    return last.ran.outcome in _RETRIED and len(attempts) <= max_retries and not repeated
-
-
-def _feedback(attempt: _Attempt, max_output: int) -> str:
-    """The message to the model about code that failed; the code is in the model's own message just before."""
-    ran = attempt.ran
-    traceback = "" if ran.error is None else ran.error.traceback
-    # The traceback is in the standard error too.
-    printed = bound_output(ran.stdout if traceback else ran.output, max_output)
-    problem = bound_output(traceback or attempt.error or "", max_output)
-    how = "was not run" if ran.outcome is Outcome.REJECTED else "failed"
-    shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
-    return (
-        f"Your code {how}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
-        "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
-    )
 
 
 async def _value_of(session: Session, ran: ExecutionResult, timeout: float) -> tuple[Any, bool]:
@@ -313,24 +311,6 @@ def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None
     text = f"{error.type}: {error.message}" if error.message else error.type
     # The message of a syntax error has the line.
     return text if error.line is None or f"line {error.line}" in text else f"{text} (line {error.line})"
-
-
-def _result(attempts: list[_Attempt], question: _Question, max_output: int) -> ExecuteCodeResult:
-    last = attempts[-1]
-    stdout, stderr = last.ran.stdout, last.ran.stderr
-    return ExecuteCodeResult(
-        success=last.ran.success,
-        result=last.value,
-        result_is_repr=last.value_is_repr,
-        code=last.ran.code,
-        error=None if last.error is None else bound_output(last.error, max_output),
-        outcome=last.ran.outcome.value,
-        stdout=bound_output(stdout, max_output),
-        stderr=bound_output(stderr, max_output),
-        truncated=last.ran.truncated or max(len(stdout), len(stderr)) > max_output,
-        attempts=len(attempts),
-        usage=usage_of([question.usage]),
-    )
 
 
 def _code_in(reply: str) -> tuple[str, bool]:

@@ -41,7 +41,7 @@ def route_signals(callback: Callable[[], None]) -> Iterator[None]:
 
 
 class Interrupt:
-    """An interrupt of `coderoom exec`.
+    """An interrupt of `coderoom exec` or `solve`.
 
     While a cell runs, the first interrupt cancels the cell, so that its output so far is kept. At any other time, and
     the second time, it cancels the task that created this object.
@@ -85,13 +85,6 @@ class Interrupt:
             await asyncio.sleep(_CANCEL_AGAIN_SECONDS)
 
 
-def _end_all() -> None:
-    from coderoom.executors import end_descendants
-
-    end_descendants()
-    os._exit(EXIT_INTERRUPTED)
-
-
 @contextmanager
 def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) -> Iterator[None]:
     """Route SIGINT, SIGTERM and SIGHUP to a cancellation token.
@@ -101,14 +94,16 @@ def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) ->
     """
     from coderoom.executors import end_descendants  # which needs AutoGen; `coderoom exec` does without
 
-    timers: list[threading.Timer] = []
+    def end_all() -> None:
+        end_descendants()
+        os._exit(EXIT_INTERRUPTED)
+
+    # Threads, because what does not end may block the event loop.
+    timers = [threading.Timer(_END_OTHERS_SECONDS, end_descendants), threading.Timer(_END_ALL_SECONDS, end_all)]
 
     def cancel() -> None:
-        if owns_process and not timers:
-            # Threads, because what does not end may block the event loop.
-            timers.append(threading.Timer(_END_OTHERS_SECONDS, end_descendants))
-            timers.append(threading.Timer(_END_ALL_SECONDS, _end_all))
-            for timer in timers:
+        for timer in timers:
+            if owns_process and timer.ident is None:
                 timer.daemon = True
                 timer.start()
         token.cancel()

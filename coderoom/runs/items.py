@@ -21,14 +21,9 @@ _LARGEST_FIELD: Final = 2**31 - 1
 
 @dataclass(frozen=True)
 class Item:
-    """One task of a batch.
+    """One task of a batch, with the values of its variables, which are the fields of its line.
 
-    Attributes:
-        id: Its name, which no other item has.
-        task: The task, with the values of its variables.
-        files: Files that are copied into its workspace.
-        check: What decides whether its run has passed; `None`: the outcome of the run.
-        variables: The fields of its line.
+    Without a check, the outcome of the run decides whether it has passed.
     """
 
     id: str
@@ -40,12 +35,7 @@ class Item:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that is no item.
-
-    Attributes:
-        number: Its number, counted from 1.
-        why: What is wrong.
-    """
+    """A line that is no item, by its number, and what is wrong with it."""
 
     number: int
     why: str
@@ -56,13 +46,9 @@ def read_items(
 ) -> Iterator[Item | BadLine]:
     """The items of a file, one after the other.
 
-    A line is an object. Its fields are variables of the task: `${name}` stands for the field `name`.
-
-    Args:
-        path: `.jsonl`, `.json` (a list), `.csv`, each perhaps with `.gz`, `.parquet`, or the folder of a dataset.
-        task: The task of lines without a field `task`.
-        check: The check of lines without a field `check`.
-        id_field: The field with the id; lines without it are named after their number.
+    The file is `.jsonl`, `.json` (a list), `.csv`, each perhaps with `.gz`, `.parquet`, or the folder of a dataset. A
+    line is an object. Its fields are variables of the task: `${name}` stands for the field `name`. Lines without an id
+    are named after their number, and `task` and `check` are those of lines that have none.
 
     Raises:
         RequestError: The file cannot be read.

@@ -17,11 +17,7 @@ _ours: Final[set[tuple[int, Path, str]]] = set()
 
 
 class Owners:
-    """The locks on the runs of a journal. They also work between containers that share its folder.
-
-    Args:
-        journal: The journal's file.
-    """
+    """The locks on the runs of a journal, by its file. They also work between containers that share its folder."""
 
     def __init__(self, journal: Path) -> None:
         self._path = Path(f"{journal.resolve()}-owners")

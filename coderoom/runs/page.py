@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from html import escape
 from importlib import resources
 from typing import Any, Final
@@ -28,26 +29,21 @@ _TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input"
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def run_page(journal: Journal, entry: RunEntry, script: str = "", more_policy: str = "") -> str:
+def run_page(journal: Journal, entry: RunEntry, script: str = "") -> str:
     """The page of a run, as HTML; with a script only if it is shown by a server."""
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(entry.task or entry.name).split())[:80]
     parts = [_head(entry), _time_line(steps), *_story(journal, entry, steps), _requests(steps)]
-    return page_of(title, "".join(parts), script, more_policy)
+    return page_of(title, "".join(parts), script)
 
 
-def page_of(title: str, body: str, script: str = "", more_policy: str = "") -> str:
-    """A page that loads nothing from elsewhere.
-
-    Args:
-        title: Its title, as text.
-        body: Its content, as HTML.
-        script: A script.
-        more_policy: What the page's policy allows for the script.
-    """
+def page_of(title: str, body: str, script: str = "") -> str:
+    """A page with a text as its title, which loads nothing from elsewhere; a script may ask its own server."""
+    digest = base64.b64encode(sha256(script.encode()).digest()).decode()
+    policy = f"{_POLICY}; script-src 'sha256-{digest}'; connect-src 'self'" if script else _POLICY
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{more_policy}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_style()}</style></head><body>\n{body}\n"
         f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
@@ -128,13 +124,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
 
 
 def _message(step: Step, before: dict[str, str], ran: bool) -> str:
-    """A message.
-
-    Args:
-        step: Its step.
-        before: The last code of each agent, which a further attempt is compared with.
-        ran: Whether code and output of the turn are shown already.
-    """
+    """A message, with the difference to the agent's code before; `ran`: code and output of the turn are shown."""
     data = step.result
     facts: Mapping[str, str] = data.get("metadata") or {}
     content = data.get("content")

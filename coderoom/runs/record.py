@@ -40,6 +40,12 @@ _REASONS: dict[str, str] = {each.value: each.words for each in generation.StopRe
 _REASONS.update((each.value, each.words) for each in StopReason)
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_RESULT})
 
+_FACTS = (
+    "run", "team", "task", "model", "isolation", "outcome", "succeeded", "approved", "answer", "stop_reason",
+    "agent_stop_reason", "error", "notices", "turns", "attempts", "limit", "models", "usage", "usage_by_agent",
+)  # fmt: skip
+"""What is in a record's JSON as it is."""
+
 
 def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:
     """The sum of token usages, as plain data."""
@@ -240,25 +246,7 @@ class RunRecord:
     def to_json(self) -> dict[str, Any]:
         """The facts and all messages, as plain data."""
         return {
-            "run": self.run,
-            "team": self.team,
-            "task": self.task,
-            "model": self.model,
-            "isolation": self.isolation,
-            "outcome": self.outcome,
-            "succeeded": self.succeeded,
-            "approved": self.approved,
-            "answer": self.answer,
-            "stop_reason": self.stop_reason,
-            "agent_stop_reason": self.agent_stop_reason,
-            "error": self.error,
-            "notices": self.notices,
-            "turns": self.turns,
-            "attempts": self.attempts,
-            "limit": self.limit,
-            "models": self.models,
-            "usage": self.usage,
-            "usage_by_agent": self.usage_by_agent,
+            **{name: getattr(self, name) for name in _FACTS},
             "cost_usd": self.cost,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],

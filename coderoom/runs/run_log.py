@@ -1,7 +1,7 @@
 """A run's part of the journal: writes each step when it is done, and answers the steps that a resumed run knows.
 
 A resumed run goes through its team from the beginning. Its requests are the same as before, so that each finds its
-result here, until one is new. Used by `run_team`.
+result here, until one is new. Used by `run_team`. The commands about runs read them back here, as they were.
 """
 
 from __future__ import annotations
@@ -10,17 +10,23 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    MessageFactory,
+    ModelClientStreamingChunkEvent,
+    TextMessage,
+)
 from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.steps import CODE, MODEL, StepObserver
-from coderoom.runs.journal import Journal, Step
+from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.record import RunRecord
 from coderoom.runs.writer import Writer
 
@@ -29,6 +35,7 @@ TASK: Final = "task"
 EVENT: Final = "event"
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
+_FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 """Of larger files only the hash is kept."""
 
@@ -237,3 +244,70 @@ def conversations(steps: Iterable[Step]) -> dict[int, list[str]]:
             base = found[given["base"]]
             found[step.number] = [name for start, end in given["slices"] for name in base[start:end]] + given["more"]
     return found
+
+
+def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
+    """The tasks of a run of a team, as the records that they were."""
+    records: list[RunRecord] = []
+    for step in journal.steps(entry.id):
+        if step.kind == TASK:
+            records.append(RunRecord(entry.name, step.result["task"], entry.model, entry.id))
+        elif step.kind == MESSAGE and records:
+            records[-1].add(_message(step.result))
+    if records:
+        last, facts = records[-1], entry.facts
+        for name in _FACTS:
+            setattr(last, name, facts.get(name, getattr(last, name)))
+        last.files = [Path(file) for file in facts.get("files", ())]
+        last.cancelled = entry.outcome == "cancelled"
+        last.limit = facts.get("limit", "")
+        last.runs_code = entry.outcome != "ok" or last.attempts > 0
+    return records
+
+
+def read_steps(journal: Journal, entry: RunEntry) -> dict[str, Any]:
+    """A run with all its steps, as plain data, in which each request has its whole conversation."""
+    steps = list(journal.steps(entry.id))
+    asked = conversations(steps)
+    return {
+        **summary(entry),
+        "request": dict(entry.request),
+        "steps": [_plain(journal, entry, step, asked) for step in steps],
+    }
+
+
+def lines_of(journal: Journal, entry: RunEntry) -> list[str]:
+    """What is said and done in a run, line by line, to compare it with another one."""
+    lines = [f"outcome: {entry.state}"]
+    for step in journal.steps(entry.id):
+        if step.kind == MESSAGE:
+            text = _message(step.result).to_text()
+        elif step.kind in (TASK, EVENT):
+            text = str(step.result.get("task") or step.result.get("text"))
+        elif step.kind == CODE and "code" in step.result:  # Of a file, which has no messages.
+            text = f"{step.result['code']}\n{step.result['output']}"
+        else:
+            continue
+        lines += [f"{step.actor or step.kind}:", *(f"  {line}" for line in text.splitlines())]
+    return lines
+
+
+def summary(entry: RunEntry) -> dict[str, Any]:
+    """A run without its steps, as plain data."""
+    facts = {name: value for name, value in asdict(entry).items() if name not in ("request", "owner")}
+    return {**facts, "state": entry.state}
+
+
+def _plain(journal: Journal, entry: RunEntry, step: Step, asked: Mapping[int, list[str]]) -> dict[str, Any]:
+    facts = {name: value for name, value in asdict(step).items() if name != "key"}
+    if step.kind == MODEL:
+        texts = [journal.content(entry.id, name).decode("utf-8", "replace") for name in asked[step.number]]
+        facts["request"] = {**step.request, "messages": texts}
+    return facts
+
+
+def _message(data: Mapping[str, Any]) -> BaseAgentEvent | BaseChatMessage:
+    try:
+        return MessageFactory().create(data)
+    except ValueError:  # A type of another package.
+        return TextMessage(content=str(data.get("content", "")), source=str(data.get("source", "")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hmac
 import secrets
 import sys
@@ -34,23 +33,10 @@ setInterval(async () => {
 }, 1000);
 """
 """Takes the new page when there is one, and keeps open what is open."""
-_HASH: Final = base64.b64encode(sha256(_SCRIPT.encode()).digest()).decode()
-_MORE_POLICY: Final = f"; script-src 'sha256-{_HASH}'; connect-src 'self'"
 
 
 class RunServer(ThreadingHTTPServer):
-    """A server on this machine only, whose addresses begin with a secret token.
-
-    Args:
-        journal: The journal.
-        port: The port; 0 for any that is free.
-
-    Attributes:
-        url: The address of the list of runs.
-
-    Raises:
-        RequestError: The port cannot be used.
-    """
+    """A server on this machine only, whose addresses begin with a secret token; the port 0 is any that is free."""
 
     daemon_threads = True
 
@@ -90,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
                 return
-            page = _list_page(entries) if entry is None else run_page(journal, entry, _SCRIPT, _MORE_POLICY)
+            page = _list_page(entries) if entry is None else run_page(journal, entry, _SCRIPT)
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
             self._send(404, str(error))
@@ -131,7 +117,7 @@ def _list_page(entries: list[RunEntry]) -> str:
     head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
     more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if len(entries) > _MOST_RUNS else ""
     listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
-    return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT, _MORE_POLICY)
+    return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT)
 
 
 def _row(entry: RunEntry) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,50 +18,26 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from coderoom import generation
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table
 from coderoom._util.steps import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.configs import default_model, make_model
 from coderoom.errors import RequestError
-from coderoom.generation import (
-    AICodeGenerator,
-    CodeRefused,
-    CodeWritten,
-    FunctionFinished,
-    FunctionReport,
-    GenerationEvent,
-    ModelAsked,
-    OpenAIEmbeddings,
-    Solution,
-    SolutionCache,
-    SpecsWritten,
-    TestChanged,
-    TestsFrozen,
-    TestsRun,
-    Warned,
-    WrittenFiles,
-    check_folder,
-    make_sandbox,
-    write_solution,
-)
+from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.runs.exec_view import isolation_words
-from coderoom.runs.interrupts import route_signals
+from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.tracing import Tracer, is_traced, run_span
 
-_CONTINUES = "The same command continues here, without repeating answered requests."
 _MOST_MISSING = 20
 _LONGEST = 300
 
 
 class SolveView:
-    """Shows the progress: a line for each step, and on a terminal progress bars of functions and tests.
-
-    Args:
-        console: Where to show it.
-    """
+    """Shows the progress: a line for each step, and on a terminal progress bars of functions and tests."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -82,31 +58,34 @@ class SolveView:
         """Show an event."""
         style = ""
         match event:
-            case SpecsWritten():
+            case generation.SpecsWritten():
                 self._progress.update(self._functions, total=len(event.specs))
-            case TestsFrozen():
+            case generation.TestsFrozen():
                 self._progress.update(self._tests, total=event.tests.count)
-            case ModelAsked(replayed=False):
+            case generation.ModelAsked(replayed=False):
                 return
-            case ModelAsked() | CodeWritten():
+            case generation.ModelAsked() | generation.CodeWritten():
                 style = "dim"
-            case TestsRun():
+            case generation.TestsRun():
                 self._passing[event.function] = event.passed
                 self._progress.update(self._tests, completed=sum(self._passing.values()))
                 style = "green" if event.passed == len(event.results) else "red"
-            case Warned() | CodeRefused() | TestChanged():
+            case generation.Warned() | generation.CodeRefused() | generation.TestChanged():
                 style = "yellow"
-            case FunctionFinished():
+            case generation.FunctionFinished():
                 self._progress.advance(self._functions)
                 if event.report.passed:
                     return
                 style = "red"
         self._say(str(event), style)
 
-    def end(self, solution: Solution, files: WrittenFiles | None, continues: bool) -> None:
+    def end(self, solved: Solved) -> None:
         """Show the result, and whether the same command continues work that was cut short."""
         self.stop()
-        console = self._console
+        console, solution, files = self._console, solved.solution, solved.files
+        if solution is None:
+            self._say(f"Cancelled. {solved.how_to_continue}", "yellow")
+            return
         if files is None and not solution.tests_only:
             for code in solution.implementations.values():
                 console.print(Rule(style="dim"))
@@ -134,12 +113,8 @@ class SolveView:
             console.print(Text(words, style="bold green"))
         else:
             console.print(Text(f"{words}; not done: {solution.stop_reason.words}", style="bold red"))
-            if continues and solution.stop_reason.cut_short:
-                self._say(_CONTINUES)
-
-    def show_cancelled(self, continues: bool) -> None:
-        """Show that it was cancelled."""
-        self._say(f"Cancelled. {_CONTINUES if continues else ''}", "yellow")
+            if solved.how_to_continue and solution.stop_reason.cut_short:
+                self._say(solved.how_to_continue)
 
     def stop(self) -> None:
         """End the region that is redrawn."""
@@ -154,7 +129,7 @@ def _cost(solution: Solution) -> float | None:
     return cost_of(solution.model, solution.usage.prompt_tokens, solution.usage.completion_tokens)
 
 
-def _table(reports: tuple[FunctionReport, ...]) -> Table:
+def _table(reports: Sequence[generation.FunctionReport]) -> Table:
     table = Table("function", "tests", "attempts", "time", "slowest", "memory", "", box=None, header_style="dim")
     for report in reports:
         memory = "" if report.peak_memory is None else f"{report.peak_memory / 1024 / 1024:.0f} MiB"
@@ -187,21 +162,31 @@ class Solved:
     continues: bool = False
 
     @property
+    def how_to_continue(self) -> str:
+        """How the work continues, in words; empty if it does not."""
+        return "The same command continues here, without repeating answered requests." if self.continues else ""
+
+    @property
+    def outcome(self) -> str:
+        """How it ended: `ok`, `cancelled`, or why the generator stopped."""
+        if self.solution is None:
+            return "cancelled"
+        return "ok" if self.succeeded else self.solution.stop_reason.value
+
+    @property
     def succeeded(self) -> bool:
         """Whether all tests passed."""
         return self.solution is not None and self.solution.all_tests_passed
 
     def to_json(self) -> dict[str, Any]:
         """The facts, as plain data."""
-        facts = {} if self.solution is None else self.solution.model_dump(mode="json")
-        missing = (
-            [f"It was cancelled. {_CONTINUES if self.continues else ''}".rstrip()]
-            if self.solution is None
-            else self.solution.missing
-        )
+        facts: dict[str, Any] = {"cost_usd": None}
+        missing = [f"It was cancelled. {self.how_to_continue}".rstrip()]
+        if self.solution is not None:
+            facts = {**self.solution.model_dump(mode="json"), "cost_usd": _cost(self.solution)}
+            missing = self.solution.missing
         return {
             **facts,
-            "cost_usd": None if self.solution is None else _cost(self.solution),
             "succeeded": self.succeeded,
             "cancelled": self.cancelled,
             "error": "\n".join(missing),
@@ -254,35 +239,34 @@ async def solve(
         why = "tests are named after the module" if tests_for else "it names the written module; add --out DIR"
         raise RequestError(f"--name {name}: {why}.")
     language = options.get("language", "python")
-    sandbox = make_sandbox(wall, language)
+    sandbox = generation.make_sandbox(wall, language)
     path, functions = _existing(tests_for) if tests_for else (None, ())
     source = "" if path is None else _read(path)
     if out is not None:
-        check_folder(out, name if path is None else path.stem, language, tests_only=path is not None)
+        generation.check_folder(out, name if path is None else path.stem, language, tests_only=path is not None)
     named = model or default_model()
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
         options |= {"concurrency": 1, "cache": False}
     if options.get("embeddings"):
-        options["embeddings"] = OpenAIEmbeddings(options["embeddings"])
+        options["embeddings"] = generation.OpenAIEmbeddings(options["embeddings"])
     price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
     log = RunLog(None) if log is None else log
     if log.run is None:
         log.begin("solve", "", instruction, named, json.loads(json.dumps(kept, default=str)))
     if options.get("cache", True) and not options.get("cache_dir"):
-        options["cache"] = SolutionCache(log.path) if log.path else False
+        options["cache"] = generation.SolutionCache(log.path) if log.path else False
     continues = bool(options.get("cache", True))
     view = SolveView(console)
     try:
-        generator = AICodeGenerator(client, sandbox=sandbox, **options)
+        generator = generation.AICodeGenerator(client, sandbox=sandbox, **options)
         watch_client(client)
         async with sandbox:
             view.begin(sandbox.wall)
             stream = generator.stream(instruction)
             if path is not None:
                 stream = generator.stream_tests(source, functions, instruction=instruction)
-            tracers = [Tracer({})] if is_traced() else []
-            with run_span("solve", log.run), observing(log, *observers, *tracers):
+            with run_span("solve", log.run), observing(log, *observers, *tracers({})):
                 solution = await _watch(stream, view, log)
     except Exception as error:
         log.close("failed", {"error": str(error)})
@@ -290,19 +274,14 @@ async def solve(
     finally:
         view.stop()
         await client.close()
-    if solution is None:
-        view.show_cancelled(continues)
-        solved = Solved(None, None, cancelled=True, continues=continues)
-        log.close("cancelled", solved.to_json())
-        return solved
-    files = None
+    solved = Solved(solution, None, cancelled=solution is None, continues=continues)
     try:
-        if out is not None:
-            files = write_solution(solution, out, name=name, module=path)
+        if solution is not None and out is not None:
+            solved = replace(solved, files=generation.write_solution(solution, out, name=name, module=path))
     finally:  # If it cannot be written, it is at least shown.
-        view.end(solution, files, continues)
-        log.close("ok" if solution.all_tests_passed else solution.stop_reason.value, Solved(solution, files).to_json())
-    return Solved(solution, files)
+        view.end(solved)
+        log.close(solved.outcome, solved.to_json())
+    return solved
 
 
 async def resume_solve(journal: Journal, entry: RunEntry, console: Console, *, required: bool = False) -> Solved:
@@ -321,10 +300,8 @@ async def resume_solve(journal: Journal, entry: RunEntry, console: Console, *, r
         raise RequestError(f"The run {entry.id} has succeeded, so that nothing is left to do.")
     journal.claim(entry.id)
     log = RunLog(journal, required=required, run=entry.id, known=journal.steps(entry.id))
-    arguments = dict(entry.request)
-    if arguments["out"] is not None:
-        arguments["out"] = Path(arguments["out"])
-    return await solve(entry.task, console, model=entry.model, log=log, **arguments)
+    out = None if entry.request["out"] is None else Path(entry.request["out"])
+    return await solve(entry.task, console, model=entry.model, log=log, **{**entry.request, "out": out})
 
 
 def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
@@ -347,27 +324,17 @@ def _read(path: Path) -> str:
 
 async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView, log: RunLog) -> Solution | None:
     """Run the generator and show its events; `None` if it was interrupted."""
-    cancelled = False
-
-    def cancel() -> None:
-        nonlocal cancelled
-        cancelled = True
-        task.cancel()
-
-    async def go() -> Solution:
+    interrupt = Interrupt()
+    try:
         async with contextlib.aclosing(stream) as items:
-            async for item in items:
-                if isinstance(item, Solution):
-                    return item
-                log.add_event(item)
-                view.show(item)
-        raise AssertionError("unreachable: the solution comes last")
-
-    task = asyncio.create_task(go())
-    with route_signals(cancel):
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not cancelled:
-                raise
-            return None
+            with interrupt.caught():
+                async for item in items:
+                    if isinstance(item, Solution):
+                        return item
+                    log.add_event(item)
+                    view.show(item)
+    except asyncio.CancelledError:
+        if not interrupt.requested:
+            raise
+        return None
+    raise AssertionError("unreachable: the solution comes last")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import filecmp
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -41,12 +38,12 @@ from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
-from coderoom.executors.output import write_inside
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
+from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.tracing import Tracer, is_traced, run_span
+from coderoom.runs.workspace import FileChanges, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -58,42 +55,10 @@ DEFAULT_WORKSPACE = "coderoom-workspace"
 
 
 @dataclass(frozen=True)
-class PreparedRun:
-    """A team, ready to run.
+class RunRequest:
+    """What is asked of a team. The journal keeps it, and a resumed run is prepared from it again.
 
     Attributes:
-        team: The team.
-        record: The record to fill in.
-        files: The names of the files that were copied into the workspace.
-        source: The team's file.
-        arguments: The arguments of `prepare_run` but for team, task and files, as plain data.
-    """
-
-    team: Team
-    record: RunRecord
-    files: Sequence[str] = ()
-    source: Source | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-
-def prepare_run(
-    team: str | Source,
-    task: str,
-    *,
-    model: str | None = None,
-    workspace: Path | None = None,
-    wall: str | None = None,
-    files: Sequence[Path] = (),
-    trust: Sequence[str] = (),
-    max_turns: int | None = None,
-    network: bool | None = None,
-    timeout: float | None = None,
-    budgets: Mapping[str, Mapping[str, float]] | None = None,
-    more_tasks: bool = False,
-) -> PreparedRun:
-    """Load a team and copy files into its workspace.
-
-    Args:
         team: A team file, or the name of a shipped team, or a file that was read before.
         task: What to do.
         model: The model that replaces the team's models.
@@ -106,60 +71,112 @@ def prepare_run(
         timeout: The seconds that code may run, in place of those of the team's file.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
-
-    Raises:
-        ConfigError: The team file has mistakes.
-        RequestError: A file or team does not exist, or an option does not fit the team.
-        MissingDependencyError: The model needs a key or a package that is missing.
     """
-    if not task.strip() and not more_tasks:
-        raise RequestError("The task is empty. Write what the team must do.")
-    folder = _folder(workspace or Path(os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
-    env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
-    if wall is not None:
-        Sandbox(wall)  # Rejects an unknown name.
-        env[WALL_VARIABLE] = wall
-    source = find_source(team)
-    loaded = load_team(source, model=model, trust=trust, env=env, max_turns=max_turns, network=network, timeout=timeout)
-    executors = executors_of(loaded)
-    ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
-    if wall is not None and not any(one.wall == wall for one in ours):
-        raise RequestError(
-            f"The team {source.name!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
-            f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
+
+    team: str | Source
+    task: str
+    model: str | None = None
+    workspace: str | Path | None = None
+    wall: str | None = None
+    files: Sequence[Path] = ()
+    trust: Sequence[str] = ()
+    max_turns: int | None = None
+    network: bool | None = None
+    timeout: float | None = None
+    budgets: Mapping[str, Mapping[str, float]] | None = None
+    more_tasks: bool = False
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the journal keeps besides the team's file and the task, as plain data."""
+        return {name: value for name, value in vars(self).items() if name not in _NOT_KEPT}
+
+    def with_files(self, task: str) -> str:
+        """A task that names the files that are copied into the workspace; empty if there is no task."""
+        names = ", ".join(file.name for file in self.files)
+        return f"{task}\n\nFiles in the working folder: {names}" if task and names else task
+
+    def prepare(self) -> PreparedRun:
+        """Load the team and copy the files into its workspace.
+
+        Raises:
+            ConfigError: The team file has mistakes.
+            RequestError: A file or team does not exist, or an option does not fit the team.
+            MissingDependencyError: The model needs a key or a package that is missing.
+        """
+        if not self.task.strip() and not self.more_tasks:
+            raise RequestError("The task is empty. Write what the team must do.")
+        folder = usable_folder(Path(self.workspace or os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
+        env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
+        if self.wall is not None:
+            Sandbox(self.wall)  # Rejects an unknown name.
+            env[WALL_VARIABLE] = self.wall
+        source = find_source(self.team)
+        turns, network, timeout = self.max_turns, self.network, self.timeout
+        team = load_team(
+            source, self.model, trust=self.trust, env=env, max_turns=turns, network=network, timeout=timeout
         )
-    used = any(folder_of(executor) == folder for executor in executors)
-    if (workspace is not None or files) and not used:
-        raise RequestError(
-            f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor with "
-            f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
+        executors = executors_of(team)
+        ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
+        if self.wall is not None and not any(one.wall == self.wall for one in ours):
+            raise RequestError(
+                f"The team {source.name!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
+                f"CodeGeneratorAgent with 'wall: ${{{WALL_VARIABLE}:-auto}}'."
+            )
+        used = any(folder_of(executor) == folder for executor in executors)
+        if (self.workspace is not None or self.files) and not used:
+            raise RequestError(
+                f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor "
+                f"with 'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
+            )
+        price_table()  # Refuses mistakes in the user's prices before the run.
+        _limit_agents(team, self.budgets or {})
+        replaced = copy_in(self.files, folder)
+        named = os.environ.get(MODEL_VARIABLE, "")
+        model = self.model or (named if is_model_text(named) else None)
+        agents = list(agents_of(team, hidden=True))
+        clients = {agent.name: model_client_of(agent) for agent in agents}
+        record = RunRecord(
+            team=source.name,
+            task=self.with_files(self.task),
+            model=model,
+            models={name: model_name_of(client) for name, client in clients.items() if client is not None},
+            isolation=isolation_of(executors),
+            asks=frozenset(agent.name for agent in agents if isinstance(agent, HumanApprovedAgent)),
+            notices=replaced,
         )
-    price_table()  # Refuses mistakes in the user's prices before the run.
-    _limit_agents(loaded, budgets or {})
-    names, replaced = copy_in(files, folder)
-    named = os.environ.get(MODEL_VARIABLE, "")
-    model = model or (named if is_model_text(named) else None)
-    clients = {agent.name: model_client_of(agent) for agent in agents_of(loaded, hidden=True)}
-    record = RunRecord(
-        team=source.name,
-        task=with_files(task, names),
-        model=model,
-        models={name: model_name_of(client) for name, client in clients.items() if client is not None},
-        isolation=isolation_of(executors),
-        asks=frozenset(agent.name for agent in agents_of(loaded, hidden=True) if isinstance(agent, HumanApprovedAgent)),
-        notices=replaced,
-    )
-    arguments = {
-        "model": model,
-        "workspace": str(folder) if used else None,
-        "wall": wall,
-        "trust": list(trust),
-        "max_turns": max_turns,
-        "network": network,
-        "timeout": timeout,
-        "budgets": budgets,
-    }
-    return PreparedRun(loaded, record, names, source, arguments)
+        workspace = str(folder) if used else None
+        known = replace(self, team=source, model=model, workspace=workspace, trust=list(self.trust))
+        return PreparedRun(team, record, known)
+
+
+_NOT_KEPT: Final = ("team", "task", "files", "more_tasks")
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A team, ready to run.
+
+    Attributes:
+        team: The team.
+        record: The record to fill in.
+        request: What was asked, with the file that was read and the folder and model that were chosen.
+    """
+
+    team: Team
+    record: RunRecord
+    request: RunRequest
+
+
+def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
+    """Load a team and copy files into its workspace.
+
+    Args:
+        team: A team file, or the name of a shipped team, or a file that was read before.
+        task: What to do.
+        options: Further fields of a `RunRequest`, whose `prepare` says what is raised.
+    """
+    return RunRequest(team, task, **options).prepare()
 
 
 def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> None:
@@ -170,22 +187,6 @@ def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> Non
             known = f"; these do: {', '.join(agents)}" if agents else ""
             raise RequestError(f"The team has no agent {name!r} that takes a budget{known}.")
         agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
-
-
-def with_files(task: str, names: Sequence[str]) -> str:
-    """A task that names the files that were copied into the workspace; empty if there is no task."""
-    return f"{task}\n\nFiles in the working folder: {', '.join(names)}" if task and names else task
-
-
-def _folder(workspace: Path) -> Path:
-    try:
-        folder = workspace.resolve()
-        usable = folder.is_dir() or not folder.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from error
-    if not usable:
-        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
-    return folder
 
 
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
@@ -350,9 +351,8 @@ def _observers(team: Any, log: RunLog, spending: Spending | None) -> list[StepOb
     for condition in conditions:
         condition.is_checked = True
         condition.spending.reset()
-    tracers = [Tracer(secrets_of(team))] if is_traced() else []
-    found = (log, spending, *(condition.spending for condition in conditions), *tracers)
-    return [each for each in found if each is not None]
+    ours = [log] if spending is None else [log, spending]
+    return [*ours, *(condition.spending for condition in conditions), *tracers(secrets_of(team))]
 
 
 def _root(error: BaseException) -> BaseException:
@@ -365,9 +365,6 @@ NO_WALL = "none"
 NO_CODE_IS_RUN = "no code is run"
 
 _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
-_OWN_FOLDER = ".coderoom"
-_MOST_FILES = 10_000
-"""In a workspace with more files, changes are not looked for: that would take longer than most runs."""
 
 
 def executors_of(team: Any) -> list[Any]:
@@ -399,67 +396,3 @@ def _wall_of(executor: Any) -> str:
         return executor.wall
     # By name, because Docker's and Azure's packages may not be imported. Unknown executors do not isolate.
     return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
-
-
-def copy_in(files: Sequence[Path], workspace: Path) -> tuple[list[str], list[str]]:
-    """Copy files into the workspace, under their own names; return these, and sentences about files that were there.
-
-    A file of the same name with other content is kept in `.coderoom/replaced`.
-    """
-    names = [file.name for file in files]
-    doubles = sorted({name for name in names if names.count(name) > 1})
-    if doubles:
-        raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
-    replaced = []
-    for file in files:
-        try:
-            workspace.mkdir(parents=True, exist_ok=True)
-            if (workspace / file.name).is_symlink():
-                # Earlier code may have made the link, to redirect this write.
-                (workspace / file.name).unlink()
-            target = workspace / file.name
-            if not target.exists():
-                shutil.copyfile(file, target)
-            elif not filecmp.cmp(file, target, shallow=False):
-                kept = f"{_OWN_FOLDER}/replaced/{file.name}"
-                write_inside(workspace, kept, target.read_bytes())
-                shutil.copyfile(file, target)
-                replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")
-        except OSError as error:
-            raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
-    return names, replaced
-
-
-class FileChanges:
-    """Finds the files that were written in some folders since this object was created."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        resolved = sorted({folder.resolve() for folder in folders})
-        self._folders = [one for one in resolved if not any(other in one.parents for other in resolved)]
-        self._before = dict(self._files())
-
-    def written(self) -> list[Path]:
-        """The files that are new or changed, sorted; none if there are too many to watch."""
-        if len(self._before) >= _MOST_FILES:
-            return []
-        return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
-
-    def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
-        seen = 0
-        folders = list(self._folders)
-        while folders:
-            try:
-                entries = list(os.scandir(folders.pop()))
-            except OSError:
-                continue
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in (_OWN_FOLDER, "__pycache__"):
-                        folders.append(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    seen += 1
-                    if seen > 2 * _MOST_FILES:
-                        return
-                    with contextlib.suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        yield Path(entry.path), (status.st_mtime_ns, status.st_size)

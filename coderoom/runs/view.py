@@ -1,9 +1,11 @@
-"""Shows a run of a team on the terminal, for `coderoom run`."""
+"""Shows a run of a team on the terminal, for `coderoom run`, and reads the tasks of `coderoom chat`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -26,12 +28,15 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from coderoom._util.text import in_dollars, visible
+from coderoom._util.text import counted, in_dollars, visible
 from coderoom.agents import metadata as keys
+from coderoom.approval.human import input_descriptor, read_line
+from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
+from coderoom.runs.durable import Run
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.record import RunRecord
-from coderoom.runs.team_run import NO_CODE_IS_RUN
+from coderoom.runs.team_run import NO_CODE_IS_RUN, close_team
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
@@ -73,17 +78,15 @@ class RunView:
 
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
-        if self._record is not None:  # A further task for the same team.
-            self._record, self._speaker = record, None
-            self._start()
-            return
-        if record.isolation != NO_CODE_IS_RUN:
-            self._console.print(isolation_words(record.isolation))
-        if record.model is not None and record.model.startswith("replay:"):
-            self._console.print(Text(visible(_RECORDING.format(record.model.removeprefix("replay:"))), style="yellow"))
-        self._notices(record)
-        self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
-        self._record = record
+        if self._record is None:  # Else it is a further task for the same team.
+            if record.isolation != NO_CODE_IS_RUN:
+                self._console.print(isolation_words(record.isolation))
+            kind, _, recording = (record.model or "").partition(":")
+            if kind == "replay":
+                self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
+            self._notices(record)
+            self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
+        self._record, self._speaker = record, None
         self._start()
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
@@ -271,31 +274,29 @@ def _verdict(message: BaseChatMessage) -> RenderableType:
 
 
 def _summary(record: RunRecord) -> RenderableType:
-    style = "bold green" if record.succeeded else "bold red"
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    table.add_row("outcome", Text(record.outcome, style=style))
-    if record.error is not None:
-        table.add_row("error", Text(visible(record.error)))
-    elif record.why_unfinished:
-        table.add_row("stopped", Text(record.why_unfinished))
-    elif record.stop_reason:
-        table.add_row("stopped", Text(visible(record.stop_reason)))
-    if record.why_failed:
-        table.add_row("failed", Text(record.why_failed))
-    table.add_row("turns", f"{record.turns}, with {record.attempts} run{'' if record.attempts == 1 else 's'} of code")
     usage = record.usage
     tokens = [f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)"]
     if len(record.usage_by_agent) > 1:
-        tokens += [f"{each['total_tokens']} by {visible(agent)}" for agent, each in record.usage_by_agent.items()]
-    table.add_row("tokens", Text("\n".join(tokens)))
-    if (cost := record.cost) is not None:
-        table.add_row("cost", in_dollars(cost))
-    table.add_row("time", f"{record.seconds:.1f} s")
-    if record.run is not None:
-        table.add_row("run", Text(record.run))
-    table.add_row("files", Text("\n".join(visible(_short(path)) for path in record.files) or "none written"))
+        tokens += [f"{each['total_tokens']} by {agent}" for agent, each in record.usage_by_agent.items()]
+    rows = {
+        "outcome": record.outcome,
+        "error": record.error,
+        "stopped": (record.why_unfinished or record.stop_reason) if record.error is None else None,
+        "failed": record.why_failed,
+        "turns": f"{record.turns}, with {counted(record.attempts, 'run')} of code",
+        "tokens": "\n".join(tokens),
+        "cost": None if record.cost is None else in_dollars(record.cost),
+        "time": f"{record.seconds:.1f} s",
+        "run": record.run,
+        "files": "\n".join(map(_short, record.files)) or "none written",
+    }
+    styles = {"outcome": "bold green" if record.succeeded else "bold red"}
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, value in rows.items():
+        if value:
+            table.add_row(name, Text(visible(value), style=styles.get(name, "")))
     if not record.succeeded or not record.answer:
         return table
     return Group(Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green"), table)
@@ -306,3 +307,55 @@ def _short(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+_PROMPT: Final = "> "
+_HOW: Final = "Write a task, and further ones after its end. Ctrl-C ends a task, an empty line or Ctrl-D the chat."
+
+
+async def chat(run: Run, console: Console, *, owns_process: bool = False) -> list[RunRecord]:
+    """Read tasks from standard input, a line each, and run the team on them until there is none.
+
+    Args:
+        run: The team; its task comes first if it is not empty.
+        console: Where to show the runs.
+        owns_process: Whether the process does nothing else, so that no child process may outlive the chat.
+
+    Returns:
+        The records of the tasks.
+
+    Raises:
+        SandboxUnavailable: A sandbox broke, or no wall works.
+    """
+    records: list[RunRecord] = []
+    prepared = run.prepared
+    view = RunView(console)
+    if owns_process:
+        adopt_orphans()
+    try:
+        task = prepared.record.task or prepared.request.with_files(await _ask(console, _HOW))
+        while task:
+            record = run.record_of(task)
+            records.append(record)
+            try:
+                await run.go_on(record, view.show, begin=partial(view.begin, record), close=False)
+            finally:
+                view.stop()
+            view.end(record)
+            task = await _ask(console)
+    finally:
+        await close_team(prepared.team)
+        if owns_process:
+            end_descendants()
+    return records
+
+
+async def _ask(console: Console, how: str = "") -> str:
+    descriptor = input_descriptor()
+    if descriptor is None:
+        return ""
+    if sys.stdin.isatty():
+        if how:
+            console.print(how, style="dim")
+        console.print(f"\n{_PROMPT}", end="", style="bold")
+    return (await read_line(descriptor) or "").strip()

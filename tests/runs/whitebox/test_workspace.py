@@ -11,7 +11,8 @@ from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 from coderoom.agents import CodeExecutorAgent
 from coderoom.errors import RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
-from coderoom.runs.team_run import FileChanges, copy_in, executors_of, folder_of, isolation_of
+from coderoom.runs.team_run import executors_of, folder_of, isolation_of
+from coderoom.runs.workspace import FileChanges, copy_in
 from coderoom.teams import CodingTeam
 
 
@@ -30,9 +31,9 @@ def test_written_files_are_the_new_and_the_changed_ones(tmp_path: Path) -> None:
 def test_files_are_copied_under_their_names(tmp_path: Path) -> None:
     source, workspace = tmp_path / "data.csv", tmp_path / "work"
     source.write_text("a,b")
-    assert copy_in([source], workspace) == (["data.csv"], [])
+    assert copy_in([source], workspace) == []
     assert (workspace / "data.csv").read_text() == "a,b"
-    assert copy_in([workspace / "data.csv"], workspace) == (["data.csv"], [])
+    assert copy_in([workspace / "data.csv"], workspace) == []
     assert (workspace / "data.csv").read_text() == "a,b"
 
 
@@ -41,9 +42,7 @@ def test_a_file_of_the_workspace_is_kept_where_another_one_takes_its_name(tmp_pa
     source.write_text("new")
     workspace.mkdir()
     (workspace / "data.csv").write_text("old")
-    names, replaced = copy_in([source], workspace)
-    assert names == ["data.csv"]
-    assert ".coderoom/replaced/data.csv" in replaced[0]
+    assert ".coderoom/replaced/data.csv" in copy_in([source], workspace)[0]
     assert (workspace / ".coderoom" / "replaced" / "data.csv").read_text() == "old"
     assert (workspace / "data.csv").read_text() == "new"
 
@@ -55,7 +54,7 @@ def test_a_link_that_code_has_made_is_not_written_through(tmp_path: Path) -> Non
     workspace.mkdir()
     (workspace / "data.csv").symlink_to(outside)
     changes = FileChanges([workspace])
-    assert copy_in([source], workspace) == (["data.csv"], [])
+    assert copy_in([source], workspace) == []
     assert (outside.read_text(), (workspace / "data.csv").read_text()) == ("precious", "a,b")
     (workspace / "link").symlink_to(outside)
     assert changes.written() == [workspace / "data.csv"]

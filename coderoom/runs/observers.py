@@ -1,8 +1,9 @@
-"""OpenTelemetry spans of a run, by the semantic conventions for generative AI.
+"""Who else sees the steps of a run: a recording of its model traffic, and OpenTelemetry.
 
-AutoGen has a span for each turn, `invoke_agent NAME`. Below it are those of CodeRoom: `chat MODEL`, `execute_tool ...`,
-`approval`, `decision` and `verdict`. Each span is made when its work has ended, so that none is open while a stream
-waits for its reader. Texts are part of them only if `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is `true`.
+The spans follow the semantic conventions for generative AI. AutoGen has a span for each turn, `invoke_agent NAME`.
+Below it are those of CodeRoom: `chat MODEL`, `execute_tool ...`, `approval`, `decision` and `verdict`. Each span is
+made when its work has ended, so that none is open while a stream waits for its reader. Texts are part of them only if
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` is `true`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -20,8 +23,9 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
 from coderoom._util.masking import Masking
-from coderoom._util.steps import CODE, MODEL, StepObserver
-from coderoom.errors import MissingDependencyError
+from coderoom._util.steps import CODE, MODEL, StepObserver, note
+from coderoom.configs.recorded import HEADER, dump_messages
+from coderoom.errors import MissingDependencyError, RequestError
 
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -32,9 +36,13 @@ _secrets: Final[dict[str, str]] = {}
 """Those of the teams that are traced, and what stands in their place."""
 
 
-def is_traced() -> bool:
-    """Whether anybody gets the spans."""
+def _is_traced() -> bool:
     return not isinstance(trace.get_tracer_provider(), _NO_PROVIDER)
+
+
+def tracers(secrets: Mapping[str, str]) -> list[StepObserver]:
+    """Who makes spans of the steps of a run without these secrets in them; none if nobody gets the spans."""
+    return [Tracer(secrets)] if _is_traced() else []
 
 
 def _shows_content() -> bool:
@@ -53,7 +61,7 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
         MissingDependencyError: The extra `otel` is not installed.
     """
     named = endpoint or next((name for name in _ENDPOINTS if os.environ.get(name)), None)
-    if named is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or is_traced():
+    if named is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or _is_traced():
         yield
         return
     try:
@@ -121,11 +129,7 @@ def run_span(team: str, run: str | None) -> Iterator[trace.Span]:
 
 
 class Tracer(StepObserver):
-    """Makes a span of each step of a run.
-
-    Args:
-        secrets: Values that no span may have in it, and what stands in their place.
-    """
+    """Makes a span of each step of a run, without the secrets, in whose place other texts stand."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._masking = Masking()
@@ -206,3 +210,58 @@ class Tracer(StepObserver):
             span.set_attribute("error.type", type(error).__name__)
             span.set_status(Status(StatusCode.ERROR, self._masking.hide(str(error)) if self._shows_content else None))
         span.end(end)
+
+
+_NOT_ASKED: Final = frozenset({"model", "model_info", "provider", "settings"})
+
+
+class Recorder(StepObserver):
+    """Writes each request to a model, and its reply, when the reply is there.
+
+    Args:
+        file: The file; one that is there is replaced.
+        model: The name of the model that answers.
+
+    Raises:
+        RequestError: The file cannot be written, or is what the model answers from.
+    """
+
+    def __init__(self, file: Path, model: str | None = None) -> None:
+        kind, _, source = (model or "").partition(":")
+        if kind == "replay" and Path(source).resolve() == file.resolve():
+            raise RequestError(f"The model answers from {str(file)!r}: record into another file.")
+        self.file = file
+        self._masking = Masking()
+        self._lock = Lock()
+        self._failed = False
+        self._write("w", HEADER)
+
+    def hide_values(self, secrets: Mapping[str, str]) -> None:
+        """Have these values replaced in the file."""
+        self._masking.hide_values(secrets)
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """Write a request to a model. The run goes on without the recording if that fails."""
+        if kind != MODEL or self._failed:
+            return
+        asked = {name: value for name, value in request.items() if name not in _NOT_ASKED}
+        entry = {
+            "agent": current_agent(),
+            "model": request["model"],
+            "model_info": request["model_info"],
+            "request": {**asked, "messages": dump_messages(request["messages"])},
+            "reply": result,
+        }
+        try:
+            self._write("a", entry)
+        except RequestError as error:
+            self._failed = True
+            note(f"{error} What follows is not in it.")
+
+    def _write(self, mode: str, entry: Mapping[str, Any]) -> None:
+        line = json.dumps(self._masking.hide(entry))
+        try:
+            with self._lock, self.file.open(mode, encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            raise RequestError(f"The recording {str(self.file)!r} cannot be written: {error.strerror}.") from error

@@ -1,0 +1,97 @@
+"""The workspace of a team: a folder that files are copied into, and in which the files that code writes are found.
+
+Used by `run_team`, and by what prepares a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from coderoom.errors import RequestError
+from coderoom.executors.output import write_inside
+
+_OWN_FOLDER: Final = ".coderoom"
+_MOST_FILES: Final = 10_000
+"""In a workspace with more files, changes are not looked for: that would take longer than most runs."""
+
+
+def usable_folder(workspace: Path) -> Path:
+    """The folder of a workspace, which need not be there yet; what is no folder is refused."""
+    try:
+        folder = workspace.resolve()
+        usable = folder.is_dir() or not folder.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from error
+    if not usable:
+        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
+    return folder
+
+
+def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
+    """Copy files into the workspace, under their own names; return sentences about files that were there.
+
+    A file of the same name with other content is kept in `.coderoom/replaced`.
+    """
+    names = [file.name for file in files]
+    doubles = sorted({name for name in names if names.count(name) > 1})
+    if doubles:
+        raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
+    replaced = []
+    for file in files:
+        try:
+            workspace.mkdir(parents=True, exist_ok=True)
+            if (workspace / file.name).is_symlink():
+                # Earlier code may have made the link, to redirect this write.
+                (workspace / file.name).unlink()
+            target = workspace / file.name
+            if not target.exists():
+                shutil.copyfile(file, target)
+            elif not filecmp.cmp(file, target, shallow=False):
+                kept = f"{_OWN_FOLDER}/replaced/{file.name}"
+                write_inside(workspace, kept, target.read_bytes())
+                shutil.copyfile(file, target)
+                replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")
+        except OSError as error:
+            raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
+    return replaced
+
+
+class FileChanges:
+    """Finds the files that were written in some folders since this object was created."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        resolved = sorted({folder.resolve() for folder in folders})
+        self._folders = [one for one in resolved if not any(other in one.parents for other in resolved)]
+        self._before = dict(self._files())
+
+    def written(self) -> list[Path]:
+        """The files that are new or changed, sorted; none if there are too many to watch."""
+        if len(self._before) >= _MOST_FILES:
+            return []
+        return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
+
+    def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
+        seen = 0
+        folders = list(self._folders)
+        while folders:
+            try:
+                entries = list(os.scandir(folders.pop()))
+            except OSError:
+                continue
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in (_OWN_FOLDER, "__pycache__"):
+                        folders.append(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    seen += 1
+                    if seen > 2 * _MOST_FILES:
+                        return
+                    with contextlib.suppress(OSError):
+                        status = entry.stat(follow_symlinks=False)
+                        yield Path(entry.path), (status.st_mtime_ns, status.st_size)
