@@ -72,11 +72,11 @@ def batch(
     ] = None,
     tokens_per_minute: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens in a minute.")] = None,
     engine: Annotated[
-        Engine, typer.Option(help="Where the runs are: in this process, or on a Ray cluster.")
+        Engine, typer.Option(metavar="NAME", help="Where the runs are: 'local', or 'ray' for a Ray cluster.")
     ] = Engine.LOCAL,
     address: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="The Ray cluster, as ray://HOST:10001; without it, a local one."),
+        typer.Option(metavar="ADDRESS", help="The Ray cluster: 'auto', or HOST:6379. Without it, a local one."),
     ] = None,
     cpus: Annotated[float, typer.Option(metavar="N", min=0.01, help="Processors of the cluster that a run takes.")] = 1,
     memory: Annotated[

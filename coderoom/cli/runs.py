@@ -86,6 +86,12 @@ def run(
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept, required = open_journal(journal, off=no_journal)
     if goes_on:
+        given = {
+            "--model": model, "--workspace": workspace, "--wall": wall, "--file": files, "--timeout": timeout,
+            "--network": network, "--trust": trust, "--cache": cache or None,
+        }  # fmt: skip
+        if kept_as_is := [name for name, value in given.items() if value is not None]:
+            raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
         last = _last_run(team, kept)
         going = Run.resume(
             last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required

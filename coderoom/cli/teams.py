@@ -175,7 +175,7 @@ def studio(
     appdir: Annotated[
         Path | None, app.option("DIR", "Where Studio keeps its teams, sessions and runs.", "--appdir")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8081,
+    port: Annotated[int, app.option("N", "The port; 0: any that is free.", min=0, max=65_535)] = 8081,
     trust: app.TrustOption = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in the browser.")] = True,
     as_json: app.JsonOption = False,

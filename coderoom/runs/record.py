@@ -225,13 +225,18 @@ class RunRecord:
         return {agent: usage_of(each) for agent, each in used.items()}
 
     @property
-    def cost(self) -> float | None:
-        """The list price of the tokens in US dollars, or `None` if the price of a model is not known."""
-        costs = [
-            cost_of(self.models.get(agent, ""), used["prompt_tokens"], used["completion_tokens"])
+    def cost_by_agent(self) -> dict[str, float | None]:
+        """The list price of each agent's tokens in US dollars; `None` if the price of its model is not known."""
+        return {
+            agent: cost_of(self.models.get(agent, ""), used["prompt_tokens"], used["completion_tokens"])
             for agent, used in self.usage_by_agent.items()
             if used["total_tokens"]
-        ]
+        }
+
+    @property
+    def cost(self) -> float | None:
+        """The list price of all tokens in US dollars, or `None` if the price of a model is not known."""
+        costs = self.cost_by_agent.values()
         known = [cost for cost in costs if cost is not None]
         return sum(known) if known and len(known) == len(costs) else None
 
@@ -248,6 +253,7 @@ class RunRecord:
         return {
             **{name: getattr(self, name) for name in _FACTS},
             "cost_usd": self.cost,
+            "cost_usd_by_agent": self.cost_by_agent,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
             "messages": [message.model_dump(mode="json") for message in self.messages],

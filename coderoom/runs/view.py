@@ -277,7 +277,9 @@ def _summary(record: RunRecord) -> RenderableType:
     usage = record.usage
     tokens = [f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)"]
     if len(record.usage_by_agent) > 1:
-        tokens += [f"{each['total_tokens']} by {agent}" for agent, each in record.usage_by_agent.items()]
+        for agent, each in record.usage_by_agent.items():
+            cost = record.cost_by_agent.get(agent)
+            tokens.append(f"{each['total_tokens']} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
     rows = {
         "outcome": record.outcome,
         "error": record.error,

@@ -10,6 +10,7 @@ import filecmp
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +54,8 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
             if not target.exists():
                 shutil.copyfile(file, target)
             elif not filecmp.cmp(file, target, shallow=False):
-                kept = f"{_OWN_FOLDER}/replaced/{file.name}"
+                places = (f"{_OWN_FOLDER}/replaced/{file.name}{f'.{number}' if number else ''}" for number in count())
+                kept = next(place for place in places if not os.path.lexists(workspace / place))
                 write_inside(workspace, kept, target.read_bytes())
                 shutil.copyfile(file, target)
                 replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")

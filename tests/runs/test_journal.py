@@ -145,6 +145,8 @@ def test_a_team_goes_on_with_a_further_task(folder: Folder) -> None:
     assert second["answer"] == "It is 42."
     assert second["run"] == first["run"]
     assert "Compute it." in str(server.requests[-1].messages)
+    refused = folder.command("run", "code-act", "x", "--continue", "--model", "openai:gpt-4o", "--timeout", "3")
+    assert (refused.returncode, "leave out --model, --timeout" in refused.stderr) == (2, True)
     nothing = folder.command("run", "analyst", "x", "--continue")
     assert (nothing.returncode, "no run of the team 'analyst'" in nothing.stderr) == (2, True)
 

@@ -44,7 +44,10 @@ def test_a_file_of_the_workspace_is_kept_where_another_one_takes_its_name(tmp_pa
     (workspace / "data.csv").write_text("old")
     assert ".coderoom/replaced/data.csv" in copy_in([source], workspace)[0]
     assert (workspace / ".coderoom" / "replaced" / "data.csv").read_text() == "old"
-    assert (workspace / "data.csv").read_text() == "new"
+    source.write_text("newest")
+    assert ".coderoom/replaced/data.csv.1" in copy_in([source], workspace)[0]
+    assert (workspace / ".coderoom" / "replaced" / "data.csv").read_text() == "old"
+    assert (workspace / "data.csv").read_text() == "newest"
 
 
 def test_a_link_that_code_has_made_is_not_written_through(tmp_path: Path) -> None:
