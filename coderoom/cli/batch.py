@@ -18,7 +18,7 @@ from coderoom.cli.app import (
     command,
     silence_autogen,
 )
-from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, budgets_of
+from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, TimeoutOption, budgets_of
 from coderoom.errors import RequestError
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, end_code, print_json
 
@@ -60,9 +60,7 @@ def batch(
     model: ModelOption = None,
     wall: TeamWallOption = None,
     max_turns: MaxTurnsOption = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SEC", min=0.1, help="The timeout of each piece of code.")
-    ] = None,
+    timeout: TimeoutOption = None,
     budget: Annotated[
         list[str] | None,
         typer.Option(metavar="LIMIT=N", help="A limit of all runs together, as cost_usd=5; of each: run.cells=9."),

@@ -21,6 +21,18 @@ TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall
 MaxTurnsOption = Annotated[
     int | None, app.option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
 ]
+TimeoutOption = Annotated[
+    float | None,
+    app.option("SEC", "The timeout of each piece of code, instead of the team's own.", "--timeout", min=0.1),
+]
+NetworkOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--network/--no-network",
+        help="Let the code use the network or not, instead of the team's own.",
+        show_default=False,
+    ),
+]
 MaxSecondsOption = Annotated[float | None, app.option("SEC", "End the run after this time.", "--max-seconds", min=0.1)]
 MaxTokensOption = Annotated[
     int | None, app.option("N", "Ask no model any more after this many tokens.", "--max-tokens", min=1)
@@ -49,17 +61,8 @@ def run(
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
-    timeout: Annotated[
-        float | None, app.option("SEC", "The timeout of each piece of code, instead of the team's own.", min=0.1)
-    ] = None,
-    network: Annotated[
-        bool | None,
-        typer.Option(
-            "--network/--no-network",
-            help="Let the code use the network or not, instead of the team's own.",
-            show_default=False,
-        ),
-    ] = None,
+    timeout: TimeoutOption = None,
+    network: NetworkOption = None,
     goes_on: Annotated[
         bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
@@ -212,6 +215,9 @@ def chat(
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
     files: app.CopiedFilesOption = None,
+    max_turns: MaxTurnsOption = None,
+    timeout: TimeoutOption = None,
+    network: NetworkOption = None,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
     trust: app.TrustOption = None,
@@ -239,6 +245,9 @@ def chat(
         wall=wall,
         files=files or (),
         trust=trust or (),
+        max_turns=max_turns,
+        network=network,
+        timeout=timeout,
         budgets=of_agents,
         more_tasks=True,
     )
