@@ -23,7 +23,7 @@ MaxTurnsOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    app.option("SEC", "The timeout of each piece of code, instead of the team's own.", "--timeout", min=0.1),
+    app.option("SEC", "The timeout of code, instead of the team's own.", "--timeout", min=0.1),
 ]
 NetworkOption = Annotated[
     bool | None,
