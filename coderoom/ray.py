@@ -16,7 +16,7 @@ from coderoom.errors import RequestError
 from coderoom.runs.batch_report import result_schema
 from coderoom.runs.checks import Check, make_check
 from coderoom.runs.item_run import Result, Setup
-from coderoom.runs.items import item_of
+from coderoom.runs.items import NOT_AN_ITEM, item_of
 from coderoom.runs.ray_engine import ItemActor, travel_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def map_batches(
     id_field: str = "id",
     model: str | None = None,
     wall: str | None = None,
-    retries: int = 6,
+    retries: int = 5,
     budget: Budget | None = None,
     batch_size: int = 8,
     cpus: float = 1.0,
@@ -87,18 +87,23 @@ class _Stage(ItemActor):
         super().__init__(travel, None)
         self._given = task, check, id_field
 
+    def __del__(self) -> None:
+        self.close()
+
     def __call__(self, batch: pyarrow.Table) -> pyarrow.Table:
         import pyarrow
 
+        if "result" in batch.column_names:
+            raise RequestError("The dataset has a column 'result' already.")
         results = [asdict(self._result_of(row, number)) for number, row in enumerate(batch.to_pylist(), 1)]
         return batch.append_column("result", pyarrow.array(results, pyarrow.struct(result_schema())))
 
     def _result_of(self, row: Any, number: int) -> Result:
         try:
             item = item_of(row, number, Path(), *self._given)
-        except (ValueError, RequestError) as error:
-            return Result.of_failure("", 1, str(error), "")
-        files = [(path.name, path.read_bytes()) for path in item.files]
+            files = [(path.name, path.read_bytes()) for path in item.files]
+        except NOT_AN_ITEM as error:
+            return Result.of_failure(str(row.get(self._given[2], "")), 1, str(error), "")
         result = self.run(item, 1, files).result
         assert result is not None, "nobody stops a stage, and there is no common budget"
         return result

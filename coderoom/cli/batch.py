@@ -74,7 +74,10 @@ def batch(
     ] = Engine.LOCAL,
     address: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="The Ray cluster: 'auto', or HOST:6379. Without it, a local one."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="The Ray cluster: 'auto', or HOST:6379. Without it, that of RAY_ADDRESS, or a local one.",
+        ),
     ] = None,
     cpus: Annotated[float, typer.Option(metavar="N", min=0.01, help="Processors of the cluster that a run takes.")] = 1,
     memory: Annotated[
@@ -179,7 +182,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     if batch.stopped:
         console.print(f"Ended early: {batch.stopped}. The same command goes on.", style="yellow", markup=False)
     console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
-    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"]
+    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] > 0
     if as_json:
         bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
         more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
@@ -188,13 +191,17 @@ async def _run(batch: Batch, as_json: bool) -> int:
 
 
 def _compare(first: Path, second: str | None, as_json: bool) -> int:
+    from coderoom._util.text import visible
     from coderoom.runs.batch import differences, read_results
     from coderoom.runs.batch_report import difference_lines
 
     if second is None:
         raise RequestError("Name the folders of two batches: coderoom batch diff DIR DIR.")
+    for folder in (first, Path(second)):
+        if not (folder / "batch.json").exists():
+            raise RequestError(f"The folder {str(folder)!r} has no batch.")
     pairs = differences(*([*read_results(folder)] for folder in (first, Path(second))))
-    lines = difference_lines(pairs)
+    lines = list(map(visible, difference_lines(pairs)))
     if as_json:
         print_json({"succeeded": True, "equal": not lines, "differences": lines})
     else:

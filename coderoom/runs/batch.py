@@ -7,15 +7,19 @@ workspaces, `pages` a page for each run, and `index.html` an overview. A batch t
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from coderoom._util.services import MODEL_VARIABLE
+from coderoom._util.tasks import retrieve_exception
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source
 from coderoom.errors import RequestError
@@ -33,6 +37,7 @@ __all__ = ["ERRORED", "NOT_PASSED", "PASSED", "Batch", "Result", "differences", 
 
 RESULTS: Final = "results.jsonl"
 _SETTINGS: Final = "batch.json"
+_LOCK: Final = ".lock"
 
 
 @dataclass
@@ -68,7 +73,7 @@ class Batch:
         cpus: The processors of the cluster that one run takes.
         memory: The bytes of memory of the cluster that one run takes; `None`: they are not counted.
         bad_lines: The lines that are no items.
-        notes: What went wrong on nodes of a cluster without ending the batch.
+        notes: What went wrong without ending the batch.
         earlier: How many runs were finished at an earlier start.
         stopped: Why the batch ended before its end; empty if it did not.
     """
@@ -82,7 +87,7 @@ class Batch:
     id_field: str = "id"
     repeat: int = 1
     concurrency: int | None = None
-    retries: int = 6
+    retries: int = 5
     budget: Budget | None = None
     item_budget: Budget | None = None
     requests_per_minute: float | None = None
@@ -104,26 +109,31 @@ class Batch:
         Raises:
             RequestError: The team, the items or the folder cannot be used, or the folder is of another batch.
         """
-        self._source = find_source(self.team)
-        setup = Setup(self._source, self.model, self.wall, self.retries, self.item_budget, self.arguments)
-        self._spending = None if self.budget is None else Spending(self.budget, OWNER)
-        self._open_folder()
-        self._journal = Journal(self.out / "journal.sqlite3")
-        self._done = self._finished()
-        self.earlier = len(self._done)
-        prepared = setup.prepare("Is all there?", (), self.out / "work")
-        await close_team(prepared.team)
-        folders = [folder_of(executor) for executor in executors_of(prepared.team)]
-        if not setup.has_workspace and any(folder is not None for folder in folders):
-            raise RequestError(
-                f"The runs of the team {self.team!r} would share a folder; its executors need "
-                f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
-            )
-        self._left = self._work()
-        self._engine = self._make_engine(setup)
-        self._slots = self.concurrency or self._engine.room
-        self._results: asyncio.Queue[Result | BaseException | None] = asyncio.Queue(self._slots)
-        self._running = asyncio.create_task(self._run_all())
+        with ExitStack() as stack:
+            self.out = Path(self.out)
+            self._source = find_source(self.team)
+            setup = Setup(self._source, self.model, self.wall, self.retries, self.item_budget, self.arguments)
+            self._spending = None if self.budget is None else Spending(self.budget, OWNER)
+            settings = self._open_folder(stack)
+            prepared = setup.prepare("Is all there?", (), self.out / "work")
+            await close_team(prepared.team)
+            folders = [folder_of(executor) for executor in executors_of(prepared.team)]
+            if not setup.has_workspace and any(folder is not None for folder in folders):
+                raise RequestError(
+                    f"The runs of the team {self.team!r} would share a folder; its executors need "
+                    f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
+                )
+            self._journal = Journal(self.out / "journal.sqlite3")
+            stack.callback(self._journal.close)
+            self._done = self._finished()
+            (self.out / _SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+            self.earlier = len(self._done)
+            self._left = self._work()
+            self._engine = self._make_engine(setup)
+            self._slots = self.concurrency or self._engine.room
+            self._results: asyncio.Queue[Result] = asyncio.Queue(self._slots)
+            self._opened = stack.pop_all()
+            self._running = asyncio.create_task(self._run_all())
         return self
 
     async def __aexit__(
@@ -135,12 +145,10 @@ class Batch:
         """End the runs that go on; they are resumed when the batch is started again."""
         if not self._running.done():
             self.stop()
-            with suppress(Exception):
-                async for _ in self:
-                    pass  # They are in the file.
         await asyncio.wait((self._running,))
+        retrieve_exception(self._running)
         await self._engine.close()
-        self._journal.close()
+        self._opened.close()
 
     def stop(self) -> None:
         """End the runs that go on, and the batch, as Ctrl-C does."""
@@ -157,12 +165,18 @@ class Batch:
         Raises:
             StopAsyncIteration: There are no more.
         """
-        found = await self._results.get()
-        if found is None:
-            raise StopAsyncIteration
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if self._results.empty() and not self._running.done():
+            coming = asyncio.create_task(self._results.get())
+            try:
+                await asyncio.wait((coming, self._running), return_when=asyncio.FIRST_COMPLETED)
+                if coming.done():
+                    return coming.result()
+            finally:
+                coming.cancel()
+        if not self._results.empty():
+            return self._results.get_nowait()
+        self._running.result()  # Raises what ended the batch.
+        raise StopAsyncIteration
 
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
@@ -189,35 +203,42 @@ class Batch:
 
     # --- The folder ---
 
-    def _open_folder(self) -> None:
+    def _open_folder(self, stack: ExitStack) -> Mapping[str, Any]:
+        """Lock the folder, and return what the batch in it is."""
         settings = {
             "team": hashlib.sha256(self._source.data).hexdigest(),
-            "model": self.model,
+            "model": self.model or os.environ.get(MODEL_VARIABLE),
             "task": self.task,
             "check": None if self.check is None else self.check.model_dump(mode="json"),
             "items": str(Path(self.items).resolve()),
+            "id_field": self.id_field,
         }
+        if not Path(self.items).exists():
+            raise RequestError(f"There are no items {str(self.items)!r}.")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
-            file = self.out / _SETTINGS
+            file, lock = self.out / _SETTINGS, self.out / _LOCK
             if file.exists():
                 known = json.loads(file.read_text("utf-8"))
-                other = [name for name, value in settings.items() if known.get(name) != value]
+                other = [name for name, value in settings.items() if dict(known).get(name) != value]
                 if other:
                     raise RequestError(
                         f"The folder {str(self.out)!r} has a batch with another {' and '.join(other)}; name a new one."
                     )
-            elif any(self.out.iterdir()):
+            elif any(path != lock and path.name != "work" for path in self.out.iterdir()):
                 raise RequestError(f"The folder {str(self.out)!r} has other files; name a new one.")
-            file.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        except (OSError, ValueError) as error:
+            fcntl.flock(stack.enter_context(lock.open("w")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError(f"Another process works on the batch in {str(self.out)!r}.") from error
+        except (OSError, ValueError, TypeError) as error:
             if isinstance(error, RequestError):
                 raise
             raise RequestError(f"The folder {str(self.out)!r} cannot be used: {error}.") from error
+        return settings
 
-    def _finished(self) -> set[tuple[str, int]]:
+    def _finished(self) -> dict[tuple[str, int], str]:
         """What was finished before. Results with errors, and a line that was cut off, are removed: they come again."""
-        done: set[tuple[str, int]] = set()
+        done: dict[tuple[str, int], str] = {}
         if not (self.out / RESULTS).exists():
             return done
         asked = {} if self._spending is None else self._journal.counts("model")
@@ -227,7 +248,7 @@ class Batch:
                 for result in read_results(self.out):
                     if result.status != ERRORED:
                         file.write(_line(result))
-                        done.add((result.id, result.repeat))
+                        done[result.id, result.repeat] = result.digest
                         self._count(result, asked.get(result.run, 0))
             new.replace(self.out / RESULTS)
         except OSError as error:
@@ -249,22 +270,23 @@ class Batch:
                 self.bad_lines.append(item)
                 continue
             for repeat in range(1, self.repeat + 1):
-                if (item.id, repeat) not in self._done:
+                known = self._done.get((item.id, repeat))
+                if known is None:
                     yield item, repeat
+                elif known != item.digest:
+                    self.notes.append(f"{item.id} has changed since its run: its result is that of before.")
 
     # --- The runs ---
 
     async def _run_all(self) -> None:
-        failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._slots):
                     group.create_task(self._run_some())
         except BaseExceptionGroup as error:
-            failure = error.exceptions[0]
+            raise error.exceptions[0] from None
         except asyncio.CancelledError:
             self.stopped = self.stopped or "it was interrupted"
-        await self._results.put(failure)
 
     async def _run_some(self) -> None:
         for item, repeat in self._left:

@@ -9,20 +9,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
+from autogen_core.models import RequestUsage
 
 from coderoom._util.autogen import clients_of
 from coderoom._util.calls import await_with_token
+from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client
+from coderoom._util.prices import cost_of
 from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.steps import StepObserver, observing
+from coderoom._util.text import encodable
 from coderoom.budgets import Budget
-from coderoom.configs import Source, make_model
+from coderoom.configs import Source, default_model, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
 from coderoom.runs.checks import Check, why_not_passed
 from coderoom.runs.durable import Run
@@ -59,6 +63,7 @@ class Result:
         turns: The turns of the team.
         run: The run in the batch's journal.
         seconds: How long it took.
+        digest: Tells whether the item has changed since.
     """
 
     id: str
@@ -74,6 +79,7 @@ class Result:
     turns: int
     run: str
     seconds: float
+    digest: str = ""
 
     @classmethod
     def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:
@@ -234,6 +240,7 @@ class ItemRunner:
             result = await self._run(item, repeat)
             if result is None:
                 return None
+            result = replace(result, answer=encodable(result.answer), why=encodable(result.why), digest=item.digest)
             passing = _TRANSIENT.search(result.why) and "no credit left" not in result.why
             if result.status != ERRORED or not left or not passing:
                 return result
@@ -262,6 +269,9 @@ class ItemRunner:
     async def _facts_of(self, item: Item, name: str, workspace: Path) -> Mapping[str, Any]:
         """The facts of the item's run, which is in the journal already, goes on, or begins."""
         known = self._journal.runs(run=name)
+        if known and known[0].task != item.task and known[0].state != "running":  # The items have changed.
+            self._journal.remove([name])
+            known = []
         if known and known[0].outcome not in (None, FAILED, UNFINISHED, "cancelled"):
             return known[0].facts
         if known:
@@ -287,8 +297,9 @@ class ItemRunner:
         outcome, answer = str(facts["outcome"]), str(facts["answer"])
         why = str(facts["error"] or facts["limit"] or "")
         status = ERRORED if outcome == FAILED else NOT_PASSED
+        used, reviewing = RequestUsage(0, 0), 0.0
         if outcome != FAILED and item.check is not None:
-            why = await self._check(item.check, item, answer, workspace)
+            why, used, reviewing = await self._check(item.check, item, answer, workspace)
             status = NOT_PASSED if why else PASSED
         elif outcome in ("ok", "no_code"):
             status = PASSED
@@ -302,25 +313,25 @@ class ItemRunner:
             outcome,
             answer,
             why,
-            usage["prompt_tokens"],
-            usage["completion_tokens"],
-            facts["cost_usd"],
+            usage["prompt_tokens"] + used.prompt_tokens,
+            usage["completion_tokens"] + used.completion_tokens,
+            None if facts["cost_usd"] is None else facts["cost_usd"] + reviewing,
             facts["attempts"],
             facts["turns"],
             name,
             facts["seconds"],
         )
 
-    async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> str:
-        """Why an answer does not pass a check; empty if it passes."""
-        model = make_model(self._setup.model) if check.reviewer is not None and self._setup.model else None
+    async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> tuple[str, RequestUsage, float]:
+        """Why an answer does not pass a check, or nothing, and the tokens and the price of a reviewer."""
+        model = None if check.reviewer is None else make_model(self._setup.model or default_model())
         if model is not None:
             if self._pace is not None:
                 self._pace.delay(model)
             watch_client(model)
         try:
             with self._limited():
-                return await why_not_passed(
+                why = await why_not_passed(
                     check,
                     item.task,
                     answer,
@@ -329,6 +340,9 @@ class ItemRunner:
                     wall=self._setup.wall or "auto",
                     model=model,
                 )
+            used = RequestUsage(0, 0) if model is None else model.total_usage()
+            name = "" if model is None else model_name_of(model)
+            return why, used, cost_of(name, used.prompt_tokens, used.completion_tokens) or 0.0
         except BudgetExceeded as error:
             self.stopped = str(error)
             raise
@@ -344,7 +358,7 @@ def name_of(item: str, repeat: int) -> str:
     """The name of a run, which is also that of a folder and a page."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", item)[:60].lstrip(".-")
     exact = plain == item
-    return f"{plain}{'' if exact else '-' + hashlib.sha256(item.encode()).hexdigest()[:8]}-{repeat}"
+    return f"{plain}{'' if exact else '-' + hashlib.sha256(item.encode()).hexdigest()[:24]}-{repeat}"
 
 
 def made(folder: Path) -> Path:

@@ -6,8 +6,10 @@ import csv
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -16,6 +18,8 @@ from coderoom.runs.checks import Check, make_check
 
 _FIELDS: Final = ("task", "files", "check", "variables")
 _VARIABLE: Final = re.compile(r"\$\{([^{}]+)\}")
+NOT_AN_ITEM: Final = (ValueError, TypeError, OSError, RecursionError, RequestError)
+"""What reading an item raises if a line is none."""
 _LARGEST_FIELD: Final = 2**31 - 1
 
 
@@ -31,6 +35,13 @@ class Item:
     files: tuple[Path, ...] = ()
     check: Check | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """A hash of what is asked and how it is judged."""
+        check = None if self.check is None else self.check.model_dump(mode="json")
+        whole = json.dumps([self.task, [path.name for path in self.files], check, dict(self.variables)], default=str)
+        return sha256(whole.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,7 @@ def read_items(
                 raise ValueError(f"the id {item.id!r} occurs twice")
             seen.add(item.id)
             yield item
-        except (ValueError, RequestError) as error:
+        except NOT_AN_ITEM as error:
             yield BadLine(number, str(error))
 
 
@@ -96,7 +107,7 @@ def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check 
         raise ValueError("it has no task; give it a field 'task', or all of them --task TEXT")
 
     def value_of(found: re.Match[str]) -> str:
-        if found[1] not in variables:
+        if variables.get(found[1]) is None:
             raise ValueError(f"the task has the variable ${{{found[1]}}}, and the line has no such field")
         return str(variables[found[1]])
 
@@ -107,9 +118,15 @@ def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check 
     for each in paths:
         if not each.is_file():
             raise ValueError(f"there is no file {str(each)!r}")
-    own = row.get("check")
-    identity = str(row.get(id_field) if row.get(id_field) not in (None, "") else number)
-    return Item(identity, _VARIABLE.sub(value_of, text), paths, make_check(own) if own else check, variables)
+    own, identity = row.get("check"), row.get(id_field)
+    if identity in (None, ""):
+        if id_field != "id":
+            raise ValueError(f"it has no field {id_field!r}, which is to be its id")
+        identity = number
+    judged = check if own is None or own == "" else make_check(own)
+    item = Item(str(identity), _VARIABLE.sub(value_of, text), paths, judged, variables)
+    f"{item.id}{item.task}".encode()  # Lone surrogates have no place in files.
+    return item
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
@@ -122,9 +139,10 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
         if not name.endswith((".jsonl", ".ndjson", ".json", ".csv")):
             raise RequestError(f"The items {str(path)!r} are not .jsonl, .json, .csv, .parquet or a dataset's folder.")
         opens = gzip.open if path.suffix == ".gz" else open
-        with opens(path, "rt", encoding="utf-8") as file:
+        # What is not UTF-8 is a lone surrogate then, which makes a bad line.
+        with opens(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as file:
             yield from _text_rows(file, name)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise RequestError(f"The items {str(path)!r} cannot be read: {why}.") from error
 
@@ -148,8 +166,9 @@ def _text_rows(file: TextIO, name: str) -> Iterator[tuple[int, Any]]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
+                    line.encode()
                     yield number, json.loads(line)
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     yield number, ValueError(f"it is not JSON: {error}")
 
 

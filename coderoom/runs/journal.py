@@ -196,8 +196,8 @@ class Journal(Database):
         """Add a run that another journal gave with `take`, in place of one with the same id."""
         with self._using(writes=True) as database:
             database.executemany("DELETE FROM runs WHERE id = ?", [row[:1] for row in rows["runs"]])
-            for table in _TABLES:
-                places = ", ".join("?" * len(next(iter(rows[table]), ())))
+            for table in filter(rows.get, _TABLES):
+                places = ", ".join("?" * len(rows[table][0]))
                 database.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
 
     # --- Reading ---

@@ -12,6 +12,7 @@ import logging
 import os
 import platform
 import re
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -47,9 +48,10 @@ _MOST_DEATHS: Final = 5
 """So often an item may be there when an actor dies, which it may have caused."""
 _MOST_STARTS: Final = 5
 _WAIT_SECONDS: Final = 2.0
+_CONNECT_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 10.0
 _TRAVELS: Final = re.compile(
-    r"CODEROOM_\w+|OTEL_\w+|\w*_(?:API_KEY|BASE_URL|ENDPOINT|API_VERSION|TOKEN)|https?_proxy", re.I
+    r"CODEROOM_\w+|OTEL_\w+|\w*_(?:API_KEY|BASE_URL|ENDPOINT|API_VERSION)|https?_proxy|no_proxy", re.I
 )
 """The variables of the environment that actors get, besides those that the team's file refers to."""
 
@@ -135,8 +137,9 @@ class RayEngine:
             try:
                 # Without an address, Ray would take any cluster that it finds on this machine.
                 found = address or os.environ.get("RAY_ADDRESS") or "local"
+                _try_connection(found)
                 ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise RequestError(f"The Ray cluster {address!r} cannot be reached: {error}") from error
         try:
             self.room = _room(cpus, memory)
@@ -194,9 +197,12 @@ class RayEngine:
                 arrival: Arrival = await actor.run.remote(replace(item, files=()), repeat, files)
             except RayError as error:
                 why = _in_words(error)
+                if isinstance(error, RayTaskError) and not isinstance(error.cause, OSError):
+                    self._idle.put_nowait(actor)
+                    break
                 self._drop(actor)
                 if not self.stopped:
-                    self._note(f"{item.id}: {why}. It is run again elsewhere.")
+                    self._note(f"{item.id}: {why}. Its actor is replaced.")
                 continue
             self._idle.put_nowait(actor)
             self.stopped = self.stopped or arrival.stopped
@@ -260,6 +266,13 @@ class RayEngine:
         ray.kill(actor)
 
 
+def _try_connection(address: str) -> None:
+    """Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in host and port.isdigit():
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+
+
 def _room(cpus: float, memory: int | None) -> int:
     """How many runs a cluster has room for, node by node."""
     found = 0
@@ -290,10 +303,8 @@ def travel_of(setup: Setup, limits: tuple[bool, bool]) -> Travel:
     """What the nodes need to know; `limits` are those of `Travel`."""
     named = setup.model or os.environ.get(MODEL_VARIABLE, "")
     recording = Path(named.removeprefix("replay:")).read_bytes() if named.startswith("replay:") else None
-    text = setup.source.data.decode("utf-8", "replace")
-    environment = {
-        name: value for name, value in os.environ.items() if _TRAVELS.fullmatch(name) or f"${{{name}" in text
-    }
+    named_there = re.findall(r"\$\{(\w+)", setup.source.data.decode("utf-8", "replace"))
+    environment = {name: value for name, value in os.environ.items() if _TRAVELS.fullmatch(name) or name in named_there}
     return Travel(setup, environment, recording, limits)
 
 
@@ -367,7 +378,8 @@ class ItemActor:
         rows: Mapping[str, Any] = {}
         if result is not None:
             rows = self._journal.take(result.run)
-            self._journal.remove([result.run])
+            if rows["runs"]:
+                self._journal.remove([result.run])
         found = _files_in(self._workspace)
         return Arrival(result, self._runner.stopped, rows, *found, str(self._workspace))
 

@@ -20,8 +20,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from coderoom.errors import RequestError
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
+from coderoom.runs.checks import make_check, why_not_passed
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 
@@ -200,6 +202,77 @@ def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> No
     assert "n/4: missing -> passed" in compared.stdout
     assert "n/1, 2: passed -> missing" in compared.stdout
     assert (other.returncode, "another task" in other.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "check", "passed"),
+    [
+        ("It is \N{MINUS SIGN}4.", {"expected": 4, "compare": "number"}, False),
+        ("It is \N{MINUS SIGN}4.", {"expected": -4, "compare": "number"}, True),
+        ("2,3,5,7", {"expected": 7, "compare": "number"}, True),
+        ("between 3-4", {"expected": 4, "compare": "number"}, True),
+        ("$1,234.50", {"expected": 1234.5, "compare": "number"}, True),
+        ("1e400", {"expected": "9e307", "compare": "number"}, False),
+        ("wrong", {"code": "import decimal\nassert decimal.Decimal(answer) == 4"}, False),
+        ("ours", {"code": "import own_module\nassert own_module.name == answer"}, True),
+    ],
+)
+async def test_a_check_is_not_misled(tmp_path: Path, answer: str, check: dict[str, Any], passed: bool) -> None:
+    (tmp_path / "decimal.py").write_text("Decimal = lambda text: 4\n")
+    (tmp_path / "own_module.py").write_text("name = 'ours'\n")
+    why = await why_not_passed(make_check(check), "", answer, {}, workspace=tmp_path, wall="auto", model=None)
+    assert (why == "") is passed, why
+
+
+BAD = (
+    {"task": "x", "files": 5},
+    {"task": "x", "files": ["x" * 300]},
+    {"task": "b\ud800"},
+    {"task": "x", "check": {}},
+    {"task": "x", "check": "# nothing"},
+    {"task": "x", "check": "f("},
+    {"task": "x", "check": {"expected": "four", "compare": "number"}},
+    {"task": "${n}", "n": None},
+)
+
+
+async def test_a_bad_line_of_any_kind_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [
+        *(json.dumps(line).encode() for line in BAD),
+        b'{"task": "caf\xe9"}',
+        b"[" * 10_000,
+        b'{"task": "Twice 4?"}',
+    ]
+    (tmp_path / "items.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    with OpenAIServer(respond=double) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        batch = Batch(TEAM, tmp_path / "items.jsonl", tmp_path / "out", concurrency=1)
+        async with batch:
+            assert [result.id async for result in batch] == ["11"]
+            assert [result.id async for result in batch] == []
+    assert [line.number for line in batch.bad_lines] == [*range(1, 11)]
+
+
+async def test_a_loop_may_be_left_and_nobody_else_may_enter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks(tmp_path, 6)
+    with OpenAIServer(respond=double) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?", concurrency=1)
+        async with batch:
+            async for _ in batch:
+                with pytest.raises(RequestError, match="Another process works"):
+                    await Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?").__aenter__()
+                await asyncio.sleep(1)
+                break
+        text = (tmp_path / "tasks.jsonl").read_text()
+        (tmp_path / "tasks.jsonl").write_text(text.replace('"expected": 2,', '"expected": 3,'))
+        batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?")
+        async with batch:
+            assert {result.id async for result in batch} >= {"n/5", "n/6"}
+    assert len([*read_results(tmp_path / "out")]) == 6
+    assert batch.notes == ["n/1 has changed since its run: its result is that of before."]
 
 
 def test_the_estimate_is_that_of_the_literature() -> None:

@@ -15,14 +15,16 @@ import pytest
 
 from coderoom.runs import Journal
 from coderoom.runs.batch import Batch, Result, read_results
-from tests.support.openai_server import OpenAIServer, Reply, Request
+from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 
 pytestmark = pytest.mark.slow
 
 CODE = "```python\nopen('made.txt', 'w').write(open('given.txt').read() * 2)\nprint(6 * 7)\n```"
 
 
-def respond(request: Request) -> Reply:
+def respond(request: Request) -> Reply | Failure:
+    if "Refuse." in str(request.messages):
+        return Failure(401)
     return Reply(CODE if len(request.messages) == 2 else "It is 42.", delay=0.2)
 
 
@@ -88,6 +90,22 @@ async def test_a_node_dies_and_each_item_has_one_result_as_on_one_machine(
             ]
             assert (folder / "work" / run.id / "made.txt").read_text() == "given given "
             assert "It is 42." in (folder / "pages" / f"{run.id}.html").read_text()
+
+
+async def test_what_fails_there_fails_as_here(cluster: Any, server: OpenAIServer, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "given.txt").write_text("other")
+    items = tasks(tmp_path, 1)
+    doubled = {"id": "double", "task": "Go.", "files": ["given.txt", "other/given.txt"]}
+    refused = {"id": "refused", "task": "Refuse."}
+    items.write_text(items.read_text() + json.dumps(doubled) + "\n" + json.dumps(refused) + "\n")
+    cluster.add_node(num_cpus=1)
+    model = "openai:gpt-4o-2024-08-06"
+    batch = Batch("code-act", items, tmp_path / "ray", model=model, engine="ray", address=cluster.address)
+    assert Counter(result.status for result in await results_of(batch)) == {"passed": 1, "errored": 2}
+    assert batch.notes == []
+    await results_of(Batch("code-act", items, tmp_path / "local", model=model))
+    assert table(tmp_path / "ray") == table(tmp_path / "local")
 
 
 async def test_a_budget_holds_on_all_nodes_and_a_node_without_a_place_to_write_is_left(
