@@ -11,6 +11,7 @@ from coderoom.generation.frozen import FrozenTests, changed
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.models import Message
+from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import code_request, failures, fresh_request, refusals, repair_request
 from coderoom.generation.replies import Repair, RepairForm, as_tests, code_in, read_repair, unclear_values
 from coderoom.generation.runner import TestRunner
@@ -26,7 +27,7 @@ from coderoom.generation.solution import (
     TestsRun,
 )
 from coderoom.generation.specs import FunctionSpec, order
-from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem, vacuous_tests
+from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
@@ -375,7 +376,7 @@ class FunctionWork:
         problems = unclear_values(test, spec, program.language)
         problems += filter(None, [tolerance_problem(test)])
         for _, values in await vacuous_tests([test], spec, self._runner):
-            problems.append(f"the property also holds for {values}")
+            problems.append(f"it also holds for {values}")
         if problems:
             raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])

@@ -44,7 +44,7 @@ _MODULES = _words(
 )
 _RANDOM = _words("random secrets")
 _CLOCKS = _words("now today utcnow")
-_ZONES = _words("astimezone fromtimestamp timestamp")  # They depend on the time zone of the machine.
+_ZONES = _words("astimezone fromtimestamp strftime timestamp")  # They may depend on the time zone of the machine.
 _RECURSION = _words("RecursionError RuntimeError Exception BaseException")
 _FORMATS = _words("format format_map")
 _REACHING = {
@@ -109,6 +109,7 @@ class _Source:
                 self._modules[each.asname or first] = each.name if each.asname else first
         functions = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         imported = [each for node in self._nodes if isinstance(node, ast.ImportFrom) for each in node.names]
+        self._imported = {*self._modules.values(), *(getattr(node, "module", "") for node in self._nodes)}
         self._functions = {each.name for each in functions} | {each.asname or each.name for each in imported}
         self._rebound = {name for node in self._nodes for name in _bound_by(node)}
 
@@ -145,6 +146,8 @@ class _Source:
             yield from map(_of_attribute_name, node.kwd_attrs)
             if node.patterns:
                 yield Variation.CLOCK  # The class names the attributes.
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "%s" in node.value:
+            yield Variation.PROCESS if "datetime" in self._imported else Variation.NONE
         elif isinstance(node, ast.Set | ast.SetComp) and not self._is_order_free(node):
             yield Variation.PROCESS
 
