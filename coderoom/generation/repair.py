@@ -70,6 +70,7 @@ class Program:
         findings: What the scanner found in the best code of each function.
         warnings: Remarks for the reader.
         existing: The code of functions that exist already, of which only the tests are written.
+        last: The code, the hash of the tests and the results of the last run, if it was one of the whole program.
     """
 
     instruction: str
@@ -84,6 +85,7 @@ class Program:
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     existing: Mapping[str, str] = field(default_factory=dict)
+    last: tuple[Mapping[str, str], str, list[TestResult]] | None = None
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
@@ -126,7 +128,10 @@ class Program:
         assert self.tests is not None
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
-        return await runner.run(sources, self.tests, functions=[spec.name], final=False)
+        whole = len(self.specs) == 1
+        results = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
+        self.last = (sources, self.tests.hash, results) if whole else None
+        return results
 
     def in_order(self, names: Collection[str]) -> list[str]:
         """Names of functions, dependencies first."""

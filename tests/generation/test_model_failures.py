@@ -118,7 +118,7 @@ async def test_an_exception_that_lies_about_its_class_is_one(sandbox: Sandbox, l
         def __getattribute__(cls, name: str) -> Any:
             raise ZeroDivisionError
 
-    class Lying(ConnectionError):
+    class Lying(ConnectionError):  # noqa: N818
         @property
         def __class__(self) -> Any:
             raise ZeroDivisionError

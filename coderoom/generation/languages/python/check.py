@@ -9,7 +9,6 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
@@ -307,13 +306,15 @@ def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium
         severity: The lowest severity to report.
         confidence: The lowest confidence to report.
     """
-    with _quiet(), tempfile.TemporaryDirectory() as folder:
+    with _quiet(), tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8", errors="replace") as file:
         from bandit.core import config, manager  # type: ignore[import-untyped]
 
-        path = Path(folder) / "code.py"
-        path.write_text(source, "utf-8", "replace")
+        if not source:
+            return []
+        file.write(source)
+        file.flush()
         scanner = manager.BanditManager(config.BanditConfig(), "file", quiet=True, ignore_nosec=True)
-        scanner.discover_files([str(path)])
+        scanner.discover_files([file.name])
         scanner.run_tests()
         issues = scanner.get_issue_list(severity.upper(), confidence.upper())
     return sorted((_finding(issue) for issue in issues), key=lambda finding: (finding.line, finding.id))

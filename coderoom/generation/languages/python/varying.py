@@ -111,11 +111,14 @@ class _Source:
         imported = [each for node in self._nodes if isinstance(node, ast.ImportFrom) for each in node.names]
         self._imported = {*self._modules.values(), *(getattr(node, "module", "") for node in self._nodes)}
         self._functions = {each.name for each in functions} | {each.asname or each.name for each in imported}
+        roots = [getattr(node, name, None) for node in self._nodes for name in ("annotation", "returns")]
+        self._in_annotations = {each for root in roots if isinstance(root, ast.AST) for each in ast.walk(root)}
         self._rebound = {name for node in self._nodes for name in _bound_by(node)}
 
     def variation(self) -> Variation:
         found = max((each for node in self._nodes for each in self._of_node(node)), default=Variation.NONE)
-        shown = any(map(self._shows, self._nodes)) and any(map(self._has_address, self._nodes))
+        plain = [node for node in self._nodes if node not in self._in_annotations]
+        shown = any(map(self._shows, plain)) and any(map(self._has_address, plain))
         combined = any(map(_is_view, self._nodes)) and any(map(_combines_sets, self._nodes))
         deep = any(map(_catches_recursion, self._nodes)) and any(map(self._is_recursive, self._nodes))
         return max(found, Variation.PROCESS if shown or combined or deep else Variation.NONE)
@@ -192,6 +195,7 @@ class _Source:
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             name = parent.func.id
             free = name in _ORDER_FREE or (name == "sorted" and not parent.keywords)
+            free = free or (name in ("list", "tuple") and self._is_order_free(parent))
             return node in parent.args and free and name not in self._rebound
         return isinstance(parent, ast.Compare)
 
