@@ -23,6 +23,8 @@ _MOST_STEPS = 100
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 _PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
 _OPEN = frozenset(dir(builtins)) | {"math"}
+_VARYING = frozenset(["breakpoint", "compile", "exec", "globals", "hash", "id", "input", "locals", "open"])
+_REACHING = r"__(?:builtins|globals|import|loader|spec|subclasses)__"  # Also within the text of `eval`.
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
 _ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
@@ -218,6 +220,9 @@ def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
             compile(text, "property", "eval")  # Finds some errors that parsing does not.
     except UNREADABLE as error:
         raise ValueError(f"property: it is not valid Python: {error}") from error
+    varying = sorted(names & _VARYING) or re.findall(_REACHING, text)
+    if varying:
+        raise ValueError(f"property: it must depend only on the values that it sees; do not use {varying[0]!r}")
     unknown = sorted(names - _OPEN - {"result", "after", *inputs})
     if unknown:
         listed = ", ".join(map(repr, unknown))
