@@ -233,8 +233,8 @@ def serve(
 
 def _of_libraries(source: str) -> List[_Named]:
     """What is built in, and the functions and classes of the libraries that code imports, before it can change them."""
-    lines = [line.replace(",", " ").split() for line in source.splitlines()]
-    words = {word.partition(".")[0] for line in lines if line[:1] in (["import"], ["from"]) for word in line}
+    lines = " ".join(line for line in source.splitlines() if "import" in line)
+    words = set("".join(each if each.isalnum() or each == "_" else " " for each in lines).split())
     spaces: List[Any] = [vars(builtins)]
     modules: List[_Named] = []
     for name in words.intersection(getattr(sys, "stdlib_module_names", ())) - {"antigravity", "this"}:
