@@ -172,7 +172,7 @@ class Encoder(ValueEncoder):
         """The data of a value of a class that is derived from a built-in one."""
         for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
             if issubclass(kind, base):
-                names = _ACCESS | _READING.intersection(dir(base))
+                names = _ACCESS.union(_READING.intersection(dir(base)))
                 if base in (str, bytes, int, float, complex):
                     names = frozenset(dir(base)) - _UNIMPORTANT
                 if self._changes(kind, base, names):
