@@ -119,7 +119,7 @@ async def test_an_exception_that_lies_about_its_class_is_one(sandbox: Sandbox, l
             raise ZeroDivisionError
 
     class Lying(ConnectionError):  # noqa: N818
-        @property
+        @property  # type: ignore[misc]
         def __class__(self) -> Any:
             raise ZeroDivisionError
 
