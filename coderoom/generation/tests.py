@@ -24,7 +24,9 @@ _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 _PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
 _OPEN = frozenset(dir(builtins)) | {"math"}
 _VARYING = frozenset(["breakpoint", "compile", "exec", "globals", "hash", "id", "input", "locals", "open"])
-_REACHING = r"__(?:builtins|globals|import|loader|spec|subclasses)__"  # Also within the text of `eval`.
+_PLAIN = "collections|decimal|fractions|itertools|json|math|re|string"
+_REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|loader|spec|subclasses)__"
+"""Also forbidden within text that `eval` gets."""
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
 _ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
