@@ -22,6 +22,7 @@ from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import ModelError
+from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
@@ -32,9 +33,9 @@ _MOST_TOKENS = 10**12
 _PATIENCE_SECONDS = 5.0
 """How long a client that ignores its cancellation is waited for."""
 _TRANSIENT = frozenset(
-    {"APIConnectionError", "APITimeoutError", "InternalServerError", "RateLimitError", "TransportError"}
-)
-"""Names of the exceptions of clients after which a retry may help. By name, since no client is imported here."""
+    ["APIConnectionError", "APITimeoutError", "ConnectionError", "InternalServerError", "RateLimitError"]
+) | {"TimeoutError", "TransportError"}
+"""Names of the exceptions after which a retry may help. By name, since no client is imported here."""
 
 
 class Memory(Protocol):
@@ -151,16 +152,16 @@ class BudgetedModel:
             retry=retry_if_result(_may_pass),
             retry_error_callback=_last_result,
         )
-        found: Reply | BaseException = await attempts(self._try_once, messages, form)
-        if type(found) is Reply:  # An exception may say that it is one.
-            return found
-        assert isinstance(found, BaseException)
+        tried: _Tried = await attempts(self._try_once, messages, form)
+        reply, found = tried
+        if reply is not None:
+            return reply
         text = f"The model {self._model.name!r} could not be called: {_described(found)}"
         self._broken = ModelError(text)
         raise self._broken from found
 
-    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply | BaseException:
-        """Send a request; return the reply, or what the model raised.
+    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> _Tried:
+        """Send a request; return the reply, or what the model raised. Such an exception may lie about its class.
 
         The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
         this task is cancelled or closed, waiting for the request raises.
@@ -183,11 +184,11 @@ class BudgetedModel:
         finally:
             await cancel_and_wait(task, _PATIENCE_SECONDS)
         if task.cancelled():
-            return asyncio.CancelledError("the client cancelled its own request")
+            return None, asyncio.CancelledError("the client cancelled its own request")
         error = task.exception()
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise error
-        return error if error is not None else task.result()
+        if issubclass(type(error), (KeyboardInterrupt, SystemExit)):
+            raise error  # type: ignore[misc]
+        return (task.result(), None) if error is None else (None, error)
 
     def _deadline(self) -> float | None:
         if self._end is None:
@@ -230,25 +231,33 @@ def _tokens(count: object) -> int:
     return min(count, _MOST_TOKENS) if type(count) is int and count > 0 else 0
 
 
-def _may_pass(found: Reply | BaseException) -> bool:
-    names = {kind.__name__ for kind in type(found).__mro__}
-    if isinstance(found, Reply) or not (isinstance(found, ConnectionError | TimeoutError) or names & _TRANSIENT):
+_Tried = tuple[Reply | None, BaseException | None]
+
+
+def _may_pass(tried: _Tried) -> bool:
+    _, found = tried
+    names = set(map(name_of, classes_of(type(found))))
+    if found is None or not names & _TRANSIENT:
         return False
-    return not is_out_of_credit(found)
+    try:
+        return not is_out_of_credit(found)
+    except BaseException:
+        return False
 
 
-def _last_result(state: RetryCallState) -> Reply | BaseException:
+def _last_result(state: RetryCallState) -> _Tried:
     assert state.outcome is not None
-    found: Reply | BaseException = state.outcome.result()
+    found: _Tried = state.outcome.result()
     return found
 
 
-def _described(error: BaseException) -> str:
+def _described(error: Any) -> str:
+    name = str(name_of(type(error)))
     try:
-        text, advice = f"{type(error).__name__}: {said(error)}".rstrip(": "), advice_for(error)
+        text, advice = f"{name}: {said(error)}".rstrip(": "), advice_for(error)
         return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
     except BaseException:  # Its text cannot be made, whatever the client raises there.
-        return type(error).__name__
+        return name
 
 
 def _purpose_of(step: str, function: str) -> str:

@@ -1,4 +1,4 @@
-"""Other values of a declared type: a test says something only if its property fails for some of them."""
+"""Other values of a declared type: a test says something only if it fails for some of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from coderoom.generation.frozen import freeze
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.values import TaggedError, canonical, encode
+from coderoom.generation.specs import FunctionSpec
+from coderoom.generation.tests import FunctionTest
+from coderoom.generation.values import TaggedError, canonical, decode, encode, show
+
+if TYPE_CHECKING:
+    from coderoom.generation.runner import TestRunner
 
 _COUNT = 24
 _LONGEST = 300
@@ -105,3 +111,72 @@ _SIMPLE: dict[str, Make] = {
     "time": lambda random, size: datetime.time(abs(_int(random, size)) % 24, size),
     "timedelta": lambda random, size: datetime.timedelta(_int(random, size), size),
 }
+
+
+_PLAIN: tuple[Any, ...] = (None, -1, "x", [])
+_ABSURD = (*_PLAIN, {"$object": {"type": "Nothing", "fields": {}}})
+_ANYTHING = "None, -1, 'x', [] and any object"
+
+
+_MIXED: tuple[Any, ...] = (0, 1, 7, -2.5, True, "", "abc", [1, 2], [[]], {}, {"a": 1}, {"$tuple": [0, "y"]})
+"""Values for a declared type that is not known; a property may fail for a few of them and still say nothing."""
+_FEW = 2
+_FEW_TYPED = 6
+_LITERAL = (type(None), bool, int, float, complex, str, bytes, list, tuple, set, dict)
+
+
+async def vacuous_tests(
+    tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner
+) -> list[tuple[FunctionTest, str]]:
+    """The tests that say nothing, each with the reason.
+
+    They hold for several absurd results, or for several other values of the declared type. Properties and the steps
+    after the call are tried in the sandbox.
+    """
+    found = await _pass_anyway([test for test in tests if test.then], spec, runner)
+    candidates = [test for test in tests if test.property is not None and test not in [each for each, _ in found]]
+    typed = other_values(spec.outputs.type) if candidates else ()
+    results = [*_ABSURD, *(typed or _MIXED)]
+    verdicts = iter(
+        await runner.look(
+            [
+                (str(test.property), result, test.inputs, _after(test, result))
+                for test in candidates
+                for result in results
+            ]
+        )
+    )
+    for test in candidates:
+        absurd = [next(verdicts) for _ in _ABSURD]
+        mixed = [next(verdicts) for _ in _MIXED] if not typed else []
+        others = [next(verdicts) for _ in typed]
+        if all(absurd):
+            found.append((test, _ANYTHING))
+        elif not typed and sum(mixed) >= len(mixed) - _FEW:
+            found.append((test, "nearly all values of any type"))
+        elif len(others) > 1 and all(others):
+            found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
+    return found
+
+
+async def _pass_anyway(
+    tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner
+) -> list[tuple[FunctionTest, str]]:
+    """The tests with steps after the call that functions pass which return always the same."""
+    if not tests or runner.language.name != "python":
+        return []
+    values = map(decode, (*_PLAIN, *other_values(spec.outputs.type)[:_FEW_TYPED]))
+    sources = {f"{spec.name}_{number}": f"def {spec.name}_{number}(*args, **kwargs):\n    return {value!r}\n"
+               for number, value in enumerate(values) if type(value) in _LITERAL}  # fmt: skip
+    results = await runner.run(sources, freeze(dict.fromkeys(sources, tests)), final=False)
+    found = []
+    for number, test in enumerate(tests):
+        passed = [each.passed for each in results[number :: len(tests)]]
+        plain, typed = passed[: len(_PLAIN)], passed[len(_PLAIN) :]
+        if all(plain) or (len(typed) > 1 and all(typed)):
+            found.append((test, _ANYTHING if all(plain) else "other values of the type"))
+    return found
+
+
+def _after(test: FunctionTest, result: Any) -> dict[str, Any] | None:
+    return dict.fromkeys(test.inputs, result) if test.sees_after else None

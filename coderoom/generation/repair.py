@@ -11,6 +11,7 @@ from coderoom.generation.frozen import FrozenTests, changed
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.models import Message
+from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import code_request, failures, fresh_request, refusals, repair_request
 from coderoom.generation.replies import Repair, RepairForm, as_tests, code_in, read_repair, unclear_values
 from coderoom.generation.runner import TestRunner
@@ -26,7 +27,7 @@ from coderoom.generation.solution import (
     TestsRun,
 )
 from coderoom.generation.specs import FunctionSpec, order
-from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem, vacuous_tests
+from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
@@ -69,6 +70,7 @@ class Program:
         findings: What the scanner found in the best code of each function.
         warnings: Remarks for the reader.
         existing: The code of functions that exist already, of which only the tests are written.
+        last: The code, the hash of the tests and the results of the last run, if it was one of the whole program.
     """
 
     instruction: str
@@ -83,6 +85,7 @@ class Program:
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     existing: Mapping[str, str] = field(default_factory=dict)
+    last: tuple[Mapping[str, str], str, list[TestResult]] | None = None
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
@@ -125,7 +128,10 @@ class Program:
         assert self.tests is not None
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
-        return await runner.run(sources, self.tests, functions=[spec.name], final=False)
+        whole = len(self.specs) == 1
+        results = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
+        self.last = (sources, self.tests.hash, results) if whole else None
+        return results
 
     def in_order(self, names: Collection[str]) -> list[str]:
         """Names of functions, dependencies first."""
@@ -375,7 +381,7 @@ class FunctionWork:
         problems = unclear_values(test, spec, program.language)
         problems += filter(None, [tolerance_problem(test)])
         for _, values in await vacuous_tests([test], spec, self._runner):
-            problems.append(f"the property also holds for {values}")
+            problems.append(f"it also holds for {values}")
         if problems:
             raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])

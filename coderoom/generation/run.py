@@ -44,7 +44,7 @@ _LEAST_RUNS = 3
 _SECONDS_TO_REPEAT = 0.4
 _SECONDS_IN_ORDER = 60.0  # Slower tests run in fewer processes in order, but in so many:
 _LEAST_PROCESSES = 4
-_SECONDS_TO_RUN_TWICE = 2.0  # Slower tests run only once in each process in order.
+_SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
@@ -65,9 +65,9 @@ class Case:
         return job_of(self.function, self.test, self.program)
 
     def may_use_sets(self) -> bool:
-        """Whether the program or a step may get a set, whose order depends on the process."""
+        """Whether the program or a step may get a set, whose order depends on the process, or NaN, as its hash does."""
         given = canonical(self.test.inputs)
-        return self.test.has_steps or '"$set"' in given or '"$frozenset"' in given
+        return self.test.has_steps or any(each in given for each in ('"$set"', '"$frozenset"', '"nan"'))
 
     def look(self, answer: Answer) -> Job:
         """The job that evaluates the property for an answer."""
@@ -290,9 +290,8 @@ class Run:
     ) -> None:
         repeatable: dict[str, bool] = {}
         seconds = sum(self._results[case.number].duration for case in cases)
-        if variation is not Variation.NONE and seconds < _SECONDS_TO_RUN_TWICE:
-            cases = [*cases, *cases]  # A call may spoil a later one with the same arguments only.
-        for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation), strict=True):
+        again = variation is not Variation.NONE and seconds < _SECONDS_TO_RUN_AGAIN
+        for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation, again), strict=True):
             if not seen.why or not self._results[case.number].passed:
                 continue
             if case.function not in repeatable:
@@ -339,7 +338,7 @@ class Run:
         return await self._judged(cases, jobs.answers)
 
     async def _see_in_order(
-        self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
+        self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation, again: bool = False
     ) -> list[_Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
@@ -347,7 +346,7 @@ class Run:
         jobs = [case.job for case in cases]
         at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
         while count > 0:
-            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation)
+            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation, again)
             count -= at_once
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)

@@ -332,7 +332,13 @@ class TestSession:
         return self._language.is_stateless(self._sources.values(), job)
 
     async def in_order(
-        self, sources: Mapping[str, str], jobs: Sequence[Job], count: int, seconds: float, variation: Variation
+        self,
+        sources: Mapping[str, str],
+        jobs: Sequence[Job],
+        count: int,
+        seconds: float,
+        variation: Variation,
+        again: bool,
     ) -> list[list[Answer | None]]:
         """Run the jobs of a program, which is not loaded into this session, in order in processes of their own.
 
@@ -342,12 +348,13 @@ class TestSession:
             count: The number of processes.
             seconds: The time limit of each job.
             variation: On what the answers can depend.
+            again: Whether to run all jobs again in each process, several times if they are fast.
 
         Returns:
             The different answers of each job; `None` is among them if a process gave none.
         """
         longest = self._longest // count
-        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation)
+        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation, again)
         result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if (

@@ -8,25 +8,25 @@ import re
 import symtable
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
 from coderoom.generation.guest.steps import BUILTINS
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.other_values import other_values
 from coderoom.generation.specs import FunctionSpec, name_problem, problems_of
-from coderoom.generation.values import canonical, decode, show, tag_of
-
-if TYPE_CHECKING:
-    from coderoom.generation.runner import TestRunner
+from coderoom.generation.values import canonical, decode, tag_of
 
 _LONGEST = 20_000
 _MOST_STEPS = 100
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 _PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
 _OPEN = frozenset(dir(builtins)) | {"math"}
+_VARYING = frozenset(["breakpoint", "compile", "exec", "globals", "hash", "id", "input", "locals", "open"])
+_PLAIN = "collections|decimal|fractions|itertools|json|math|re|string"
+_REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|loader|spec|subclasses)__"
+"""Also forbidden within text that `eval` gets."""
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
 _ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
@@ -222,12 +222,16 @@ def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
             compile(text, "property", "eval")  # Finds some errors that parsing does not.
     except UNREADABLE as error:
         raise ValueError(f"property: it is not valid Python: {error}") from error
+    varying = sorted(names & _VARYING) or re.findall(_REACHING, text)
+    if varying:
+        raise ValueError(f"property: it must depend only on the values that it sees; do not use {varying[0]!r}")
     unknown = sorted(names - _OPEN - {"result", "after", *inputs})
     if unknown:
         listed = ", ".join(map(repr, unknown))
         known = "result, the inputs, after, math and builtins"
         raise ValueError(f"property: unknown name {listed}; known are {known}")
-    results = {"result"} | ({"after"} & names) - set(inputs)
+    changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
+    results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
     if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
         raise ValueError("property: it does not use result")
 
@@ -335,49 +339,6 @@ def _names_used(data: list[Any]) -> Iterator[str]:
 
 
 _WIDEST, _WIDEST_OF_ZERO = 0.1, 0.01
-_ABSURD: tuple[Any, ...] = (None, -1, "x", [], {"$object": {"type": "Nothing", "fields": {}}})
-
-
-_MIXED: tuple[Any, ...] = (0, 1, 7, -2.5, True, "", "abc", [1, 2], [[]], {}, {"a": 1}, {"$tuple": [0, "y"]})
-"""Values for a declared type that is not known; a property may fail for a few of them and still say nothing."""
-_FEW = 2
-
-
-async def vacuous_tests(
-    tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner
-) -> list[tuple[FunctionTest, str]]:
-    """The tests whose property says nothing, each with the reason; properties are evaluated in the sandbox.
-
-    Such a property holds for several absurd results, or for several other values of the declared type.
-    """
-    candidates = [test for test in tests if test.property is not None]
-    typed = other_values(spec.outputs.type) if candidates else ()
-    results = [*_ABSURD, *(typed or _MIXED)]
-    verdicts = iter(
-        await runner.look(
-            [
-                (str(test.property), result, test.inputs, _after(test, result))
-                for test in candidates
-                for result in results
-            ]
-        )
-    )
-    found = []
-    for test in candidates:
-        absurd = [next(verdicts) for _ in _ABSURD]
-        mixed = [next(verdicts) for _ in _MIXED] if not typed else []
-        others = [next(verdicts) for _ in typed]
-        if all(absurd):
-            found.append((test, "None, -1, 'x', [] and any object"))
-        elif not typed and sum(mixed) >= len(mixed) - _FEW:
-            found.append((test, "nearly all values of any type"))
-        elif len(others) > 1 and all(others):
-            found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
-    return found
-
-
-def _after(test: FunctionTest, result: Any) -> dict[str, Any] | None:
-    return dict.fromkeys(test.inputs, result) if test.sees_after else None
 
 
 def content_key(test: FunctionTest) -> str:

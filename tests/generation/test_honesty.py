@@ -249,7 +249,7 @@ async def test_tests_that_cannot_fail_are_none(sandbox: Sandbox, name: str) -> N
 
 
 async def test_a_property_cannot_change_what_others_see(sandbox: Sandbox) -> None:
-    patch = "[setattr(__import__('builtins'), name, lambda *a: True) for name in ('sum', 'all')]"
+    patch = "[setattr(max.__self__, name, lambda *a: True) for name in ('sum', 'all')]"
     of_roman = [
         {"name": str(number), "inputs": {"number": number}, "property": f"result == {text!r} and {patch} != 0"}
         for number, text in ((1, "I"), (4, "IV"), (9, "IX"))

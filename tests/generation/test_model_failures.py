@@ -112,6 +112,22 @@ async def test_whatever_a_client_raises_is_a_failed_model(
     assert not solution.all_tests_passed
 
 
+@pytest.mark.parametrize("lies", ["class", "name"])
+async def test_an_exception_that_lies_about_its_class_is_one(sandbox: Sandbox, lies: str) -> None:
+    class Kind(type):
+        def __getattribute__(cls, name: str) -> Any:
+            raise ZeroDivisionError
+
+    class Lying(ConnectionError):  # noqa: N818
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
+            raise ZeroDivisionError
+
+    failure = Lying() if lies == "class" else Kind("Nameless", (Exception,), {})()
+    solution = await solved(Failing(failure, 2), sandbox)
+    assert (solution.stop_reason, "could not be called" in solution.error) == (StopReason.MODEL_FAILED, True)
+
+
 @pytest.mark.parametrize("reply", [None, 3, {"text": "x"}])
 async def test_what_is_no_reply_is_a_failed_model(sandbox: Sandbox, reply: Any) -> None:
     class Odd:

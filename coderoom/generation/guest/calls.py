@@ -16,9 +16,10 @@ from .values import Encoder, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
     Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
+    _Named = Tuple[Any, str, Any]  # A namespace, a name in it, and what it stands for.
 
 __all__ = [
     "answer",
@@ -36,6 +37,8 @@ _VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
 _MOST_WRAPPED = 9
+_SECONDS_AGAIN = 0.02
+_MOST_ANSWERS = 4  # Of each job.
 _filling: List[List[Any]] = []  # Keeps objects of `scatter`.
 budget = {"text": 400_000}
 space: Dict[str, Any] = {"program": "__main__", "by_name": False}  # The module with the functions, how to call them.
@@ -144,13 +147,20 @@ def answer_now(job: Dict[str, Any], kept: Optional[List[Any]] = None, answer: Ca
 
 
 def serve(
-    jobs: List[Dict[str, Any]], longest: int, writer: int, folder: str, name: str, linger: float, by_name: bool
+    jobs: List[Dict[str, Any]],
+    longest: int,
+    writer: int,
+    folder: str,
+    name: str,
+    linger: float,
+    by_name: bool,
+    rounds: int,
 ) -> None:
     """Import the program as a module from a folder, run jobs, each in a folder of its own, and write a line for each.
 
-    At the end, there is a line for each value that has changed since it was returned: the number of the job, and an
-    answer instead of the earlier one. Another one, `left ...`, says what the program has left behind. When Python
-    exits, one more line is written: the program has not ended the process.
+    Then there is a line for each other answer of a job: its number and the answer. It may come from a later run, or
+    the value has changed since it was returned. Another line, `left ...`, says what the program has left behind. When
+    Python exits, one more line is written: the program has not ended the process.
 
     Args:
         jobs: The jobs.
@@ -160,9 +170,9 @@ def serve(
         name: The name of the module.
         linger: The seconds to wait after the jobs, since the program could end the process later.
         by_name: Whether arguments are passed by name where possible; otherwise, by position.
+        rounds: How often to run the jobs; slow ones at most twice.
     """
-    write, text_of, answer_of = os.write, _texts[0], answer_now
-    before = dict(vars(builtins))
+    write, text_of, answer_of, now = os.write, _texts[0], answer_now, time.monotonic
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
     os.chdir(folder)
     sys.path.insert(0, folder)
@@ -171,35 +181,75 @@ def serve(
     budget.update(text=longest)
     space.update(program=name, by_name=by_name)
     with open(name + ".py", encoding="utf-8", errors="surrogatepass") as file:
-        keep_libraries(file.read())
+        source = file.read()
+    keep_libraries(source)
+    before = _of_libraries(source)
+    hooks: List[str] = []
+    sys.addaudithook(lambda event, _: hooks.append(event) if event == "sys.addaudithook" else None)
     __import__(name)
-    returned: List[Tuple[int, str, List[Any]]] = []
+    returned: List[Tuple[Set[str], List[Any]]] = []
+    places = map(str, range(rounds * len(jobs)))
 
     def tell(line: str) -> None:
         found = memoryview(line.encode() + b"\n")
         while found:
             found = found[write(writer, found) :]
 
-    for number, job in enumerate(jobs):
-        os.mkdir(str(number))
-        os.chdir(str(number))
+    def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> str:
+        place = next(places)
+        os.mkdir(place)
+        os.chdir(place)
         os.environ["TMPDIR"] = os.getcwd()
-        kept: List[Any] = []
         text = answer_of(job, kept)
-        tell(text)
-        returned.append((number, text, kept))
         os.chdir("..")
+        return text
+
+    def tell_other(number: int, text: str) -> None:
+        known = returned[number][0]
+        if text not in known and len(known) < _MOST_ANSWERS:
+            known.add(text)
+            tell("%d %s" % (number, text))
+
+    for job in jobs:
+        kept: List[Any] = []
+        text = run(job, kept)
+        tell(text)
+        returned.append(({text}, kept))
     time.sleep(linger)
-    for number, text, kept in returned:
+    for number, (known, kept) in enumerate(returned):
         value, after = kept[0] if kept else (None, None)
-        if kept and text_of(_report(value, after, Encoder())) != text:
-            tell("%d %s" % (number, _dumps(_error("the returned value changes later"))))
-    left = _left(before)
+        if kept and text_of(_report(value, after, Encoder())) not in known:
+            tell_other(number, _dumps(_error("the returned value changes later")))
+    end = now() + _SECONDS_AGAIN
+    for _ in range(rounds - 1):
+        for number, job in enumerate(jobs):
+            tell_other(number, run(job))
+        if now() > end:
+            break
+    left = _left(before) or ("an audit hook" if hooks else "")
     if left:
         tell("left " + left)
 
 
-def _left(before: Dict[str, Any]) -> str:
+def _of_libraries(source: str) -> List[_Named]:
+    """What is built in, and the functions and classes of the libraries that code imports, before it can change them."""
+    lines = " ".join(line for line in source.splitlines() if "import" in line)
+    words = set("".join(each if each.isalnum() or each == "_" else " " for each in lines).split())
+    spaces: List[Any] = [vars(builtins)]
+    modules: List[_Named] = []
+    for name in words.intersection(getattr(sys, "stdlib_module_names", ())) - {"antigravity", "this"}:
+        try:
+            spaces.append(vars(__import__(name)))
+            modules.append((sys.modules, name, sys.modules[name]))
+        except Exception:  # It is not on this system.
+            pass
+    spaces += [vars(kind) for names in spaces for kind in names.values() if isinstance(kind, type)]
+    # Steps of a test set `input`; programs set hooks.
+    return modules + [(names, name, each) for names in spaces for name, each in names.items()
+                      if callable(each) and name != "input" and not name.endswith("hook")]  # fmt: skip
+
+
+def _left(before: List[_Named]) -> str:
     """What a program has left behind that can change or end the process later; empty if nothing."""
     if any(_signal.getitimer(which)[0] for which in (0, 1, 2)):
         return "a timer"
@@ -207,9 +257,9 @@ def _left(before: Dict[str, Any]) -> str:
         return "a thread"
     if sys.gettrace() is not None or sys.getprofile() is not None:
         return "a function that traces calls"
-    # Steps of a test set `input`.
-    if any(vars(builtins).get(name) is not each for name, each in before.items() if name != "input"):
-        return "changed built-in names"
+    changed = [name for names, name, each in before if names.get(name) is not each]
+    if changed:
+        return "another %s instead of the one of Python" % changed[0]
     try:
         os.waitpid(-1, os.WNOHANG)
         return "a process"
@@ -248,14 +298,16 @@ def _fail() -> None:
 
 
 def _behind(function: Any, name: str) -> Any:
-    """What a decorator has wrapped: it says so, or calls a function of this name; `None` if it is not a decorator."""
+    """What a decorator has wrapped: it says so, or has a function of this name; `None` if it is not a decorator."""
     if hasattr(function, "__wrapped__"):
         return function.__wrapped__
+    found = [] if isinstance(function, type) else list(getattr(function, "__dict__", {}).values())
     for cell in getattr(function, "__closure__", None) or ():
         try:
-            inner = cell.cell_contents
+            found.append(cell.cell_contents)
         except ValueError:  # It is empty.
-            continue
+            pass
+    for inner in found:
         if getattr(inner, "__name__", None) == name and hasattr(inner, "__code__"):
             return inner
     return None
@@ -264,7 +316,7 @@ def _behind(function: Any, name: str) -> Any:
 def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
     """The arguments by position and by name: some parameters are positional only, `*` and `**` take several."""
     named = dict(inputs)
-    outer = getattr(function, "__code__", None)
+    outer, by_type = getattr(function, "__code__", None), hasattr(function, "dispatch")
     for _ in range(_MOST_WRAPPED):
         inner = _behind(function, name)
         if inner is None:
@@ -272,15 +324,18 @@ def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[A
         function = inner
     skipped = isinstance(function, type)
     code = getattr(function.__init__ if skipped else function, "__code__", None)
+    if code is None:  # Perhaps an object that can be called.
+        code, skipped = getattr(type(function).__call__, "__code__", None), True
     if code is None:
         return (), named
     names = code.co_varnames[skipped:]
     first, both = code.co_argcount - skipped, code.co_argcount + code.co_kwonlyargcount - skipped
     several = names[both] if code.co_flags & _VARARGS else None
     others = names[both + (several is not None)] if code.co_flags & _VARKEYWORDS else None
-    if several is not None and others is None and not set(named) & {*names[: both + 1]}:
+    unknown = several is not None and not set(named) & {*names[: both + 2]}
+    if unknown and (others is None or not space["by_name"]):
         return tuple(named.values()), {}  # A decorator has the place of the function: its inputs are in order.
-    takes_names = outer is None or outer.co_flags & _VARKEYWORDS or outer is code
+    takes_names = not by_type and (outer is None or outer.co_flags & _VARKEYWORDS or outer is code)
     if several not in named and space["by_name"] and takes_names:
         first = max(getattr(code, "co_posonlyargcount", 0) - skipped, 0)
     positional = []

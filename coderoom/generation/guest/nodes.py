@@ -147,7 +147,7 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
 
 
 def run_in_order(
-    program: List[List[Any]], jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int
+    program: List[List[Any]], jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int, again: bool
 ) -> List[List[Optional[str]]]:
     """Run jobs in order in one process, several times.
 
@@ -157,6 +157,7 @@ def run_in_order(
         count: The number of processes.
         seconds: The time limit of each job.
         longest: The maximum length of the answers of a process together in characters.
+        again: Whether to run all jobs twice in each process.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long.
@@ -164,6 +165,7 @@ def run_in_order(
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)
     found: List[List[Optional[str]]] = [[] for _ in jobs]
+    jobs = jobs * (1 + again)
     for number in range(count):
         tidy()
         for _ in range(number % 2):  # Otherwise, all processes might have an even number, or all an odd one.
@@ -172,7 +174,7 @@ def run_in_order(
         if sum(len(each or "") for each in answers) > longest:
             answers = []
         answers += [None] * (len(jobs) - len(answers))
-        for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
+        for known, answer in zip(found * (1 + again), answers):  # noqa: B905 (Python 3.8)
             if answer not in known:
                 known.append(answer)
     return found

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .batches import lines, tidy
 from .calls import serve
@@ -41,6 +41,7 @@ _ZONE = "ELS-5:45"
 """The time zone of scripts; that of other processes is UTC."""
 _LETTERS = 6
 _LINGER = 0.3
+_MOST_ROUNDS = 60
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
 
@@ -51,7 +52,14 @@ def prepare(modules: List[Tuple[str, str]]) -> None:
 
 
 def run_in_order(
-    program: str, jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int, new: bool, pause: float
+    program: str,
+    jobs: List[Dict[str, Any]],
+    count: int,
+    seconds: float,
+    longest: int,
+    new: bool,
+    pause: float,
+    again: bool,
 ) -> List[List[Optional[str]]]:
     """Run jobs in order in one process, several times.
 
@@ -63,6 +71,7 @@ def run_in_order(
         longest: The maximum length of the answers of a process together in characters.
         new: Whether they are new processes of Python; otherwise, they are forks of this one.
         pause: The most seconds between two processes; if it is above 0, their numbers are varied too.
+        again: Whether to run all jobs again in each process, in two of them several times if they are fast.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long. Among those of the
@@ -73,16 +82,14 @@ def run_in_order(
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, way if new else (), pause > 0, count, not number))
+                stack.enter_context(
+                    _Process(program, jobs, longest, way if new else (), pause > 0, count, again, not number)
+                )
                 for number, way in enumerate(_WAYS[:count])
             ]:
-                answers: List[Optional[str]] = [*process.answers(len(jobs), seconds, longest)]
-                answers += [None] * (len(jobs) - len(answers))
-                for known, answer in zip(found, answers):  # noqa: B905 (Python 3.8)
-                    if answer not in known:
-                        known.append(answer)
-                if process.left and found and process.left not in found[-1]:
-                    found[-1].append(process.left)
+                for place, answer in process.answers(len(jobs), seconds, longest):
+                    if answer not in found[place]:
+                        found[place].append(answer)
         count -= len(_WAYS)
         time.sleep(_random.random() * pause)
     tidy()
@@ -106,18 +113,19 @@ class _Process:
         way: Tuple[str, ...],
         numbers: bool,
         left: int,
+        again: bool,
         by_name: bool,
     ) -> None:
         self._folder = tempfile.mkdtemp()
-        self.left = ""
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
         for path, text in ((name + ".py", program), *([(_SCRIPT, _START)] if _SCRIPT in way else [])):
             with open(os.path.join(self._folder, path), "w", encoding="utf-8", errors="surrogatepass") as file:
                 file.write(text)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
-        linger = _LINGER if numbers and left <= len(_WAYS) else 0
-        arguments = (jobs, longest, writer, self._folder, name, linger, by_name)
+        last = left <= len(_WAYS)
+        linger, rounds = _LINGER if numbers and last else 0, (_MOST_ROUNDS if last else 2) if again else 1
+        arguments = (jobs, longest, writer, self._folder, name, linger, by_name, rounds)
         if numbers:
             _skip_numbers()
         start = self._start_elsewhere if numbers else self._start
@@ -189,23 +197,23 @@ class _Process:
         self._answers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def answers(self, count: int, seconds: float, longest: int) -> List[str]:
-        """Read up to `count` answers; without the last one if the process does not exit as it should."""
-        found: List[str] = []
+    def answers(self, count: int, seconds: float, longest: int) -> Iterator[Tuple[int, Optional[str]]]:
+        """The answers, each with the number of its job; `None` for a missing one.
+
+        If the process does not exit as it should, there is a `None` for the last job too.
+        """
+        done = 0
         for line in lines(self._answers, seconds):
-            if line == b"end" and len(found) == count:
-                return found
-            if len(found) == count:
-                number, _, instead = line.decode("utf-8", "replace").partition(" ")
-                if number == "left":
-                    self.left = json.dumps({"left": instead})
-                    continue
-                if not number.isdigit() or int(number) >= count:
-                    break
-                found[int(number)] = instead
-                continue
+            text = line.decode("utf-8", "replace")
+            if text == "end" and done >= count:
+                return
+            name, _, instead = text.partition(" ") if done >= count else (str(done), "", text)
             longest -= len(line)
-            if longest < 0:
+            if longest < 0 and done >= count:
+                continue
+            if longest < 0 or not (name == "left" or (name.isdigit() and int(name) < count)):
                 break
-            found.append(line.decode("utf-8", "replace"))
-        return found[: count - 1]
+            done += 1
+            yield (count - 1, json.dumps({"left": instead})) if name == "left" else (int(name), instead)
+        for number in range(min(done, count - 1), count):
+            yield number, None

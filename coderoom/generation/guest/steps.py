@@ -116,7 +116,7 @@ class Steps:
             setattr(found, attribute, value)
 
     def _find(self, path: str) -> Any:
-        """The object that a path names: a method only of objects and classes of the program."""
+        """The object that a path names: a method only of objects and classes of the program, or `send`."""
         if path == "random.seed":
             return __import__("random").seed
         if path in BUILTINS:
@@ -130,7 +130,7 @@ class Steps:
                 raise NameError("name %r is not defined" % first)
         for part in rest:
             kind = found if isinstance(found, type) else type(found)
-            if not self._is_own(kind) and id(found) not in self._made:
+            if not self._is_own(kind) and id(found) not in self._made and part != "send":
                 raise TypeError("%r is not an object of the program's classes" % first)
             found = getattr(found, part)
         return found

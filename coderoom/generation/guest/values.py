@@ -50,12 +50,14 @@ LIBRARIES = ("collections", "dataclasses", "datetime", "decimal", "enum", "fract
 _libraries: Dict[str, Any] = {}
 _EQUALITY = frozenset(["__eq__", "__ne__", "__getattribute__"])
 _ACCESS = _EQUALITY.union(["__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__"])
+_WITH_CLASSES = ("collections", "enum", "numpy", "numpy.ma")  # They may change what their own classes do.
+_READING = frozenset(["copy", "count", "get", "index", "items", "keys", "values"])
 _UNIMPORTANT = frozenset(
     "__%s__" % name
     for name in ("class_getitem", "dir", "doc", "format", "getnewargs", "getstate", "hash", "init", "init_subclass",
                  "new", "reduce", "reduce_ex", "repr", "setattr", "sizeof", "str", "subclasshook")
 )  # fmt: skip
-"""Special methods without effect on what a number or a text is, and what is computed from it."""
+"""Methods without effect on what a number or a text is, and what is computed from it."""
 
 
 def keep_libraries(source: str) -> None:
@@ -121,7 +123,7 @@ class Encoder(ValueEncoder):
         for each in classes_of(kind):
             if each is base:
                 return False
-            own = _flags_of(each) & _MADE_BY_CODE and not any(self._has(name, each) for name in ("collections", "enum"))
+            own = _flags_of(each) & _MADE_BY_CODE and not any(self._has(name, each) for name in _WITH_CLASSES)
             if own and not names.isdisjoint(_names_of(each)):
                 return True
         return False
@@ -170,9 +172,9 @@ class Encoder(ValueEncoder):
         """The data of a value of a class that is derived from a built-in one."""
         for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
             if issubclass(kind, base):
-                names = _ACCESS
+                names = _ACCESS.union(_READING.intersection(dir(base)))
                 if base in (str, bytes, int, float, complex):
-                    names = frozenset(name for name in dir(base) if name[:2] == "__") - _UNIMPORTANT
+                    names = frozenset(dir(base)) - _UNIMPORTANT
                 if self._changes(kind, base, names):
                     return self._opaque(value, "its class changes what operators do; return plain data")
                 return self._exact[base](_plain(value, base))
@@ -182,20 +184,31 @@ class Encoder(ValueEncoder):
         enum = self._library("enum")
         if enum is None or not issubclass(kind, enum.Enum):
             return UNKNOWN
-        if self._changes(kind, enum.Enum, _EQUALITY):
+        members = _names_of(kind).get("_member_map_", {})
+        if self._changes(kind, enum.Enum, _EQUALITY.union({"name", "value"}.difference(members))):
             return self._opaque(value, "its class changes what is equal; return plain data")
         bases = [base for base in (int, str, float) if issubclass(kind, base)]
-        members = _names_of(kind).get("_member_map_", {})
         name = next((name for name, member in members.items() if member is value), value._name_)
         content = {"type": _cut(name_of(kind)), "name": _cut(str(name)), "mixed": bool(bases)}
         plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
         return {"$enum": {**content, "value": self._at("field", "value", plain)}}
 
+    def _known(self, value: Any, kind: type) -> Any:
+        numpy = self._library("numpy")
+        for base in (numpy.ndarray, numpy.generic) if hasattr(numpy, "ndarray") else ():
+            made = issubclass(kind, base) and _flags_of(kind) & _MADE_BY_CODE
+            if made and self._changes(kind, base, frozenset(dir(base)) - _UNIMPORTANT - {"__array_finalize__"}):
+                return self._opaque(value, "its class changes what operators do; return plain data")
+        return super()._known(value, kind)
+
     def _named(self, value: Any, kind: type) -> Any:
         names = getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
         if type(names) is not tuple or len(set(names)) != tuple.__len__(value) or self._changes(kind, tuple, _ACCESS):
             return UNKNOWN
-        return self._object(name_of(kind), dict(zip(names, tuple.__iter__(value))), "$namedtuple")  # noqa: B905
+        fields = dict(zip(names, tuple.__iter__(value)))  # noqa: B905
+        if any(getattr(value, name) is not item for name, item in fields.items()):
+            return self._opaque(value, "its class changes what its fields are; return plain data")
+        return self._object(name_of(kind), fields, "$namedtuple")
 
     def _dataclass(self, value: Any, kind: type) -> Any:
         library = self._library("dataclasses")

@@ -281,6 +281,7 @@ class Language(ABC):
         seconds: float,
         longest: int,
         variation: Variation,
+        again: bool,
     ) -> str:
         """The cell that runs jobs one after the other in a process in which the program is a module, several times.
 
@@ -294,10 +295,11 @@ class Language(ABC):
             seconds: The time limit of each job.
             longest: The maximum length of all answers of a process together in characters.
             variation: On what the answers can depend.
+            again: Whether to run all jobs again in each process, several times if they are fast.
         """
         program, new = self.program(sources), variation is not Variation.NONE
         pause = _PAUSE if variation is Variation.CLOCK and count > 1 else 0
-        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest, new, pause)
+        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest, new, pause, again)
 
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False

@@ -158,10 +158,11 @@ class JavaScriptLanguage(Language):
         seconds: float,
         longest: int,
         variation: Variation,
+        again: bool,
     ) -> str:
         """See `Language.run_in_order`; nothing runs in forks, since each test runs in a process of its own before."""
         program = [self._part(*each) for each in sources.items()]
-        cell = call_inside("nodes", "run_in_order", program, list(map(_for_node, jobs)), count, seconds, longest)
+        cell = call_inside("nodes", "run_in_order", program, list(map(_for_node, jobs)), count, seconds, longest, again)
         return f"{setting(longest)} or {cell}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:

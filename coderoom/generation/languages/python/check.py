@@ -9,7 +9,6 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
@@ -35,6 +34,7 @@ def parsed_expression(source: str) -> ast.expr:
 
 _LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Definition = _Function | ast.ClassDef | ast.Lambda
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -181,33 +181,47 @@ def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeP
 
 
 def _is_overload(node: ast.stmt) -> bool:
-    names = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
-    return "overload" in names or "typing.overload" in names
+    return any(ast.unparse(each).split(".")[-1] == "overload" for each in getattr(node, "decorator_list", ()))
+
+
+def _definitions(node: ast.stmt, name: str) -> Iterator[_Definition]:
+    """The definitions of a function in a statement, also within `if` and `try`."""
+    if isinstance(node, _DEFINING):
+        if node.name == name and not _is_overload(node):
+            yield node
+    elif isinstance(node, ast.Assign):
+        if isinstance(node.value, ast.Lambda) and _defined(node) == [name]:
+            yield node.value
+    elif isinstance(node, ast.If | ast.Try):
+        for each in ast.iter_child_nodes(node):
+            for inner in each.body if isinstance(each, ast.ExceptHandler) else [each]:
+                if isinstance(inner, ast.stmt):
+                    yield from _definitions(inner, name)
 
 
 def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
-    functions = [
-        node for node in tree.body if isinstance(node, _DEFINING) and node.name == spec.name and not _is_overload(node)
-    ]
-    if not functions:
+    found = [[*_definitions(node, spec.name)] for node in tree.body]
+    defining = [several for several in found if several]
+    if not defining:
         return [CodeProblem(line=None, text=f"it does not define the function {spec.name!r} at its top level")]
-    if len(functions) > 1:
-        return [CodeProblem(line=functions[1].lineno, text=f"it defines the function {spec.name!r} twice")]
-    others = [node for node in tree.body if node is not functions[0] and not _is_overload(node)]
+    first = defining[0][0]
+    if len(defining) > 1:
+        return [CodeProblem(line=defining[1][0].lineno, text=f"it defines the function {spec.name!r} twice")]
+    others = [node for node, several in zip(tree.body, found, strict=True) if not several and not _is_overload(node)]
     if any(spec.name in _bound(node) for node in others):
-        return [
-            CodeProblem(
-                line=functions[0].lineno, text=f"{spec.name!r} is defined as the function and as something else"
-            )
-        ]
-    function = functions[0]
+        text = f"{spec.name!r} is defined as the function and as something else"
+        return [CodeProblem(line=first.lineno, text=text)]
+    return [problem for each in defining[0] for problem in _of_one(each, spec)]
+
+
+def _of_one(function: _Definition, spec: FunctionSpec) -> list[CodeProblem]:
     if isinstance(function, ast.ClassDef):
         makers = [node for node in function.body if isinstance(node, _Function) and node.name == "__init__"]
         return _of_parameters(makers[0], spec, skipped=1) if makers else []
     return _of_parameters(function, spec)
 
 
-def _of_parameters(node: _Function, spec: FunctionSpec, skipped: int = 0) -> list[CodeProblem]:
+def _of_parameters(node: _Function | ast.Lambda, spec: FunctionSpec, skipped: int = 0) -> list[CodeProblem]:
     arguments = node.args
     positional = [*arguments.posonlyargs, *arguments.args][skipped:]
     several = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
@@ -292,13 +306,15 @@ def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium
         severity: The lowest severity to report.
         confidence: The lowest confidence to report.
     """
-    with _quiet(), tempfile.TemporaryDirectory() as folder:
+    with _quiet(), tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8", errors="replace") as file:
         from bandit.core import config, manager  # type: ignore[import-untyped]
 
-        path = Path(folder) / "code.py"
-        path.write_text(source, "utf-8", "replace")
+        if not source:
+            return []
+        file.write(source)
+        file.flush()
         scanner = manager.BanditManager(config.BanditConfig(), "file", quiet=True, ignore_nosec=True)
-        scanner.discover_files([str(path)])
+        scanner.discover_files([file.name])
         scanner.run_tests()
         issues = scanner.get_issue_list(severity.upper(), confidence.upper())
     return sorted((_finding(issue) for issue in issues), key=lambda finding: (finding.line, finding.id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import hashlib
 import re
 import symtable
 import warnings
@@ -37,17 +38,22 @@ _MODULES: Final = MappingProxyType(
         module: _words(names)
         for module, names in {
             "__future__": "annotations",
+            "base64": "b64decode b64encode urlsafe_b64decode urlsafe_b64encode",
             "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
+            "calendar": "isleap leapdays monthrange timegm weekday",
             "collections": "Counter OrderedDict defaultdict deque",
             "collections.abc": "Callable Collection Generator Hashable Iterable Iterator Mapping Sequence Set",
+            "copy": "copy deepcopy",
             "datetime": "date datetime time timedelta timezone",
             "decimal": "Decimal InvalidOperation ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN "
             "ROUND_HALF_UP ROUND_UP",
             "fractions": "Fraction",
             "functools": "cmp_to_key reduce",
+            "hashlib": "blake2b blake2s md5 sha1 sha224 sha256 sha384 sha512",
             "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
             "itertools": "accumulate chain combinations combinations_with_replacement compress count cycle dropwhile "
             "filterfalse groupby islice pairwise permutations product repeat starmap takewhile zip_longest",
+            "json": "JSONDecodeError dumps loads",
             "math": "acos asin atan atan2 ceil comb cos degrees dist e erf exp fabs factorial floor fmod fsum gcd "
             "hypot inf isclose isfinite isinf isnan isqrt lcm ldexp log log10 log1p log2 modf nan perm pi pow prod "
             "radians remainder sin sqrt tan tau trunc",
@@ -56,6 +62,7 @@ _MODULES: Final = MappingProxyType(
             "statistics": "fmean mean median median_high median_low mode multimode pstdev pvariance stdev variance",
             "string": "ascii_letters ascii_lowercase ascii_uppercase digits hexdigits octdigits printable punctuation "
             "whitespace",
+            "textwrap": "dedent fill indent shorten wrap",
             "typing": "Any Callable Dict FrozenSet Generator Iterable Iterator List Mapping Optional Sequence Set "
             "Tuple Union",
             "unicodedata": "category combining name normalize",
@@ -71,6 +78,7 @@ _TYPES: Final[tuple[type, ...]] = (
     str, bytes, bytearray, int, float, complex, list, dict, set, frozenset, tuple, range, slice, Counter, OrderedDict,
     defaultdict, deque, date, datetime, time, timedelta, timezone, Decimal, Fraction, re.Pattern, re.Match, re.error,
     StopIteration, UnicodeError, UnicodeDecodeError, OSError, type({}.items()), GeneratorType,
+    type(hashlib.md5(b"", usedforsecurity=False)),
 )  # fmt: skip
 _ATTRIBUTES: Final = frozenset(name for kind in _TYPES for name in dir(kind) if not name.startswith(_REACHING))
 # A format string may access attributes, also within nested fields.

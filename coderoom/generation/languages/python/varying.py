@@ -44,7 +44,7 @@ _MODULES = _words(
 )
 _RANDOM = _words("random secrets")
 _CLOCKS = _words("now today utcnow")
-_ZONES = _words("astimezone fromtimestamp timestamp")  # They depend on the time zone of the machine.
+_ZONES = _words("astimezone fromtimestamp strftime timestamp")  # They may depend on the time zone of the machine.
 _RECURSION = _words("RecursionError RuntimeError Exception BaseException")
 _FORMATS = _words("format format_map")
 _REACHING = {
@@ -109,12 +109,16 @@ class _Source:
                 self._modules[each.asname or first] = each.name if each.asname else first
         functions = [node for node in self._nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         imported = [each for node in self._nodes if isinstance(node, ast.ImportFrom) for each in node.names]
+        self._imported = {*self._modules.values(), *(getattr(node, "module", "") for node in self._nodes)}
         self._functions = {each.name for each in functions} | {each.asname or each.name for each in imported}
+        roots = [getattr(node, name, None) for node in self._nodes for name in ("annotation", "returns")]
+        self._in_annotations = {each for root in roots if isinstance(root, ast.AST) for each in ast.walk(root)}
         self._rebound = {name for node in self._nodes for name in _bound_by(node)}
 
     def variation(self) -> Variation:
         found = max((each for node in self._nodes for each in self._of_node(node)), default=Variation.NONE)
-        shown = any(map(self._shows, self._nodes)) and any(map(self._has_address, self._nodes))
+        plain = [node for node in self._nodes if node not in self._in_annotations]
+        shown = any(map(self._shows, plain)) and any(map(self._has_address, plain))
         combined = any(map(_is_view, self._nodes)) and any(map(_combines_sets, self._nodes))
         deep = any(map(_catches_recursion, self._nodes)) and any(map(self._is_recursive, self._nodes))
         return max(found, Variation.PROCESS if shown or combined or deep else Variation.NONE)
@@ -145,6 +149,8 @@ class _Source:
             yield from map(_of_attribute_name, node.kwd_attrs)
             if node.patterns:
                 yield Variation.CLOCK  # The class names the attributes.
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "%s" in node.value:
+            yield Variation.PROCESS if "datetime" in self._imported else Variation.NONE
         elif isinstance(node, ast.Set | ast.SetComp) and not self._is_order_free(node):
             yield Variation.PROCESS
 
@@ -189,6 +195,7 @@ class _Source:
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             name = parent.func.id
             free = name in _ORDER_FREE or (name == "sorted" and not parent.keywords)
+            free = free or (name in ("list", "tuple") and self._is_order_free(parent))
             return node in parent.args and free and name not in self._rebound
         return isinstance(parent, ast.Compare)
 
