@@ -10,10 +10,14 @@ from coderoom.sandbox import Sandbox
 
 
 class WarmSandboxes:
-    """Sandboxes that executors leave behind, for others with the same settings; sessions are never shared."""
+    """Sandboxes that executors leave behind, for others with the same settings; sessions are never shared.
+
+    Attributes:
+        idle: Those that nobody uses now.
+    """
 
     def __init__(self) -> None:
-        self._idle: list[Sandbox] = []
+        self.idle: list[Sandbox] = []
 
     @contextmanager
     def lending(self) -> Iterator[None]:
@@ -26,19 +30,19 @@ class WarmSandboxes:
 
     def take(self, new: Sandbox) -> Sandbox:
         """A warm sandbox with the settings of a new one, or that itself."""
-        found = next((sandbox for sandbox in self._idle if sandbox.config == new.config), new)
+        found = next((sandbox for sandbox in self.idle if sandbox.config == new.config), new)
         if found is not new:
-            self._idle.remove(found)
+            self.idle.remove(found)
         return found
 
     def leave(self, sandbox: Sandbox) -> None:
         """Keep a sandbox whose sessions are closed."""
-        self._idle.append(sandbox)
+        self.idle.append(sandbox)
 
     async def close(self) -> None:
         """Close all that are kept."""
-        while self._idle:
-            await self._idle.pop().close()
+        while self.idle:
+            await self.idle.pop().close()
 
 
 _LENDER: ContextVar[WarmSandboxes | None] = ContextVar("warm_sandboxes", default=None)

@@ -185,6 +185,9 @@ def _arrow_rows(path: Path) -> Iterator[Any]:
             for batch in pyarrow.parquet.ParquetFile(path).iter_batches(1_000):
                 yield from batch.to_pylist()
             return
+        if (splits := path / "dataset_dict.json").is_file():
+            names = ", ".join(json.loads(splits.read_text("utf-8"))["splits"])
+            raise RequestError(f"The dataset {str(path)!r} has splits ({names}); name the folder of one.")
         state = json.loads((path / "state.json").read_text("utf-8"))
         for each in state["_data_files"]:
             with pyarrow.memory_map(str(path / each["filename"])) as source:

@@ -189,7 +189,8 @@ def _error(untrusted: Any, limits: Limits) -> tuple[CodeError, Limit | None]:
 
 def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
     if limit == "disk":
-        return f"{message.rstrip('.')}. The disk is full, or /tmp has met the limit disk_bytes={limits.disk_bytes:,}."
+        met = f"or the limit disk_bytes={limits.disk_bytes:,} of /tmp was met"
+        return f"{message.rstrip('.')}. The disk is full, {met} if the file is there."
     field = _FIELD_OF_LIMIT.get(limit) if limit is not None else None
     if field is None:
         return message
