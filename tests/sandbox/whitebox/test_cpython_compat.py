@@ -11,7 +11,14 @@ import coderoom.sandbox
 
 SANDBOX = Path(coderoom.sandbox.__file__).parent
 MODULE = "guest/cpython.py"
-USED = {"_thread", "_thread._count", "atexit._ncallbacks", "atexit._run_exitfuncs", "threading._shutdown"}
+USED = {
+    "_thread",
+    "_thread._count",
+    "atexit._ncallbacks",
+    "atexit._run_exitfuncs",
+    "threading._shutdown",
+    "warnings._warn_unawaited_coroutine",
+}
 PUBLIC = {"os._exit"}
 
 
