@@ -31,6 +31,7 @@ from rich.text import Text
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.approval.human import input_descriptor, read_line
+from coderoom.blocks import extract_code_blocks
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import Run
@@ -211,11 +212,17 @@ class RunView:
             if ran:
                 # The event before showed code and output; only the summary is new.
                 summary = message.metadata.get(keys.SUMMARY)
-                return _markdown(summary) if summary else None
+                return _summary_of_turn(summary) if summary else None
         elif not ran and (outcome := message.metadata.get(keys.OUTCOME)) is not None:
             # AutoGen's agent without a model answers with the output.
             return _panel(_bounded(text), outcome, f"exit code {message.metadata[keys.EXIT_CODE]}")
         return Text(visible(text)) if message.source == _USER else _markdown(text)
+
+
+def _summary_of_turn(summary: str) -> RenderableType:
+    has_code = any(block.language and not block.is_data for block in extract_code_blocks(summary))
+    rendering = _markdown(summary)
+    return Group(rendering, Text("The code in this summary was not run.", style="dim")) if has_code else rendering
 
 
 class _Prose(Markdown):

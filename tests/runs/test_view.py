@@ -109,6 +109,15 @@ def test_the_report_after_a_run_is_not_shown_twice() -> None:
     assert "It is 42." in text
 
 
+def test_code_in_a_summary_is_said_not_to_have_run() -> None:
+    summary = "This would work:\n```python\nprint(1)\n```"
+    facts = {"coderoom.outcome": "ok", "coderoom.stop_reason": "success", "coderoom.summary": summary}
+    text = shown(execution("42"), TextMessage(source="coder", content=summary, metadata=facts))
+    assert "The code in this summary was not run." in text
+    facts["coderoom.summary"] = "It is 42.\n```json\n{}\n```"
+    assert "was not run" not in shown(execution("42"), TextMessage(source="coder", content="", metadata=facts))
+
+
 def test_an_executors_bare_message_is_not_shown_twice() -> None:
     text = shown(execution("only once"), TextMessage(source="coder", content="only once"))
     # The second time is the answer in the summary.
