@@ -244,8 +244,7 @@ async def test_tests_that_cannot_fail_are_none(sandbox: Sandbox, name: str) -> N
     assert name == "by exit" or len(solution.tests.get("median", ())) <= 1
     assert not solution.functions[0].passed
     assert solution.functions[1].passed
-    sent_back = 1 if name == "by exit" else 2  # What can never pass hides nothing.
-    assert model.count("tests", "median") == sent_back
+    assert model.count("tests", "median") == 2
 
 
 async def test_a_property_cannot_change_what_others_see(sandbox: Sandbox) -> None:

@@ -51,6 +51,8 @@ class Shell:
                 raise type("ExitStatus", (Exception,), {})(f"{status}: {complaint.strip()}")
             return self.read(printed, result)
 
+        # Says in which order the inputs are.
+        call.__wrapped__ = eval(f"lambda {', '.join(parameters)}: None")  # type: ignore[attr-defined]
         return call
 
     def word(self, value: Any) -> str:
