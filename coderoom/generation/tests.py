@@ -277,7 +277,13 @@ def read_tests(
             wrong += [f"tests.{function}[{index}]: {each}." for each in problems_of_steps(test, names)]
     if wrong:
         raise GenerationError("\n".join(wrong))
-    return tests
+    order = {spec.name: [each.name for each in spec.inputs] for spec in specs}
+    return {function: [_ordered(test, order[function]) for test in cases] for function, cases in tests.items()}
+
+
+def _ordered(test: FunctionTest, names: Sequence[str]) -> FunctionTest:
+    """A test whose inputs are in the order of the spec, since they may be passed by position."""
+    return test.model_copy(update={"inputs": {name: test.inputs[name] for name in names if name in test.inputs}})
 
 
 def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequence[FunctionSpec]) -> list[str]:

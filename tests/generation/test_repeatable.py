@@ -118,10 +118,19 @@ async def test_many_programs_with_two_answers(sandbox: Sandbox) -> None:
     source = random.Random(0)
     conditions = [*CONDITIONS.values()]
     passed = []
-    for _ in range(3):
+    for _ in range(8):
         functions = programs([source.choice(conditions) for _ in range(25)])
         passed += [functions[name] for name in await passing(sandbox, functions)]
     assert not passed
+
+
+async def test_the_order_in_which_a_test_names_its_inputs_does_not_count(sandbox: Sandbox) -> None:
+    inputs = [{"name": name, "type": "int"} for name in "ab"]
+    [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": inputs, "outputs": {"type": "int"}}])
+    source = "def f(*args, **kwargs):\n    found = dict(zip('ab', args)) | kwargs\n    return found['a'] - found['b']\n"
+    tests = read_tests({"f": [{"name": "x", "inputs": {"b": 1, "a": 5}, "expected_output": 4}]}, [spec])
+    [result] = await TestRunner(sandbox).run({"f": source}, freeze(tests))
+    assert result.passed, result
 
 
 async def test_the_order_of_a_set_that_is_given_counts(sandbox: Sandbox) -> None:
