@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coderoom._util.logs import log_to_stderr
 from coderoom.cli.app import (
-    DebugOption,
     JsonOption,
     ModelOption,
     TrustOption,
@@ -85,7 +86,9 @@ def batch(
     ] = None,
     trust: TrustOption = None,
     as_json: JsonOption = False,
-    debug: DebugOption = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Log each run to standard error, and show the traceback of a failure.")
+    ] = False,
 ) -> int:
     """Run a team on many tasks, with checks.
 
@@ -131,7 +134,8 @@ def batch(
         memory=None if memory is None else memory * 2**20,
         arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
     )
-    return asyncio.run(_run(made, as_json))
+    with log_to_stderr() if debug else nullcontext():
+        return asyncio.run(_run(made, as_json))
 
 
 async def _run(batch: Batch, as_json: bool) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom._util.database import FILE_NAME
+from coderoom._util.logs import log_to_stderr
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import counted
 from coderoom.cli import app
@@ -23,21 +22,6 @@ from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom.generation import SolutionCache
-
-
-@contextmanager
-def _log_to_stderr() -> Iterator[None]:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-    logger = logging.getLogger("coderoom")
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
 
 
 CacheDirOption = Annotated[
@@ -129,7 +113,7 @@ def solve(
     kept, required = open_journal(journal, off=no_journal)
     log = RunLog(kept, required=required)
     recorders = () if record is None else (Recorder(record, model),)
-    with exporting(otlp), _log_to_stderr() if debug else nullcontext():
+    with exporting(otlp), log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
             solve(
                 app.text_of(instruction),

@@ -241,7 +241,6 @@ class Batch:
         done: dict[tuple[str, int], str] = {}
         if not (self.out / RESULTS).exists():
             return done
-        asked = {} if self._spending is None else self._journal.counts("model")
         new = self.out / f"{RESULTS}.new"
         try:
             with new.open("w", encoding="utf-8") as file:
@@ -249,20 +248,20 @@ class Batch:
                     if result.status != ERRORED:
                         file.write(_line(result))
                         done[result.id, result.repeat] = result.digest
-                        self._count(result, asked.get(result.run, 0))
+                        self._count(result)
             new.replace(self.out / RESULTS)
         except OSError as error:
             raise RequestError(f"The results in {str(self.out)!r} cannot be written: {error.strerror}.") from error
         return done
 
-    def _count(self, result: Result, model_calls: int) -> None:
+    def _count(self, result: Result) -> None:
         """Count a result of an earlier start."""
         if self._spending is not None:
             used = self._spending.used
             used["tokens"] += result.prompt_tokens + result.completion_tokens
             used["cost_usd"] += result.cost_usd or 0
             used["cells"] += result.runs_of_code
-            used["model_calls"] += model_calls
+            used["model_calls"] += result.model_calls
 
     def _work(self) -> Iterator[tuple[Item, int]]:
         for item in read_items(self.items, task=self.task, check=self.check, id_field=self.id_field):

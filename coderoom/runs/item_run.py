@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import platform
 import re
 import time
 from collections import deque
@@ -23,7 +25,7 @@ from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of
 from coderoom._util.rate_limit import RateLimiter
-from coderoom._util.steps import StepObserver, observing
+from coderoom._util.steps import MODEL, StepObserver, observing
 from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import Source, default_model, make_model
@@ -38,6 +40,7 @@ from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, prepare_run
 PASSED, NOT_PASSED, ERRORED = "passed", "failed", "errored"
 OWNER: Final = "the batch"
 """Whose the budget of all items is, in words."""
+_log = logging.getLogger("coderoom.runs")
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
 _MINUTE: Final = 60.0
 _TRANSIENT: Final = re.compile(
@@ -64,6 +67,7 @@ class Result:
         run: The run in the batch's journal.
         seconds: How long it took.
         digest: Tells whether the item has changed since.
+        model_calls: The requests to models that were answered, those of a reviewer too.
     """
 
     id: str
@@ -80,6 +84,7 @@ class Result:
     run: str
     seconds: float
     digest: str = ""
+    model_calls: int = 0
 
     @classmethod
     def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:
@@ -237,9 +242,11 @@ class ItemRunner:
         for left in range(self._setup.retries, -1, -1):
             if self.stopped:
                 return None
+            _log.debug("%s, run %d: begins on %s", item.id, repeat, platform.node())
             result = await self._run(item, repeat)
             if result is None:
                 return None
+            _log.debug("%s, run %d: %s after %.1f s %s", item.id, repeat, result.status, result.seconds, result.why)
             result = replace(result, answer=encodable(result.answer), why=encodable(result.why), digest=item.digest)
             passing = _TRANSIENT.search(result.why) and "no credit left" not in result.why
             if result.status != ERRORED or not left or not passing:
@@ -306,6 +313,7 @@ class ItemRunner:
         else:
             why = why or f"the run ended with {outcome!r}"
         usage = facts["usage"]
+        reviewed = outcome != FAILED and item.check is not None and item.check.reviewer is not None
         return Result(
             item.id,
             repeat,
@@ -320,6 +328,7 @@ class ItemRunner:
             facts["turns"],
             name,
             facts["seconds"],
+            model_calls=self._journal.count(name, MODEL) + reviewed,
         )
 
     async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> tuple[str, RequestUsage, float]:

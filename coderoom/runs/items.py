@@ -17,7 +17,7 @@ from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.runs.checks import Check, make_check
 
 _FIELDS: Final = ("task", "files", "check", "variables")
-_VARIABLE: Final = re.compile(r"\$\{([^{}]+)\}")
+_VARIABLE: Final = re.compile(r"\$?\$\{([^{}]+)\}")
 NOT_AN_ITEM: Final = (ValueError, TypeError, OSError, RecursionError, RequestError)
 """What reading an item raises if a line is none."""
 _LARGEST_FIELD: Final = 2**31 - 1
@@ -58,8 +58,8 @@ def read_items(
     """The items of a file, one after the other.
 
     The file is `.jsonl`, `.json` (a list), `.csv`, each perhaps with `.gz`, `.parquet`, or the folder of a dataset. A
-    line is an object. Its fields are variables of the task: `${name}` stands for the field `name`. Lines without an id
-    are named after their number, and `task` and `check` are those of lines that have none.
+    line is an object. Its fields are variables of the task: `${name}` stands for the field `name`, and `$${name}` for
+    itself. Lines without an id are named after their number, and `task` and `check` are those of lines that have none.
 
     Raises:
         RequestError: The file cannot be read.
@@ -107,6 +107,8 @@ def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check 
         raise ValueError("it has no task; give it a field 'task', or all of them --task TEXT")
 
     def value_of(found: re.Match[str]) -> str:
+        if found[0].startswith("$$"):
+            return found[0][1:]
         if variables.get(found[1]) is None:
             raise ValueError(f"the task has the variable ${{{found[1]}}}, and the line has no such field")
         return str(variables[found[1]])

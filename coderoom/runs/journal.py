@@ -280,10 +280,11 @@ class Journal(Database):
             row = database.execute("SELECT MAX(number) FROM steps WHERE run = ?", (run,)).fetchone()
         return row[0] or 0
 
-    def counts(self, kind: str) -> dict[str, int]:
-        """How many steps of a kind each run has."""
+    def count(self, run: str, kind: str) -> int:
+        """How many steps of a kind a run has."""
         with self._using() as database:
-            return dict(database.execute("SELECT run, COUNT(*) FROM steps WHERE kind = ? GROUP BY run", (kind,)))
+            query = "SELECT COUNT(*) FROM steps WHERE run = ? AND kind = ?"
+            return int(database.execute(query, (run, kind)).fetchone()[0])
 
     def reply(self, key: str) -> Any:
         """The newest reply to a request to a model, in any run; `None` if there is none."""

@@ -15,12 +15,13 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import coderoom
+from coderoom._util.logs import is_logging_steps, log_to_stderr
 from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.steps import StepObserver
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
@@ -65,12 +66,14 @@ class Travel:
         environment: Variables of the environment.
         recording: The content of the file that the model answers from, if that is what it does.
         limits: Whether there are rates, and whether there is a budget.
+        logs: Whether actors log what they do, which Ray shows on standard error of the batch.
     """
 
     setup: Setup
     environment: Mapping[str, str]
     recording: bytes | None
     limits: tuple[bool, bool]
+    logs: bool = False
 
 
 @dataclass(frozen=True)
@@ -305,7 +308,7 @@ def travel_of(setup: Setup, limits: tuple[bool, bool]) -> Travel:
     recording = Path(named.removeprefix("replay:")).read_bytes() if named.startswith("replay:") else None
     named_there = re.findall(r"\$\{(\w+)", setup.source.data.decode("utf-8", "replace"))
     environment = {name: value for name, value in os.environ.items() if _TRAVELS.fullmatch(name) or name in named_there}
-    return Travel(setup, environment, recording, limits)
+    return Travel(setup, environment, recording, limits, is_logging_steps())
 
 
 class ItemActor:
@@ -318,7 +321,11 @@ class ItemActor:
 
     def __init__(self, travel: Travel, meter: Any) -> None:
         os.environ.update(travel.environment)
-        logging.getLogger("autogen_core").setLevel(logging.CRITICAL)  # Failures are in the results.
+        self._opened = ExitStack()
+        if travel.logs:
+            self._opened.enter_context(log_to_stderr())
+        else:
+            logging.getLogger("autogen_core").setLevel(logging.CRITICAL)  # Failures are in the results.
         setup = travel.setup
         try:
             self._root = temporary_folder()
@@ -363,6 +370,7 @@ class ItemActor:
         self._in_loop(self._sandboxes.close())
         self._journal.close()
         remove_folder(self._root)
+        self._opened.close()
 
     def _in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -58,11 +58,14 @@ def test_items_are_run_and_checked(tmp_path: Path) -> None:
     command = tasks(tmp_path, 5)
     with (tmp_path / "tasks.jsonl").open("a") as file:
         file.write('no json\n{"id": "n/1", "n": 1}\n{"id": "x"}\n{"id": "none", "task": "Twice ${k}?"}\n')
-        file.write('{"id": "code", "n": 8, "check": "assert answer.endswith(str(2 * n) + \'.\')"}\n')
+        file.write(
+            '{"id": "code", "n": 8, "task": "Twice ${n}? $${n} is text.", "check": "assert answer.endswith(str(2 * n) + \'.\')"}\n'
+        )
         file.write('{"id": "ends", "n": 8, "check": "import os; os._exit(0)"}\n')
     with OpenAIServer(respond=double) as server:
         found = run(tmp_path, command, server)
         assert len(server.requests) == 7
+        assert sum("Twice 8? ${n} is text." in str(request.messages) for request in server.requests) == 1
         again = run(tmp_path, command, server)
         assert len(server.requests) == 7
     assert {name: found[name] for name in ("passed", "failed", "errored")} == {"passed": 5, "failed": 2, "errored": 0}
@@ -172,6 +175,7 @@ def test_a_reviewer_decides(tmp_path: Path) -> None:
     results = {result.id: result for result in read_results(tmp_path / "out")}
     assert (results["2"].status, results["3"].status) == ("passed", "failed"), results
     assert results["3"].why == "not approved: It is not 4."
+    assert [result.model_calls for result in results.values()] == [2, 2]
 
 
 async def test_a_batch_waits_when_its_tokens_of_a_minute_are_used_up(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -92,7 +93,9 @@ async def test_a_node_dies_and_each_item_has_one_result_as_on_one_machine(
             assert "It is 42." in (folder / "pages" / f"{run.id}.html").read_text()
 
 
-async def test_what_fails_there_fails_as_here(cluster: Any, server: OpenAIServer, tmp_path: Path) -> None:
+async def test_what_fails_there_fails_as_here_and_what_is_logged_there_is_shown(
+    cluster: Any, server: OpenAIServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "given.txt").write_text("other")
     items = tasks(tmp_path, 1)
@@ -102,7 +105,13 @@ async def test_what_fails_there_fails_as_here(cluster: Any, server: OpenAIServer
     cluster.add_node(num_cpus=1)
     model = "openai:gpt-4o-2024-08-06"
     batch = Batch("code-act", items, tmp_path / "ray", model=model, engine="ray", address=cluster.address)
-    assert Counter(result.status for result in await results_of(batch)) == {"passed": 1, "errored": 2}
+    shown = ""
+    with caplog.at_level(logging.DEBUG, "coderoom"):
+        async with batch:
+            assert Counter([result.status async for result in batch]) == {"passed": 1, "errored": 2}
+            while "refused, run 1: errored" not in shown:  # Ray shows it a little later.
+                await asyncio.sleep(0.1)
+                shown += "".join(capfd.readouterr())
     assert batch.notes == []
     await results_of(Batch("code-act", items, tmp_path / "local", model=model))
     assert table(tmp_path / "ray") == table(tmp_path / "local")
