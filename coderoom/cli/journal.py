@@ -33,7 +33,7 @@ _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 def _open(named: str | None) -> Journal:
     from coderoom.runs import open_journal
 
-    journal, _ = open_journal(named)
+    journal = open_journal(named)
     if journal is None:
         raise RequestError("There is no journal; name one by --journal FILE.")
     return journal

@@ -87,7 +87,7 @@ def run(
     from coderoom.runs import Run, RunRequest, open_journal
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
-    kept, required = open_journal(journal, off=no_journal)
+    kept = open_journal(journal, off=no_journal)
     if goes_on:
         given = {
             "--model": model, "--workspace": workspace, "--wall": wall, "--file": files, "--timeout": timeout,
@@ -96,9 +96,7 @@ def run(
         if kept_as_is := [name for name, value in given.items() if value is not None]:
             raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
         last = _last_run(team, kept)
-        going = Run.resume(
-            last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns, required=required
-        )
+        going = Run.resume(last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns)
     else:
         request = RunRequest(
             team,
@@ -113,7 +111,7 @@ def run(
             timeout=timeout,
             budgets=of_agents,
         )
-        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), required=required, cached=cache)
+        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), cached=cache)
     return _go(going, context, as_json, debug, otlp, record)
 
 
@@ -149,16 +147,16 @@ def resume(
     from coderoom.runs import Run, open_journal, resume_solve
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
-    kept, required = open_journal(journal)
+    kept = open_journal(journal)
     if kept is None:
         raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
     entry = kept.find(run)
     if entry.command == "solve":
-        solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json), required=required))
+        solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json)))
         if as_json:
             print_json(solved.to_json())
         return end_code(solved.succeeded, solved.cancelled)
-    going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, required=required)
+    going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns)
     return _go(going, context, as_json, debug, otlp)
 
 
@@ -253,8 +251,8 @@ def chat(
     )
     if not debug:
         app.silence_autogen()
-    kept, required = open_journal(journal, off=no_journal)
-    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), required=required)
+    kept = open_journal(journal, off=no_journal)
+    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits))
     if record is not None:
         run.record_in(record)
     with exporting(otlp):
@@ -304,10 +302,10 @@ def execute(
     """
     from rich.console import Console
 
-    from coderoom.runs import make_writer, read_blocks, run_file
+    from coderoom.runs import Writer, open_journal, read_blocks, run_file
 
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
-    writer = make_writer(journal, off=no_journal)
+    writer = Writer(open_journal(journal, off=no_journal))
     run_it = run_file(
         source,
         Console(quiet=as_json),

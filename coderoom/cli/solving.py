@@ -110,8 +110,7 @@ def solve(
         app.silence_autogen()
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
-    kept, required = open_journal(journal, off=no_journal)
-    log = RunLog(kept, required=required)
+    log = RunLog(open_journal(journal, off=no_journal))
     recorders = () if record is None else (Recorder(record, model),)
     with exporting(otlp), log_to_stderr() if debug else nullcontext():
         solved = asyncio.run(
@@ -149,7 +148,7 @@ def _open_cache(cache_dir: Path | None, named: str | None) -> SolutionCache:
 
     if cache_dir is not None:
         return SolutionCache(cache_dir / FILE_NAME)
-    journal, _ = open_journal(named)
+    journal = open_journal(named)
     if journal is None:
         raise RequestError("There is no journal, and so no cache; name one by --journal FILE, or --cache-dir DIR.")
     return SolutionCache(journal.path)

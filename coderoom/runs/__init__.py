@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from coderoom.runs.team_view import team_tree
     from coderoom.runs.view import RunView, chat
-    from coderoom.runs.writer import Writer, make_writer
+    from coderoom.runs.writer import Writer
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -72,7 +72,6 @@ __all__ = [
     "examine",
     "execute_code",
     "exporting",
-    "make_writer",
     "models_to_check",
     "open_journal",
     "prepare_run",
@@ -108,7 +107,7 @@ _MODULES = {
     ),
     "team_view": ("team_tree",),
     "view": ("RunView", "chat"),
-    "writer": ("Writer", "make_writer"),
+    "writer": ("Writer",),
 }  # fmt: skip
 
 

@@ -123,7 +123,7 @@ class Batch:
                     f"The runs of the team {self.team!r} would share a folder; its executors need "
                     f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
                 )
-            self._journal = Journal(self.out / "journal.sqlite3")
+            self._journal = Journal(self.out / "journal.sqlite3", required=True)
             stack.callback(self._journal.close)
             self._done = self._finished()
             (self.out / _SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")

@@ -53,7 +53,6 @@ class Run:
         *,
         command: str = "run",
         budget: Budget | None = None,
-        required: bool = False,
         cached: bool = False,
         run: str | None = None,
     ) -> Self:
@@ -64,7 +63,6 @@ class Run:
             journal: Where the run is kept; `None`: nowhere.
             command: The command that began it.
             budget: What each task may use.
-            required: Whether the run ends if the journal cannot be written.
             cached: Whether requests to models that were answered in a run of this journal get the same reply again.
             run: Its id, which no run of the journal has; `None`: a new one.
 
@@ -74,7 +72,7 @@ class Run:
         """
         if cached and journal is None:
             raise RequestError("The cache of replies is the journal, and there is none.")
-        record, log = prepared.record, RunLog(journal, required=required, cached=cached)
+        record, log = prepared.record, RunLog(journal, cached=cached)
         if journal is not None:
             journal.hide_values(secrets_of(prepared.team))
             data = find_source(prepared.request.team).data
@@ -98,7 +96,6 @@ class Run:
         budget: Mapping[str, float] | None = None,
         budgets: Mapping[str, Mapping[str, float]] | None = None,
         max_turns: int | None = None,
-        required: bool = False,
     ) -> Self:
         """Go on with a run that was killed, cancelled, failed, or ended at a limit.
 
@@ -109,7 +106,6 @@ class Run:
             budget: Limits of each task, by the names of a `Budget`, in place of those before.
             budgets: Limits of agents, by their names, in place of those before.
             max_turns: The team's turns, in place of those before.
-            required: Whether the run ends if the journal cannot be written.
 
         Raises:
             RequestError: There is no such run, it has nothing left to do, or another process works on it.
@@ -132,7 +128,7 @@ class Run:
         journal.hide_values(secrets_of(prepared.team))
         known = [replace(step, result=journal.restore(step.result)) for step in journal.steps(entry.id)]
         tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
-        log = RunLog(journal, required=required, run=entry.id, known=known)
+        log = RunLog(journal, run=entry.id, known=known)
         return cls(prepared, tasks if task is None else [*tasks, task], log, allowed)
 
     async def go(

@@ -282,12 +282,10 @@ class ItemRunner:
         if known and known[0].outcome not in (None, FAILED, UNFINISHED, "cancelled"):
             return known[0].facts
         if known:
-            run = Run.resume(name, self._journal, required=True)
+            run = Run.resume(name, self._journal)
         else:
             prepared = self._setup.prepare(item.task, item.files, workspace)
-            run = Run.begin(
-                prepared, self._journal, command="batch", budget=self._setup.budget, required=True, run=name
-            )
+            run = Run.begin(prepared, self._journal, command="batch", budget=self._setup.budget, run=name)
         if self._pace is not None:
             for client in clients_of(run.prepared.team):
                 self._pace.delay(client)

@@ -104,13 +104,15 @@ class Journal(Database):
     Args:
         path: The file; `None`: `CODEROOM_JOURNAL`, or `coderoom/journal.sqlite3` in `$XDG_STATE_HOME` or
             `~/.local/state`.
+        required: Whether a run ends if it cannot be written. If not, the run goes on without it, and says so.
 
     Raises:
         JournalError: Any method raises it if the file cannot be used. What is in the file stays as it is.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, required: bool = False) -> None:
         super().__init__(path)
+        self.required = required
         self._owners = Owners(self.path)
 
     def _json(self, data: Any) -> str:
@@ -300,16 +302,17 @@ class Journal(Database):
         return row[0] if row else b""
 
 
-def open_journal(named: str | None = None, *, off: bool = False) -> tuple[Journal | None, bool]:
-    """The journal for the text of an option, and whether a run requires it.
+def open_journal(named: str | None = None, *, off: bool = False) -> Journal | None:
+    """The journal for the text of an option; `None` if there is none.
 
     Args:
         named: A file, `off`, or `required` for the default file; `None`: the default file.
         off: Whether there is none, whatever is named.
     """
     if off or named == OFF:
-        return None, False
-    return Journal(None if named in (None, "", REQUIRED) else Path(str(named)).expanduser()), named == REQUIRED
+        return None
+    path = None if named in (None, "", REQUIRED) else Path(str(named)).expanduser()
+    return Journal(path, required=named == REQUIRED)
 
 
 def _mark() -> str:

@@ -335,7 +335,7 @@ class ItemActor:
                 setup = replace(setup, model=f"replay:{self._root / _RECORDING}")
         except OSError as error:
             raise _on_this_node(error) from None
-        self._journal = Journal(self._root / "journal.sqlite3")
+        self._journal = Journal(self._root / "journal.sqlite3", required=True)
         self._sandboxes = WarmSandboxes()
         paced, limited = travel.limits
         self._runner = ItemRunner(

@@ -54,7 +54,6 @@ class RunLog(Writer, StepObserver):
 
     Args:
         journal: The journal; `None`: nothing is kept.
-        required: Whether a journal that cannot be written ends the run. If not, the run goes on without it.
         run: The id of a run that is resumed; `None`: it has not begun.
         known: Its steps.
         cached: Whether requests to models that were answered in any run get the same reply again.
@@ -68,12 +67,11 @@ class RunLog(Writer, StepObserver):
         self,
         journal: Journal | None,
         *,
-        required: bool = False,
         run: str | None = None,
         known: Iterable[Step] = (),
         cached: bool = False,
     ) -> None:
-        super().__init__(journal, required=required)
+        super().__init__(journal)
         self.run = run
         self.known = 0
         self.notes: list[str] = []

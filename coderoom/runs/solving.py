@@ -284,14 +284,13 @@ async def solve(
     return solved
 
 
-async def resume_solve(journal: Journal, entry: RunEntry, console: Console, *, required: bool = False) -> Solved:
+async def resume_solve(journal: Journal, entry: RunEntry, console: Console) -> Solved:
     """Go on with an instruction that was interrupted or failed. What the model has answered is not asked again.
 
     Args:
         journal: The journal.
         entry: The run.
         console: Where to show it.
-        required: Whether it ends if the journal cannot be written.
 
     Raises:
         RequestError: It has succeeded, or another process works on it; or as `solve`.
@@ -299,7 +298,7 @@ async def resume_solve(journal: Journal, entry: RunEntry, console: Console, *, r
     if entry.outcome == "ok":
         raise RequestError(f"The run {entry.id} has succeeded, so that nothing is left to do.")
     journal.claim(entry.id)
-    log = RunLog(journal, required=required, run=entry.id, known=journal.steps(entry.id))
+    log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
     out = None if entry.request["out"] is None else Path(entry.request["out"])
     return await solve(entry.task, console, model=entry.model, log=log, **{**entry.request, "out": out})
 

@@ -9,7 +9,7 @@ from threading import RLock
 from typing import Any
 
 from coderoom.errors import JournalError
-from coderoom.runs.journal import Journal, Step, open_journal
+from coderoom.runs.journal import Journal, Step
 
 
 class Writer:
@@ -17,7 +17,6 @@ class Writer:
 
     Args:
         journal: The journal; `None`: nothing is written.
-        required: Whether a journal that cannot be written ends the run.
 
     Attributes:
         run: The id of the run; `None` if it is not in the journal.
@@ -27,11 +26,10 @@ class Writer:
         JournalError: Any method raises it if the journal cannot be written, and is required.
     """
 
-    def __init__(self, journal: Journal | None, *, required: bool = False) -> None:
+    def __init__(self, journal: Journal | None) -> None:
         self.run: str | None = None
         self.failure = ""
         self._journal = journal
-        self._required = required
         self._number = 0
         self._lock = RLock()  # Functions of the host are called in threads.
 
@@ -76,12 +74,6 @@ class Writer:
             if self._journal is not None and not self.failure:
                 write(self._journal)
         except JournalError as error:
-            if self._required:
+            if self._journal is not None and self._journal.required:
                 raise
             self.failure = f"{error} The run goes on without it, and cannot be resumed."
-
-
-def make_writer(named: str | None = None, *, off: bool = False) -> Writer:
-    """A writer for the text of an option; see `open_journal`."""
-    journal, required = open_journal(named, off=off)
-    return Writer(journal, required=required)

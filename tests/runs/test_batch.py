@@ -59,7 +59,7 @@ def test_items_are_run_and_checked(tmp_path: Path) -> None:
     with (tmp_path / "tasks.jsonl").open("a") as file:
         file.write('no json\n{"id": "n/1", "n": 1}\n{"id": "x"}\n{"id": "none", "task": "Twice ${k}?"}\n')
         file.write('{"id": "code", "n": 8, "task": "Twice ${n}? $${n} is text.", ')
-        file.write(r'"check": "assert answer.endswith(str(2 * n) + \'.\')"}' + "\n")
+        file.write('"check": "assert answer.endswith(f\'{2 * n}.\')"}\n')
         file.write('{"id": "ends", "n": 8, "check": "import os; os._exit(0)"}\n')
     with OpenAIServer(respond=double) as server:
         found = run(tmp_path, command, server)
