@@ -1,0 +1,98 @@
+"""A session of the sandbox for the tools of other frameworks; used by each of them here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Final, Self
+
+from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox
+
+NAME: Final = "run_code"
+DESCRIPTION: Final = """\
+Run Python code in an isolated sandbox and return what it prints and the value of its last expression.
+
+Variables, imports and files last from call to call. There is no network, unless the user has allowed it. The last line
+says how the code ended if it failed."""
+CODE: Final = "The Python code."
+LIMITS: Final = Limits(output_bytes=32_768)
+"""Of a longer output, a model sees the beginning and the end."""
+
+
+def missing(name: str, extra: str) -> MissingDependencyError:
+    """The error for a framework that is not installed."""
+    return MissingDependencyError(f"{name} is not installed: pip install 'coderoom[{extra}]'")
+
+
+class CodeSession:
+    """A session of a sandbox of its own. It starts with the first cell, and can be used from any thread and event loop.
+
+    It has an event loop in a thread, because frameworks call a tool from several loops, or from none. What is not
+    closed ends with this object or with the process.
+
+    Args:
+        functions: Functions of the host that the code may call.
+        options: Arguments of `Sandbox`.
+    """
+
+    def __init__(self, functions: Sequence[Callable[..., Any]] = (), **options: Any) -> None:
+        self._sandbox = Sandbox(**{"limits": LIMITS, **options})
+        self._session = self._sandbox.session(functions)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="coderoom-session", daemon=True)
+        self._thread.start()
+        self._end = weakref.finalize(self, _end, self._sandbox, self._loop, self._thread)
+
+    async def run(self, code: str) -> ExecutionResult:
+        """Run a cell. A caller that is cancelled ends it."""
+        return await asyncio.wrap_future(self._submit(code))
+
+    def run_blocking(self, code: str) -> ExecutionResult:
+        """As `run`, for callers without an event loop. A caller that is interrupted ends it."""
+        future = self._submit(code)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End everything that the code has started; a second time does nothing."""
+        self._end()
+
+    def _submit(self, code: str) -> Future[ExecutionResult]:
+        if not self._end.alive:
+            raise RequestError("The session is closed; make a new one.")
+        return asyncio.run_coroutine_threadsafe(self._session.run(code), self._loop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _end(sandbox: Sandbox, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    asyncio.run_coroutine_threadsafe(sandbox.close(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def describe(result: ExecutionResult) -> str:
+    """What a model sees of a result: the output, the value, the names of new files, and how it ended if it failed."""
+    lines = [result.output.rstrip("\n")] if result.output else []
+    if result.value_repr is not None and result.value is not None:
+        lines.append(result.value_repr)
+    if result.artifacts:
+        lines.append(f"[Files: {', '.join(artifact.name for artifact in result.artifacts)}]")
+    if result.error is not None:
+        said = "" if result.error.traceback else f" {result.error.message}"
+        lines.append(f"[Outcome: {result.outcome}, exit code {result.exit_code}.{said}]")
+    return "\n".join(lines) or "[The code ran and printed nothing.]"

@@ -1,0 +1,227 @@
+"""Inspect AI: `sandbox="coderoom"` runs the samples of an evaluation in CodeRoom's sandbox, without Docker.
+
+Each sample has a session of one warm sandbox, with a workspace and a `/tmp` of its own in memory. Files are read and
+written by code behind the wall, so that no path reaches a file of the host. Inspect finds this module by its entry
+point.
+"""
+
+from __future__ import annotations
+
+import builtins
+from base64 import b64encode
+from collections import Counter
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, overload
+from uuid import uuid4
+
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.integrations._tool import missing
+from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session
+
+try:
+    from inspect_ai.util import (
+        ExecResult,
+        OutputLimitExceededError,
+        SandboxEnvironment,
+        SandboxEnvironmentConfigType,
+        SandboxEnvironmentLimits,
+        SandboxUnavailableError,
+        SandboxUserUnsupportedError,
+        sandboxenv,
+    )
+except ImportError as error:
+    raise missing("Inspect AI", "inspect") from error
+
+__all__ = ["CodeRoomSandbox"]
+
+_MIB: Final = 1024 * 1024
+DEFAULT: Final = SandboxConfig(
+    limits=Limits(wall_seconds=3600, memory_bytes=2048 * _MIB, output_bytes=32 * _MIB, value_bytes=32 * _MIB)
+)
+"""Without a config; a command without a timeout of its own may take an hour."""
+
+_WRITE = """\
+import binascii, os
+path = {path!r}
+{append} or os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+with open(path, "ab" if {append} else "wb") as file:
+    file.write(binascii.a2b_base64({data!r}))
+None
+"""
+_READ = """\
+with open({path!r}, "rb") as file:
+    file.seek({begin})
+    data = file.read({size})
+data
+"""
+_EXEC = """\
+import os, subprocess
+with open({stdin!r} or os.devnull, "rb") as stdin:
+    {stdin!r} and os.unlink({stdin!r})
+    status = subprocess.call({cmd!r}, stdin=stdin, cwd={cwd!r}, env={{**os.environ, **{env!r}}})
+status
+"""
+
+
+@sandboxenv(name="coderoom")
+class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
+    """The sandbox of a sample: a session, whose commands run one after the other.
+
+    Its config is a `coderoom.sandbox.SandboxConfig`, or the path of a YAML or JSON file with its fields.
+    """
+
+    _sandboxes: ClassVar[dict[str, Sandbox]] = {}
+    _samples: ClassVar[Counter[Sandbox]] = Counter()
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self._sandbox = sandbox
+        self._session: Session = sandbox.session()
+
+    @classmethod
+    async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
+        """Start the sandbox of all samples with this config."""
+        await _available(cls._sandbox_for(config).start())
+
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, SandboxEnvironment]:
+        """Start a session."""
+        environment = cls(cls._sandbox_for(config))
+        await _available(environment._session.start())
+        cls._samples[environment._sandbox] += 1
+        return {"default": environment}
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: SandboxEnvironmentConfigType | None,
+        environments: dict[str, SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        """End everything that the sample has started."""
+        for environment in environments.values():
+            own = environment.as_type(CodeRoomSandbox)
+            await own._session.close()
+            cls._samples[own._sandbox] -= 1
+
+    @classmethod
+    async def task_cleanup(cls, task_name: str, config: SandboxEnvironmentConfigType | None, cleanup: bool) -> None:
+        """End the sandboxes that no sample uses; other tasks may run."""
+        for key, sandbox in list(cls._sandboxes.items()):
+            if not cls._samples[sandbox]:
+                del cls._sandboxes[key], cls._samples[sandbox]
+                await sandbox.close()
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        """Read the config from a log of Inspect."""
+        return SandboxConfig(**config)
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        """Run a command. All of its processes end at the timeout; it is not tried again."""
+        if user is not None:
+            raise SandboxUserUnsupportedError(f"The sandbox has one user, without rights, and {user!r} was requested.")
+        stdin = ""
+        if input is not None:
+            stdin = f"/tmp/.input-{uuid4().hex}"
+            await self.write_file(stdin, input)
+        code = _EXEC.format(stdin=stdin, cmd=cmd, cwd=cwd, env=env or {})
+        result = await self._run(code, timeout)
+        limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        if any(len(text) > limit // 4 and len(text.encode()) > limit for text in (result.stdout, result.stderr)):
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.output[:limit])
+        if result.truncated:
+            raise OutputLimitExceededError(f"{self._sandbox.limits.output_bytes:,} bytes", result.output)
+        if result.error is None:
+            status = result.value if isinstance(result.value, int) else 1
+            code_of_signal = 128 - status if status < 0 else status
+            return ExecResult(status == 0, code_of_signal, result.stdout, result.stderr)
+        failure = _failure(result)
+        if isinstance(failure, TimeoutError | PermissionError):
+            raise failure
+        # It could not be started, or a limit or a signal ended it.
+        started = result.error.type in ("Limit", "Signal", "Cancelled", "MemoryError")
+        status = result.exit_code if started else 127 if isinstance(failure, FileNotFoundError) else 126
+        stderr = result.stderr.removesuffix(result.error.traceback)
+        return ExecResult(False, status, result.stdout, f"{stderr}{result.error.message}\n")
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        """Write a file, and the folders above it."""
+        data = contents.encode() if isinstance(contents, str) else contents
+        for begin in range(0, len(data) or 1, _MIB):
+            part = b64encode(data[begin : begin + _MIB]).decode()
+            result = await self._run(_WRITE.format(path=file, append=begin > 0, data=part))
+            if result.error is not None:
+                raise _failure(result)
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        """Read a file."""
+        limit = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        most = self._sandbox.limits.value_bytes // 2
+        data = bytearray()
+        while True:
+            size = min(most, limit + 1 - len(data))
+            result = await self._run(_READ.format(path=file, begin=len(data), size=size))
+            if result.error is not None:
+                raise _failure(result)
+            if not isinstance(result.value, bytes):
+                raise OSError(f"{file!r} was not read: {result.value_repr}")
+            data += result.value
+            if len(data) > limit:
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None)
+            if len(result.value) < size:
+                return data.decode() if text else bytes(data)
+
+    @classmethod
+    def _sandbox_for(cls, config: SandboxEnvironmentConfigType | None) -> Sandbox:
+        found = DEFAULT if config is None else config
+        if isinstance(found, str):
+            found = SandboxConfig(**YAML(typ="safe").load(Path(found)))
+        if not isinstance(found, SandboxConfig):
+            raise RequestError(f"The config of the sandbox is a {type(found).__name__}; use a SandboxConfig.")
+        if found.workspace is not None or found.engine != "cpython" or found.policy != "open":
+            raise RequestError("Commands of Inspect need engine 'cpython', policy 'open' and no workspace.")
+        return cls._sandboxes.setdefault(found.model_dump_json(), Sandbox.from_config(found))
+
+    async def _run(self, code: str, timeout: int | None = None) -> ExecutionResult:
+        result: ExecutionResult = await _available(self._session.run(code, timeout=timeout))
+        return result
+
+
+async def _available(work: Any) -> Any:
+    try:
+        return await work
+    except SandboxUnavailable as error:
+        raise SandboxUnavailableError(str(error)) from error
+
+
+def _failure(result: ExecutionResult) -> OSError:
+    """The exception that code met behind the wall, or that says what ended it."""
+    assert result.error is not None
+    if result.outcome is Outcome.TIMEOUT:
+        return TimeoutError(result.error.message)
+    kind = getattr(builtins, result.error.type, None)
+    return (kind if isinstance(kind, type) and issubclass(kind, OSError) else OSError)(result.error.message)

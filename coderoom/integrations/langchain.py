@@ -1,0 +1,74 @@
+"""LangChain: a tool that runs Python code in the sandbox, for `create_agent`, LangGraph and `bind_tools`.
+
+    with CodeTool() as tool:
+        agent = create_agent(model, [tool])
+        agent.invoke({"messages": [("user", "...")]})
+
+It works in threads and in event loops, with `invoke` and with `ainvoke`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, PrivateAttr
+
+from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, describe, missing
+
+try:
+    from langchain_core.tools import BaseTool
+except ImportError as error:
+    raise missing("LangChain", "langchain") from error
+
+__all__ = ["CodeTool"]
+
+
+class Arguments(BaseModel):
+    """What the model writes."""
+
+    code: Annotated[str, Field(description=CODE)]
+
+
+class CodeTool(BaseTool):  # type: ignore[misc, unused-ignore]
+    """Runs Python code in a session of a sandbox, which lasts until `close`.
+
+    Args:
+        options: Arguments of `coderoom.sandbox.Sandbox`.
+    """
+
+    name: str = NAME
+    description: str = DESCRIPTION
+    args_schema: type[BaseModel] = Arguments
+    _session: CodeSession = PrivateAttr()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self._session = CodeSession(**options)
+
+    def _run(self, code: str) -> str:
+        return describe(self._session.run_blocking(code))
+
+    async def _arun(self, code: str) -> str:
+        return describe(await self._session.run(code))
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)

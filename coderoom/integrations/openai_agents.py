@@ -1,0 +1,43 @@
+"""OpenAI Agents SDK: a tool that runs Python code in the sandbox.
+
+    with code_tool() as tool:
+        agent = Agent("coder", tools=[tool])
+        result = await Runner.run(agent, "...")
+
+Variables last from call to call, and from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, describe, missing
+
+try:
+    from agents import FunctionTool, function_tool
+except ImportError as error:
+    raise missing("The OpenAI Agents SDK", "openai-agents") from error
+
+__all__ = ["code_tool"]
+
+
+@contextmanager
+def code_tool(**options: Any) -> Iterator[FunctionTool]:
+    """Make a tool with one session of a sandbox, which ends with the context.
+
+    A broken sandbox ends the agent's run with `SandboxUnavailable`; it is no answer of the tool.
+
+    Args:
+        options: Arguments of `coderoom.sandbox.Sandbox`.
+
+    Yields:
+        The tool.
+    """
+    with CodeSession(**options) as session:
+
+        async def run(code: Annotated[str, CODE]) -> str:
+            return describe(await session.run(code))
+
+        yield function_tool(run, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None)
