@@ -93,6 +93,6 @@ def describe(result: ExecutionResult) -> str:
     if result.artifacts:
         lines.append(f"[Files: {', '.join(artifact.name for artifact in result.artifacts)}]")
     if result.error is not None:
-        said = "" if result.error.traceback else f" {result.error.message}"
+        said = "" if result.error.traceback or result.error.type == "Exit" else f" {result.error.message}"
         lines.append(f"[Outcome: {result.outcome}, exit code {result.exit_code}.{said}]")
     return "\n".join(lines) or "[The code ran and printed nothing.]"

@@ -27,7 +27,7 @@ __all__ = ["code_tool"]
 def code_tool(**options: Any) -> Iterator[FunctionTool]:
     """Make a tool with one session of a sandbox, which ends with the context.
 
-    A broken sandbox ends the agent's run with `SandboxUnavailable`; it is no answer of the tool.
+    A broken sandbox ends the agent's run with the SDK's `UserError`, whose `__cause__` is `SandboxUnavailable`.
 
     Args:
         options: Arguments of `coderoom.sandbox.Sandbox`.

@@ -9,7 +9,7 @@ Sandboxed code may import any module, which `["*"]` tells the model.
 
 from __future__ import annotations
 
-import functools
+import inspect
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -90,7 +90,6 @@ class SandboxExecutor(PythonExecutor):  # type: ignore[misc, unused-ignore]
         return CodeOutput(output=result.value, logs=result.output, is_final_answer=False)
 
     def _function(self, name: str, tool: Any) -> Callable[..., Any]:
-        @functools.wraps(getattr(tool, "forward", tool.__call__))
         def call(*args: Any, **kwargs: Any) -> Any:
             found = tool(*args, **kwargs)
             if name != _FINAL:
@@ -98,7 +97,11 @@ class SandboxExecutor(PythonExecutor):  # type: ignore[misc, unused-ignore]
             self._answers.append(found)
             raise _Answered("The task is done.")
 
-        call.__name__, call.__doc__ = name, tool.description
+        forward = getattr(tool, "forward", tool.__call__)  # A managed agent has none.
+        call.__name__, call.__doc__, call.__annotations__ = name, tool.description, forward.__annotations__
+        whole = inspect.signature(forward)  # `@tool` adds a `self` to a function that is not a method.
+        seen = [each for each in whole.parameters.values() if each.name != "self"]
+        call.__signature__ = whole.replace(parameters=seen)  # type: ignore[attr-defined]
         return call
 
 

@@ -12,6 +12,7 @@ from coderoom.integrations.agent_framework import code_tool
 
 
 async def main() -> None:
+    """Ask the agent."""
     with code_tool() as tool:
         agent = Agent(OpenAIChatCompletionClient(model="gpt-5-mini"), tools=[tool])
         response = await agent.run("How many primes are there below a thousand?")

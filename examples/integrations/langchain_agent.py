@@ -1,4 +1,7 @@
-"""A LangChain agent that runs code. It needs `pip install 'coderoom[langchain]' langchain langchain-openai` and a key."""
+"""A LangChain agent that runs code.
+
+It needs `pip install 'coderoom[langchain]' langchain langchain-openai` and a key.
+"""
 
 from langchain.agents import create_agent
 

@@ -1,0 +1,83 @@
+"""Each framework's own agent, from its own example, with a real client of a scripted model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coderoom.studio.environment import without_python_settings
+from tests.integrations.support import call
+from tests.support.commands import ROOT
+from tests.support.openai_server import OpenAIServer, Reply
+
+EXAMPLES = ROOT / "examples" / "integrations"
+INSIDE = Path(__file__).parent / "inside"
+CELLS = (
+    "primes = [n for n in range(2, 1000) if all(n % d for d in range(2, n))]",
+    "print(open('nothing').read())",
+    "len(primes)",
+)
+
+
+def run(python: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in without_python_settings(os.environ).items() if "OPENAI" not in name}
+    quiet = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "INSPECT_DISPLAY": "plain", "HOME": str(cwd)}
+    return subprocess.run(
+        [str(python), *arguments],
+        cwd=cwd,
+        env={**kept, **quiet, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run_example(python: Path, name: str, server: OpenAIServer, cwd: Path) -> str:
+    done = run(python, str(EXAMPLES / name), cwd=cwd, OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="test")
+    assert done.returncode == 0, done.stdout
+    assert server.pending == 0, done.stdout
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["framework_agent.py", "langchain_agent.py", "openai_agent.py", "pydantic_agent.py"])
+def test_agent_runs_code_in_one_session(name: str, frameworks: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    server.add(*(call(number, code) for number, code in enumerate(CELLS)), Reply("There are 168."))
+    output = run_example(frameworks, name, server, tmp_path)
+    assert output.splitlines()[-1] == "There are 168."
+
+    tool = server.requests[0].body["tools"][0]["function"]
+    assert tool["name"] == "run_code"
+    assert "isolated sandbox" in tool["description"]
+    assert list(tool["parameters"]["properties"]) == ["code"]
+    answers = [message["content"] for message in server.requests[-1].messages if message["role"] == "tool"]
+    assert answers[0] == "[The code ran and printed nothing.]"
+    assert "FileNotFoundError: [Errno 2] No such file or directory: 'nothing'" in answers[1]
+    assert answers[1].splitlines()[-1] == "[Outcome: error, exit code 1.]"
+    assert answers[2] == "168"
+
+
+@pytest.mark.slow
+def test_code_agent_calls_tools_of_the_host(frameworks: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    server.add(
+        "Thought: I look it up.\n<code>\nlimit = limit_of('thousand')\nprint(limit)\n</code>",
+        "Thought: a mistake.\n<code>\nlimit / 0\n</code>",
+        f"Thought: I count.\n<code>\n{CELLS[0]}\nfinal_answer(len(primes) + limit - 1000)\n</code>",
+    )
+    output = run_example(frameworks, "smolagents_agent.py", server, tmp_path)
+    assert output.splitlines()[-1] == "168"
+    seen = [str(request.messages[-1]["content"]) for request in server.requests]
+    assert "1000" in seen[1]
+    assert "ZeroDivisionError" in seen[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(path.name for path in INSIDE.glob("*_checks.py")))
+def test_checks_inside_the_environment(file: str, frameworks: Path, tmp_path: Path) -> None:
+    options = ["-q", "-rA", "--tb=short", "-p", "no:cacheprovider", "-c", str(INSIDE / "pytest.ini")]
+    done = run(frameworks, "-m", "pytest", *options, str(INSIDE / file), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,102 @@
+"""What all tools for agents share; the frameworks are not needed for it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.integrations._tool import CodeSession, describe
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("agent_framework", "agent-framework"),
+        ("inspect_ai", "inspect"),
+        ("langchain", "langchain"),
+        ("openai_agents", "openai-agents"),
+        ("pydantic_ai", "pydantic-ai"),
+        ("smolagents", "smolagents"),
+    ],
+)
+def test_missing_framework_is_named_with_its_extra(module: str, extra: str) -> None:
+    with pytest.raises(MissingDependencyError, match=rf"is not installed: pip install 'coderoom\[{extra}\]'"):
+        importlib.import_module(f"coderoom.integrations.{module}")
+
+
+def test_text_for_a_model() -> None:
+    with CodeSession(limits={"wall_seconds": 1}) as session:
+
+        def text(code: str) -> str:
+            return describe(session.run_blocking(code))
+
+        assert text("x = 1") == "[The code ran and printed nothing.]"
+        assert text("print('hello'); x + 1") == "hello\n2"
+        assert text("open('made.txt', 'w').write('abc')") == "3\n[Files: made.txt]"
+        assert text("1 / 0").splitlines()[-2:] == [
+            "ZeroDivisionError: division by zero",
+            "[Outcome: error, exit code 1.]",
+        ]
+        assert text("import sys; print('half'); sys.exit(3)") == "half\n[Outcome: error, exit code 3.]"
+        assert text("while True: pass").splitlines()[-1] == (
+            "[Outcome: timeout, exit code 124. The code was stopped after 1 seconds. "
+            "Variables that were set before are still there.]"
+        )
+        assert text("x") == "1"
+
+
+def test_long_output_is_bounded() -> None:
+    with CodeSession() as session:
+        text = describe(session.run_blocking("print('begin'); print('x' * 10**6); print('end')"))
+    assert text.startswith("begin\n")
+    assert text.endswith("\nend")
+    assert "characters left out" in text
+    assert len(text) < 40_000
+
+
+async def test_session_is_used_from_several_loops_and_threads() -> None:
+    session = CodeSession()
+    await session.run("x = 1")
+    assert (await asyncio.to_thread(session.run_blocking, "x")).value == 1
+    assert (await asyncio.to_thread(lambda: asyncio.run(session.run("x + 1")))).value == 2
+    await asyncio.to_thread(session.close)
+    session.close()
+    with pytest.raises(RequestError, match="closed"):
+        await session.run("x")
+
+
+async def test_cancelled_caller_ends_the_cell() -> None:
+    with CodeSession() as session:
+        await session.run("import time\nx = 1")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(session.run("time.sleep(1000)"), 0.2)
+        assert (await session.run("x")).value == 1
+
+
+def test_interrupted_caller_ends_the_cell() -> None:
+    with CodeSession() as session:
+        session.run_blocking("import time\nx = 1")
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            session.run_blocking("time.sleep(1000)")
+        assert session.run_blocking("x").value == 1
+
+
+def test_session_that_nobody_closes_leaves_nothing() -> None:
+    before = {thread.ident for thread in threading.enumerate()}
+    session = CodeSession()
+    session.run_blocking("1")
+    worker = session._sandbox
+    del session
+    for _ in range(100):
+        if {thread.ident for thread in threading.enumerate() if thread.name == "coderoom-session"} <= before:
+            break
+        time.sleep(0.05)
+    assert worker._closed
