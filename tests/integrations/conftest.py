@@ -4,7 +4,9 @@ import hashlib
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -26,26 +28,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def frameworks() -> Path:
-    """The interpreter of an environment with all frameworks and this checkout; made once for these versions."""
-    texts = PINS.read_bytes(), (ROOT / "pyproject.toml").read_bytes()
-    key = hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
-    folder = Path(sys.prefix) / f"integrations-{key}"
+    """The interpreter of an environment with the frameworks, which lies over this one; made once for these versions."""
+    texts = [PINS.read_bytes(), (ROOT / "constraints.txt").read_bytes()]
+    folder = Path(sys.prefix) / f"integrations-{hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
     python = folder / "bin" / "python"
     lock = take_lock(folder.with_suffix(".lock"), lambda: None)
     try:
         if not (folder / ".ready").exists():
             remove_folder(folder)
-            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            for command in (
-                [sys.executable, "-m", "venv", str(folder)],
-                [*pip, "--requirement", str(PINS)],
-                [*pip, "--editable", str(ROOT)],
-            ):
+            pins = [line for line in PINS.read_text().splitlines() if "==" in line and not is_installed(line)]
+            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            for command in ([sys.executable, "-m", "venv", str(folder)], [*install, *pins]):
                 subprocess.run(command, check=True, env=without_python_settings(os.environ))
+            ours = sysconfig.get_path("purelib")
+            theirs = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
+            (Path(theirs) / "below.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
             (folder / ".ready").touch()
     finally:
         os.close(lock)
     return python
+
+
+def is_installed(pin: str) -> bool:
+    name, _, version = pin.partition("==")
+    try:
+        return metadata.version(name) == version
+    except metadata.PackageNotFoundError:
+        return False
 
 
 @pytest.fixture
