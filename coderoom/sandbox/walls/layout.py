@@ -261,6 +261,8 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
     binds[f"{INSIDE}/guest"] = str(_OURS)
     links.update({link: text for link, text in interpreter.links if not _covered(link, binds)})
+    if not any(Path(path).is_relative_to("/var/tmp") for path in (*binds, *links)):
+        links["/var/tmp"] = "/tmp"  # Some programs insist on it.
     programs = [str(Path(interpreter.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
     return Layout(
         python=interpreter.executable,

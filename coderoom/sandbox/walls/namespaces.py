@@ -249,16 +249,15 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
 
     arguments = memory("/tmp")
     made: set[str] = set()
-    for source, target in layout.read_only:
+    binds = [("--ro-bind", *bind) for bind in layout.read_only]
+    for kind, source, target in [*binds, *(("--symlink", *link) for link in layout.symlinks)]:
         # Some versions make missing parents readable for their owner only.
         above = [str(folder) for folder in reversed(Path(target).parents) if str(folder) not in ("/", "/tmp")]
         for folder in above:
             if folder not in made and not any(f"{folder}/".startswith(f"{bound}/") for _, bound in layout.read_only):
                 arguments += ["--dir", folder]
                 made.add(folder)
-        arguments += ["--ro-bind", source, target]
-    for text, path in layout.symlinks:
-        arguments += ["--symlink", text, path]
+        arguments += [kind, source, target]
     for path, fd in files.items():
         arguments += ["--file", str(fd), path]
     # As root, bwrap would cover parts of /proc, and then no other /proc can be mounted.
