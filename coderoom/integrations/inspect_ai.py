@@ -124,6 +124,10 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
         """Read the config from a log of Inspect."""
         return SandboxConfig(**config)
 
+    def default_polling_interval(self) -> float:
+        """How often Inspect asks for news of a command of `exec_remote`; a command takes milliseconds here."""
+        return 0.2
+
     async def exec(
         self,
         cmd: list[str],

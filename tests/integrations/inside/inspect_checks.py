@@ -15,13 +15,15 @@ from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import bash
-from inspect_ai.util import OutputLimitExceededError, SandboxUnavailableError
+from inspect_ai.util import ExecRemoteStreamingOptions, OutputLimitExceededError, SandboxUnavailableError
+from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 
 from coderoom.errors import RequestError
 from coderoom.integrations.inspect_ai import CodeRoomSandbox
 from coderoom.sandbox import Limits, SandboxConfig
 from tests.integrations.inside.processes import descendants, kill
 
+INTERACTIVE = ExecRemoteStreamingOptions(stdin_open=True, env={"ONE": "1"})
 EXAMPLE = Path(__file__).parents[3] / "examples" / "integrations" / "inspect_task.py"
 
 
@@ -162,6 +164,17 @@ async def test_parallel_commands_and_a_cancelled_one(sandbox: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
         await command
     assert (await sandbox.exec(["sh", "-c", "ps aux | grep -c '[s]leep 1000'"])).stdout == "0\n"
+
+
+async def test_command_beside_others(sandbox: Any) -> None:
+    """Inspect installs a server for it in /var/tmp."""
+    process = await SandboxEnvironmentProxy(sandbox).exec_remote(["sh", "-c", "cat; echo $ONE; exit 3"], INTERACTIVE)
+    assert (await sandbox.exec(["echo", "meanwhile"])).stdout == "meanwhile\n"
+    await process.write_stdin("hello\n")
+    await process.close_stdin()
+    events = [event async for event in process]
+    assert "".join(event.data for event in events[:-1]) == "hello\n1\n"
+    assert events[-1].exit_code == 3
 
 
 async def test_code_that_kills_everything(sandbox: Any) -> None:
