@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self
 
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.sandbox import ExecutionResult, Limits, Sandbox
+from coderoom.sandbox import ExecutionResult, Sandbox, Session
 
 NAME: Final = "run_code"
 DESCRIPTION: Final = """\
@@ -20,7 +20,7 @@ Run Python code in an isolated sandbox and return what it prints and the value o
 Variables, imports and files last from call to call. There is no network, unless the user has allowed it. The last line
 says how the code ended if it failed."""
 CODE: Final = "The Python code."
-LIMITS: Final = Limits(output_bytes=32_768)
+OUTPUT_BYTES: Final = 32_768
 """Of a longer output, a model sees the beginning and the end."""
 
 
@@ -37,16 +37,19 @@ class CodeSession:
 
     Args:
         functions: Functions of the host that the code may call.
-        options: Arguments of `Sandbox`.
+        options: Arguments of `Sandbox`. `output_bytes` of `limits` is 32 KiB unless it is set.
     """
 
     def __init__(self, functions: Sequence[Callable[..., Any]] = (), **options: Any) -> None:
-        self._sandbox = Sandbox(**{"limits": LIMITS, **options})
+        limits = options.pop("limits", None) or {}
+        if isinstance(limits, Mapping):
+            limits = {"output_bytes": OUTPUT_BYTES, **limits}
+        self._sandbox = Sandbox(limits=limits, **options)
         self._session = self._sandbox.session(functions)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="coderoom-session", daemon=True)
-        self._thread.start()
-        self._end = weakref.finalize(self, _end, self._sandbox, self._loop, self._thread)
+        thread = threading.Thread(target=_serve, args=(self._loop,), name="coderoom-session", daemon=True)
+        thread.start()
+        self._end = weakref.finalize(self, _end, self._sandbox, self._session, self._loop, thread)
 
     async def run(self, code: str) -> ExecutionResult:
         """Run a cell. A caller that is cancelled ends it."""
@@ -78,11 +81,23 @@ class CodeSession:
         self.close()
 
 
-def _end(sandbox: Sandbox, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    asyncio.run_coroutine_threadsafe(sandbox.close(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
     loop.close()
+
+
+def _end(sandbox: Sandbox, session: Session, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    async def end() -> None:
+        await session.close()  # A cell that runs has the outcome `cancelled`.
+        await sandbox.close()
+        cells = asyncio.all_tasks() - {asyncio.current_task()}
+        if cells:  # They have ended, and their callers are to know it.
+            await asyncio.wait(cells, timeout=1)
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)
+    if threading.current_thread() is not thread:  # The garbage collector may run there.
+        thread.join()
 
 
 def describe(result: ExecutionResult) -> str:

@@ -53,7 +53,7 @@ def test_text_for_a_model() -> None:
 
 
 def test_long_output_is_bounded() -> None:
-    with CodeSession() as session:
+    with CodeSession(limits={"wall_seconds": 10}) as session:
         text = describe(session.run_blocking("print('begin'); print('x' * 10**6); print('end')"))
     assert text.startswith("begin\n")
     assert text.endswith("\nend")
@@ -87,6 +87,15 @@ def test_interrupted_caller_ends_the_cell() -> None:
         with pytest.raises(KeyboardInterrupt):
             session.run_blocking("time.sleep(1000)")
         assert session.run_blocking("x").value == 1
+
+
+async def test_closing_ends_a_cell_that_runs() -> None:
+    session = CodeSession()
+    cell = asyncio.ensure_future(session.run("import time\nprint('begin')\ntime.sleep(1000)"))
+    await asyncio.sleep(0.5)
+    await asyncio.to_thread(session.close)
+    result = await cell
+    assert (result.outcome, result.stdout) == ("cancelled", "begin\n")
 
 
 def test_session_that_nobody_closes_leaves_nothing() -> None:
