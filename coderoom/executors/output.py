@@ -4,32 +4,80 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
+from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits
 
 _WORKSPACE = "/workspace/"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def keep_named_file(root: Path, name: str, code: str) -> str:
     """Save a block to the file that it names; return why that is not possible, or an empty text."""
-    inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
-    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
-        return f"Filename is not in the workspace: {name!r}. Name a file inside the work directory."
     try:
-        write_inside(root, inside, code.encode("utf-8", "replace"))
+        write_inside(root, name_inside(name), code.encode("utf-8", "replace"))
+    except RequestError as error:
+        return str(error)
     except OSError as error:
         return (
             f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
             "Name a plain file whose folders are not links."
         )
     return ""
+
+
+def name_inside(name: str) -> str:
+    """A path in the workspace that somebody gave, without `..` and the workspace's own path.
+
+    Raises:
+        RequestError: It is not in the workspace.
+    """
+    inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
+    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
+        raise RequestError(f"Filename is not in the workspace: {name!r}. Name a file inside the work directory.")
+    return inside
+
+
+def read_inside(root: Path, name: str, most: int) -> bytes:
+    """Read a plain file whose folders are not links, as `write_inside` writes it.
+
+    Raises:
+        OSError: It cannot be read.
+        RequestError: It has more bytes than `most`, or is not a plain file.
+    """
+    *folders, last = PurePosixPath(name).parts
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_opened(os.open(root, _FOLDER)))
+        for part in folders:
+            folder = stack.enter_context(_opened(os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)))
+        # A pipe without a writer would wait.
+        found = stack.enter_context(_opened(os.open(last, _OLD, dir_fd=folder)))
+        facts = os.fstat(found)
+        if not stat.S_ISREG(facts.st_mode):
+            raise RequestError(f"{name!r} is not a plain file.")
+        if facts.st_size > most:
+            raise RequestError(f"The file {name!r} has {facts.st_size:,} bytes, and {most:,} can be read.")
+        with open(os.dup(found), "rb") as file:  # noqa: PTH123 (a descriptor)
+            return file.read(most)
+
+
+def files_inside(root: Path) -> Iterator[tuple[str, int]]:
+    """The plain files of a folder by their paths in it, without those behind links, and their sizes."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            with contextlib.suppress(OSError):
+                facts = path.lstat()
+                if stat.S_ISREG(facts.st_mode):
+                    yield path.relative_to(root).as_posix(), facts.st_size
 
 
 def write_inside(root: Path, name: str, data: bytes) -> Path:
