@@ -19,20 +19,13 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from coderoom import __version__
+from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
+from coderoom._util.output import bound_output, with_line
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
-from coderoom.executors.output import (
-    bound_output,
-    files_inside,
-    name_inside,
-    read_inside,
-    remark_on,
-    with_line,
-    write_inside,
-)
 from coderoom.integrations.http import LEFT
-from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
+from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session, remark_on
 
 try:
     from mcp.server.fastmcp import Context, FastMCP
