@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,6 +35,7 @@ def mcp(
         list[str] | None, app.option("TEAM", "Offer this team as a tool. May be repeated.", "--team")
     ] = None,
     model: app.ModelOption = None,
+    journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     debug: app.DebugOption = False,
 ) -> None:
@@ -46,13 +46,12 @@ def mcp(
     """
     from coderoom.integrations.http import Guard, serve_http
     from coderoom.integrations.mcp import MCPSettings, make_server
+    from coderoom.runs import open_journal
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
-    sandbox = SandboxConfig(
-        wall=wall, network=network, limits=limits, preload=preload or (), workspace=_folder(workspace)
-    )
-    settings = MCPSettings(sandbox, team or (), model, not no_journal)
+    sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
+    settings = MCPSettings(sandbox, team or (), model, open_journal(journal, off=no_journal))
     app.silence_autogen()
     if http is None:
         asyncio.run(make_server(settings).run_stdio_async())
@@ -66,7 +65,3 @@ def mcp(
             typer.echo(f"Authorization: Bearer {token}")
 
     asyncio.run(serve_http(Guard(server.streamable_http_app(), token), host, http, ready))
-
-
-def _folder(workspace: Path | None) -> Path | None:
-    return None if workspace is None else workspace.expanduser().absolute()

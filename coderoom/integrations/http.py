@@ -61,20 +61,22 @@ class Guard:
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
-        body = bytearray()
+        body, size = bytearray(), 0
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 while (message := await receive())["type"] == "http.request":
-                    body += message.get("body", b"")
-                    if len(body) > _LONGEST_BODY:
-                        await _refuse(send, 413, f"A request may have {_LONGEST_BODY:,} bytes.")
-                        return
+                    size += len(message.get("body", b""))
+                    if size <= _LONGEST_BODY:  # A client reads the answer when it has sent all.
+                        body += message.get("body", b"")
                     if not message.get("more_body"):
                         break
                 else:
                     return  # It has left.
         except TimeoutError:
             await _refuse(send, 408, f"A request must come within {_BODY_SECONDS:g} s.")
+            return
+        if size > _LONGEST_BODY:
+            await _refuse(send, 413, f"A request may have {_LONGEST_BODY:,} bytes.")
             return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -119,6 +121,7 @@ async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None
         socket = config.bind_socket()
     except SystemExit as error:  # It has logged why.
         raise RequestError(f"The port {port} of {host} cannot be used.") from error
+    socket.listen()  # Clients that come at once wait.
     shown = f"[{host}]" if ":" in host else host
     ready(f"http://{shown}:{socket.getsockname()[1]}")
     try:

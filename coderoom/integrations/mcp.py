@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import mimetypes
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import Field
+from pydantic_core import to_jsonable_python
 
 from coderoom import __version__
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
@@ -43,6 +45,9 @@ except ImportError as error:
     raise MissingDependencyError(
         "The MCP server needs a package that is missing: pip install 'coderoom[mcp]'"
     ) from error
+
+if TYPE_CHECKING:
+    from coderoom.runs import Journal
 
 _MOST_SESSIONS: Final = 16
 _MOST_FILES: Final = 1_000
@@ -71,37 +76,13 @@ class MCPSettings:
         sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
         teams: The teams that are tools: files, or names of shipped teams.
         model: The model that replaces those of the teams.
-        journal: Whether the runs of teams are kept in the journal.
+        journal: Where the runs of teams are kept; `None`: nowhere.
     """
 
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     teams: Sequence[str] = ()
     model: str | None = None
-    journal: bool = True
-
-
-class CodeOutcome(BaseModel):
-    """What is known of a cell, for programs."""
-
-    outcome: str
-    exit_code: int
-    output: str
-    value: Any = None
-    error: str | None = None
-    seconds: float
-    artifacts: list[str] = []
-    state_lost: bool = False
-
-
-class TeamOutcome(BaseModel):
-    """What is known of a run of a team, for programs."""
-
-    outcome: str
-    answer: str
-    turns: int
-    runs_of_code: int
-    files: list[str]
-    run: str | None
+    journal: Journal | None = None
 
 
 class Client:
@@ -177,6 +158,8 @@ def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Cli
 
     server = FastMCP[Client]("coderoom", _RULES, lifespan=one_client, log_level="ERROR", **http)
     server._mcp_server.version = __version__
+    # It reports each client that ends its connection as an error.
+    logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
     _add_code(server)
     _add_files(server)
     for team in settings.teams:
@@ -185,7 +168,7 @@ def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Cli
 
 
 def _add_code(server: FastMCP[Client]) -> None:
-    @server.tool(annotations=_WRITES)
+    @server.tool(annotations=_WRITES, structured_output=False)
     async def run_code(
         code: str,
         ctx: Context[Any, Client, Any],
@@ -193,7 +176,7 @@ def _add_code(server: FastMCP[Client]) -> None:
         session: SessionName = _MAIN,
         fresh: Annotated[bool, Field(description="Run it in a fresh state, without the session's variables.")] = False,
         timeout: Annotated[float | None, Field(gt=0, le=86_400, description="The most seconds.")] = None,
-    ) -> Annotated[CallToolResult, CodeOutcome]:
+    ) -> CallToolResult:
         """Run code; return its output, the value of a last expression, its error, and the pictures it has made."""
         client, lines = _client_of(ctx), list[str]()
         if fresh:
@@ -204,18 +187,18 @@ def _add_code(server: FastMCP[Client]) -> None:
             )
         return _cell_result(client, await _watched(ctx, work, lines), not fresh)
 
-    @server.tool(annotations=_WRITES)
+    @server.tool(annotations=_WRITES, structured_output=False)
     async def checkpoint(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
         """Keep the variables of a session and all files, to return to them by rollback; return the checkpoint."""
         return await _watched(ctx, _client_of(ctx).checkpoint(session))
 
-    @server.tool(annotations=_WRITES)
+    @server.tool(annotations=_WRITES, structured_output=False)
     async def rollback(checkpoint: str, ctx: Context[Any, Client, Any]) -> str:
         """Give a session the variables, and the working folder the files, that they had at a checkpoint."""
         name = await _watched(ctx, _client_of(ctx).rollback(checkpoint))
         return f"The session {name!r} and the files are as they were at the checkpoint {checkpoint!r}."
 
-    @server.tool(annotations=_WRITES)
+    @server.tool(annotations=_WRITES, structured_output=False)
     async def end_session(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
         """End a session: its variables and checkpoints are gone, files stay."""
         await _watched(ctx, _client_of(ctx).end_session(session))
@@ -223,7 +206,7 @@ def _add_code(server: FastMCP[Client]) -> None:
 
 
 def _add_files(server: FastMCP[Client]) -> None:
-    @server.tool(annotations=_READS)
+    @server.tool(annotations=_READS, structured_output=False)
     async def list_files(ctx: Context[Any, Client, Any]) -> str:
         """List the files in the working folder, with their sizes in bytes."""
         found = await asyncio.to_thread(lambda: sorted(files_inside(_client_of(ctx).folder)))
@@ -236,7 +219,7 @@ def _add_files(server: FastMCP[Client]) -> None:
         """Read a file of the working folder: text, a picture, or other data as base64."""
         return [_content_of(path, await _file_work(read_inside, _client_of(ctx), path, _LARGEST_FILE))]
 
-    @server.tool(annotations=_WRITES)
+    @server.tool(annotations=_WRITES, structured_output=False)
     async def write_file(
         path: FileName,
         content: str,
@@ -257,7 +240,7 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
     from autogen_core import CancellationToken
 
     from coderoom.configs import shipped_teams
-    from coderoom.runs import Journal, Run, RunRequest
+    from coderoom.runs import Run, RunRequest
 
     name = "team_" + "".join(each if each.isalnum() else "_" for each in Path(team).stem)
     about = shipped_teams().get(team, f"The team of the file {Path(team).name}.")
@@ -267,7 +250,7 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
     )
     async def run_team(
         task: Annotated[str, Field(min_length=1, description="What to do.")], ctx: Context[Any, Client, Any]
-    ) -> Annotated[CallToolResult, TeamOutcome]:
+    ) -> CallToolResult:
         client, lines, token = _client_of(ctx), list[str](), CancellationToken()
 
         async def work() -> CallToolResult:
@@ -280,7 +263,7 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
                 wall=None if sandbox.wall == "auto" else sandbox.wall,
                 network=sandbox.network or None,
             )
-            run = Run.begin(request.prepare(), Journal() if settings.journal else None)
+            run = Run.begin(request.prepare(), settings.journal)
             try:
                 record = await run.go(
                     lambda message: lines.append(f"{message.source}: {message.to_text()}\n"), token=token
@@ -289,20 +272,11 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
                 token.cancel()
                 raise
             facts = record.to_json()
-            known = TeamOutcome(
-                outcome=record.outcome,
-                answer=facts["answer"],
-                turns=facts["turns"],
-                runs_of_code=facts["attempts"],
-                files=[str(file) for file in facts["files"]],
-                run=record.run,
-            )
+            kept = ("outcome", "answer", "error", "limit", "turns", "attempts", "files", "usage", "cost_usd", "run")
+            known = {name: facts[name] for name in kept}
             why = facts["error"] or facts["limit"]
-            text = f"{known.answer}\n\n[outcome: {known.outcome}{f': {why}' if why else ''}]".lstrip()
-            failed = record.outcome not in ("ok", "no_code")
-            return CallToolResult(
-                content=[TextContent(type="text", text=text)], structuredContent=known.model_dump(), isError=failed
-            )
+            text = f"{facts['answer']}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+            return _result(text, known, is_error=record.outcome not in ("ok", "no_code"))
 
         return await _watched(ctx, work(), lines)
 
@@ -354,24 +328,28 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
             with suppress(OSError, RequestError):
                 data = read_inside(client.folder, artifact.name, _LARGEST_FILE)
                 content.append(_content_of(artifact.name, data))
-    known = CodeOutcome(
-        outcome=result.outcome.value,
-        exit_code=result.exit_code,
-        output=bound_output(result.output, _MOST_CHARACTERS),
-        value=result.value if result.value_is_data else result.value_repr,
-        error=None if result.error is None else f"{result.error.type}: {result.error.message}",
-        seconds=round(result.duration, 3),
-        artifacts=names,
-        state_lost=result.state_lost,
-    )
+    known = {
+        "outcome": result.outcome.value,
+        "exit_code": result.exit_code,
+        "output": bound_output(result.output, _MOST_CHARACTERS),
+        "value": result.value if result.value_is_data else result.value_repr,
+        "error": None if result.error is None else f"{result.error.type}: {result.error.message}",
+        "seconds": round(result.duration, 3),
+        "artifacts": names,
+        "state_lost": result.state_lost,
+    }
     shown = bound_output(text, _MOST_CHARACTERS) or "(no output)"
     if not result.success:
-        shown = with_line(shown, f"[outcome: {known.outcome}, exit code {known.exit_code}]")
-    return CallToolResult(
-        content=[TextContent(type="text", text=shown), *content],
-        structuredContent=known.model_dump(mode="json"),
-        isError=not result.success,
-    )
+        shown = with_line(shown, f"[outcome: {known['outcome']}, exit code {result.exit_code}]")
+    return _result(shown, known, content, is_error=not result.success)
+
+
+def _result(text: str, known: dict[str, Any], more: Sequence[ContentBlock] = (), *, is_error: bool) -> CallToolResult:
+    """The text is for a model, and what is known for a program."""
+    # An output schema would be checked here and by the client, which takes longer than a cell.
+    data = to_jsonable_python(known, bytes_mode="base64", fallback=repr)
+    content = [TextContent(type="text", text=text), *more]
+    return CallToolResult(content=content, structuredContent=data, isError=is_error)
 
 
 def _content_of(name: str, data: bytes) -> ContentBlock:
