@@ -1,16 +1,17 @@
-"""The commands that let other programs in: `mcp` for MCP clients."""
+"""The commands that let other programs in: `mcp` for MCP clients, `serve` for chat clients."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import secrets
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from coderoom.cli import app
-from coderoom.cli.runs import WorkspaceOption
+from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, TimeoutOption, WorkspaceOption, budgets_of
+from coderoom.errors import RequestError
 
 TOKEN_VARIABLE = "CODEROOM_TOKEN"
 
@@ -44,7 +45,6 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
-    from coderoom.integrations.http import Guard, serve_http
     from coderoom.integrations.mcp import MCPSettings, make_server
     from coderoom.runs import open_journal
     from coderoom.sandbox import Limits, SandboxConfig
@@ -57,11 +57,68 @@ def mcp(
         asyncio.run(make_server(settings).run_stdio_async())
         return
     server = make_server(settings, host=host)
-    token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
+    _serve(server.streamable_http_app(), host, http, "/mcp")
+
+
+@app.command()
+def serve(
+    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    port: Annotated[int, app.option("PORT", "The port; 0: one that is free.", "--port", min=0, max=65535)] = 8000,
+    host: HostOption = "127.0.0.1",
+    model: app.ModelOption = None,
+    wall: TeamWallOption = None,
+    network: NetworkOption = None,
+    timeout: TimeoutOption = None,
+    max_turns: MaxTurnsOption = None,
+    budget: Annotated[
+        list[str] | None, app.option("LIMIT=N", "A limit of each answer, as in tokens=20000.", "--budget")
+    ] = None,
+    requests_per_minute: Annotated[
+        int, app.option("N", "The requests of each caller in a minute.", "--requests-per-minute", min=1)
+    ] = 60,
+    concurrency: Annotated[int, app.option("N", "The answers to each caller at a time.", "--concurrency", min=1)] = 4,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Answer OpenAI's chat completions protocol with a team.
+
+    The base URL is http://ADDRESS:PORT/v1. The keys of callers are in CODEROOM_TOKEN, separated by commas; without it
+    there is a new one, which is shown. Each conversation has a folder of its own.
+    """
+    from coderoom.budgets import make_budget
+    from coderoom.integrations.chat_completions import ChatServer, ChatSettings
+    from coderoom.runs import open_journal
+
+    limits, of_agents = budgets_of(budget)
+    if of_agents:
+        raise RequestError(f"--budget {next(iter(of_agents))}.…: an answer has limits, not its agents.")
+    settings = ChatSettings(
+        team,
+        model=model,
+        wall=wall,
+        network=network,
+        timeout=timeout,
+        max_turns=max_turns,
+        budget=make_budget(limits),
+        journal=open_journal(journal, off=no_journal),
+        requests_per_minute=requests_per_minute,
+        concurrency=concurrency,
+    )
+    if not debug:
+        app.silence_autogen()
+    _serve(ChatServer(settings).app, host, port, "/v1")
+
+
+def _serve(asgi: Any, host: str, port: int, path: str) -> None:
+    from coderoom.integrations.http import Guard, serve_http
+
+    given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]
+    tokens = given or [secrets.token_urlsafe(24)]
 
     def ready(url: str) -> None:
-        typer.echo(f"{url}/mcp")
-        if not os.environ.get(TOKEN_VARIABLE):
-            typer.echo(f"Authorization: Bearer {token}")
+        typer.echo(f"{url}{path}")
+        if not given:
+            typer.echo(f"Authorization: Bearer {tokens[0]}")
 
-    asyncio.run(serve_http(Guard(server.streamable_http_app(), token), host, http, ready))
+    asyncio.run(serve_http(Guard(asgi, tokens), host, port, ready))

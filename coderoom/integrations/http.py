@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import json
 import resource
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ except ImportError as error:
         "An HTTP server needs a package that is missing: pip install 'coderoom[mcp]' or 'coderoom[serve]'"
     ) from error
 
+CALLER: Final = "coderoom.caller"
+"""The key of a request's scope under which is the number of its token."""
 LEFT: Final = "coderoom.left"
 """The key of a request's scope under which is an `asyncio.Event`: set when the client has left."""
 _PATIENCE_SECONDS: Final = 2
@@ -39,12 +41,12 @@ class Guard:
 
     Args:
         app: The ASGI application behind it.
-        token: What the header `Authorization: Bearer` must have.
+        tokens: What the header `Authorization: Bearer` must have: one of these.
     """
 
-    def __init__(self, app: App, token: str) -> None:
+    def __init__(self, app: App, tokens: Sequence[str]) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._expected = [f"Bearer {token}".encode() for token in tokens]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -55,9 +57,13 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
             await _refuse(send, 403, "Requests from other web pages are not allowed.")
-        elif not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
+            return
+        given = headers.get(b"authorization", b"")
+        callers = [number for number, each in enumerate(self._expected) if hmac.compare_digest(given, each)]
+        if not callers:
             await _refuse(send, 401, "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong.")
         else:
+            scope[CALLER] = callers[0]
             await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -239,10 +239,11 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
     # AutoGen takes a second to be imported.
     from autogen_core import CancellationToken
 
-    from coderoom.configs import shipped_teams
-    from coderoom.runs import Run, RunRequest
+    from coderoom.configs import find_source, shipped_teams
+    from coderoom.runs import WORKSPACE_VARIABLE, Run, RunRequest
 
     name = "team_" + "".join(each if each.isalnum() else "_" for each in Path(team).stem)
+    source = find_source(team)
     about = shipped_teams().get(team, f"The team of the file {Path(team).name}.")
 
     @server.tool(
@@ -256,10 +257,10 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
         async def work() -> CallToolResult:
             sandbox = settings.sandbox
             request = RunRequest(
-                team,
+                source,
                 task,
                 model=settings.model,
-                workspace=client.folder,
+                workspace=client.folder if source.refers_to(WORKSPACE_VARIABLE) else None,
                 wall=None if sandbox.wall == "auto" else sandbox.wall,
                 network=sandbox.network or None,
             )
@@ -276,7 +277,7 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
             known = {name: facts[name] for name in kept}
             why = facts["error"] or facts["limit"]
             text = f"{facts['answer']}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
-            return _result(text, known, is_error=record.outcome not in ("ok", "no_code"))
+            return _result(text, known, is_error=not record.succeeded)
 
         return await _watched(ctx, work(), lines)
 
