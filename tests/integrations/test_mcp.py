@@ -21,6 +21,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, CancelledNotification, CancelledNotificationParams, ClientNotification
 
+from coderoom.blocks import extract_code_blocks
 from tests.support.commands import ROOT, environment
 
 TOKEN = "a-token-of-the-test"
@@ -257,3 +258,14 @@ def test_the_inspector_finds_and_calls_the_tools(url: str, tmp_path: Path) -> No
             check=False,
         )
         assert json.loads(done.stdout)["structuredContent"]["output"] == "42\n", done.stderr
+
+
+def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
+    example = ROOT / "examples" / "mcp_client.py"
+    [block] = [
+        block.code
+        for block in extract_code_blocks((ROOT / "docs" / "integrations.md").read_text())
+        if "stdio_client" in block.code
+    ]
+    assert example.read_text().endswith(block)
+    subprocess.run([sys.executable, str(example)], cwd=tmp_path, env=environment(), check=True, timeout=60)
