@@ -8,6 +8,7 @@ from mcp.client.stdio import stdio_client
 
 
 async def main() -> None:
+    """Run two cells of one session."""
     server = StdioServerParameters(command=sys.executable, args=["-m", "coderoom", "mcp"])
     async with stdio_client(server) as (reads, writes), ClientSession(reads, writes) as client:
         await client.initialize()
