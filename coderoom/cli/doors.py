@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +16,7 @@ from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, Tim
 from coderoom.errors import RequestError
 
 TOKEN_VARIABLE = "CODEROOM_TOKEN"
+_MOST_CLIENTS = 256
 
 PortOption = Annotated[
     int | None, app.option("PORT", "Serve HTTP at this port; 0: one that is free.", "--http", min=0, max=65535)
@@ -54,9 +57,13 @@ def mcp(
     settings = MCPSettings(sandbox, team or (), model, open_journal(journal, off=no_journal))
     app.silence_autogen()
     if http is None:
+        if sys.stdin.isatty():
+            typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
+        # The thread that reads standard input cannot be interrupted. What the code has started ends with this process.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         asyncio.run(make_server(settings).run_stdio_async())
         return
-    server = make_server(settings, host=host)
+    server = make_server(settings, host=host, max_sessions=_MOST_CLIENTS)
     _serve(server.streamable_http_app(), host, http, "/mcp")
 
 
