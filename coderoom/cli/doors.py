@@ -48,7 +48,7 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
-    from coderoom.integrations.mcp import MCPSettings, make_server
+    from coderoom.integrations.mcp import MCPSettings, make_server, serve_stdio
     from coderoom.runs import open_journal
     from coderoom.sandbox import Limits, SandboxConfig
 
@@ -61,7 +61,7 @@ def mcp(
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
         # The thread that reads standard input cannot be interrupted. What the code has started ends with this process.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(make_server(settings).run_stdio_async())
+        asyncio.run(serve_stdio(make_server(settings)))
         return
     server = make_server(settings, host=host, max_sessions=_MOST_CLIENTS)
     _serve(server.streamable_http_app(), host, http, "/mcp")

@@ -10,6 +10,7 @@ import base64
 import binascii
 import logging
 import mimetypes
+import os
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,8 +31,10 @@ from coderoom.integrations.http import LEFT
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session, remark_on
 
 try:
+    import anyio
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.server.fastmcp.exceptions import ToolError
+    from mcp.server.stdio import stdio_server
     from mcp.types import (
         BlobResourceContents,
         CallToolResult,
@@ -144,7 +147,7 @@ def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Cli
         http: Further arguments of `FastMCP`.
 
     Returns:
-        The server, for `run_stdio_async` or `streamable_http_app`.
+        The server, for `serve_stdio` or its `streamable_http_app`.
     """
     settings = settings or MCPSettings()
 
@@ -165,6 +168,23 @@ def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Cli
     for team in settings.teams:
         _add_team(server, team, settings)
     return server
+
+
+async def serve_stdio(server: FastMCP[Client]) -> None:
+    """Serve one client over standard input and output, until it closes them.
+
+    Nothing else may read or write there: for the rest of the process, standard input is empty, and standard output is
+    standard error.
+    """
+    reads = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
+    writes = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    inner = server._mcp_server
+    async with stdio_server(anyio.wrap_file(reads), anyio.wrap_file(writes)) as (incoming, outgoing):
+        await inner.run(incoming, outgoing, inner.create_initialization_options())
 
 
 def _add_code(server: FastMCP[Client]) -> None:

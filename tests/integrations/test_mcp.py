@@ -177,6 +177,10 @@ async def test_a_team_is_a_tool(tmp_path: Path) -> None:
         assert (done.isError, done.structuredContent["answer"]) == (False, "It is 42.")
         assert done.structuredContent["outcome"] == "ok"
         assert await call(client, "read_file", path="made") == "1"
+    async with stdio("--team", "human-approves", "--model", f"replay:{replies}", cwd=tmp_path) as client:
+        refused = await client.call_tool("team_human_approves", {"task": "Compute 6 * 7."})
+        assert refused.isError  # There is nobody to ask: standard input belongs to the client.
+        assert await call(client, "list_files") == "There are no files."
     shown = subprocess.run(
         [sys.executable, "-m", "coderoom", "runs", "--journal", str(tmp_path / "runs.sqlite3"), "--json"],
         capture_output=True,
