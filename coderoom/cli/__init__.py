@@ -6,12 +6,12 @@ from typing import NoReturn
 
 # Each module adds its commands to the application, in this order.
 # isort: off
-from coderoom.cli import app, runs, batch, journal, solving, teams, machine
+from coderoom.cli import app, runs, batch, journal, solving, teams, doors, machine
 
 # isort: on
 from coderoom.exit_codes import run_and_exit
 
-__all__ = ["app", "batch", "journal", "machine", "main", "runs", "solving", "teams"]
+__all__ = ["app", "batch", "doors", "journal", "machine", "main", "runs", "solving", "teams"]
 
 
 def main(*, owns_process: bool = True) -> NoReturn:

@@ -30,6 +30,10 @@ class Source:
     data: bytes
     is_json: bool = False
 
+    def refers_to(self, variable: str) -> bool:
+        """Whether it names a variable of the environment."""
+        return variable.encode() in self.data
+
 
 def find_source(path_or_name: str | Path | Source) -> Source:
     """Read a file, or a shipped team, whose name has neither a separator nor a suffix; a `Source` is read already."""

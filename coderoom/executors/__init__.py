@@ -1,9 +1,10 @@
 """Running code for agents: in a sandbox, or as ordinary processes of the user, as AutoGen components."""
 
+from coderoom._util.output import bound_output, save_output
 from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
 from coderoom.executors.base import SandboxCodeResult
 from coderoom.executors.code_steps import CodeSteps, digest_of
-from coderoom.executors.output import bound_and_save, bound_output, save_output
+from coderoom.executors.output import bound_and_save
 from coderoom.executors.runner import Checkpoints, ExecutorRunner, keeps_variables, runner_for
 from coderoom.executors.sandbox import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.sandbox import ExecutionResult as Execution

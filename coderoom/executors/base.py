@@ -15,15 +15,25 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._util.calls import at_end_of_run, await_with_token, note_run
 from coderoom._util.components import ArgumentsConfig
+from coderoom._util.output import with_line
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.output import STATE_LOST, keep_named_file, remark_on, with_line
+from coderoom.executors.output import keep_named_file
 from coderoom.executors.warm import lender
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, Checkpoint, ExecutionResult, HostFunction, OutputChunk, Session
+from coderoom.sandbox import (
+    STATE_LOST,
+    Artifact,
+    Checkpoint,
+    ExecutionResult,
+    HostFunction,
+    OutputChunk,
+    Session,
+    remark_on,
+)
 
 TIMEOUT_CODE = 124
 CANCELLED_CODE = 125

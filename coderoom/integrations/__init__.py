@@ -1,1 +1,1 @@
-"""Doors to the sandbox for other programs and frameworks: one module each, which alone imports its framework."""
+"""Doors to the sandbox and the teams for programs that do not use AutoGen. Each is one file, and needs its extra."""

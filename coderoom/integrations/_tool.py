@@ -10,8 +10,9 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self
 
+from coderoom._util.output import with_line
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.sandbox import ExecutionResult, Sandbox, Session
+from coderoom.sandbox import ExecutionResult, Sandbox, Session, remark_on
 
 NAME: Final = "run_code"
 DESCRIPTION: Final = """\
@@ -63,6 +64,20 @@ class CodeSession:
         finally:
             future.cancel()
 
+    def describe(self, result: ExecutionResult) -> str:
+        """What a model sees: the output, the value, remarks, the names of new files, and how it ended if it failed."""
+        text = result.output
+        remark = remark_on(result, self._sandbox.limits, in_session=True)
+        if result.value_repr is not None:
+            text = with_line(text, result.value_repr)
+        if remark and remark not in text:
+            text = with_line(text, remark)
+        if result.artifacts:
+            text = with_line(text, f"[files: {', '.join(artifact.name for artifact in result.artifacts)}]")
+        if not result.success:
+            text = with_line(text, f"[outcome: {result.outcome}, exit code {result.exit_code}]")
+        return text.rstrip("\n") or "(no output)"
+
     def close(self) -> None:
         """End everything that the code has started; a second time does nothing."""
         self._end()
@@ -98,16 +113,3 @@ def _end(sandbox: Sandbox, session: Session, loop: asyncio.AbstractEventLoop, th
     asyncio.run_coroutine_threadsafe(end(), loop)
     if threading.current_thread() is not thread:  # The garbage collector may run there.
         thread.join()
-
-
-def describe(result: ExecutionResult) -> str:
-    """What a model sees of a result: the output, the value, the names of new files, and how it ended if it failed."""
-    lines = [result.output.rstrip("\n")] if result.output else []
-    if result.value_repr is not None and result.value is not None:
-        lines.append(result.value_repr)
-    if result.artifacts:
-        lines.append(f"[Files: {', '.join(artifact.name for artifact in result.artifacts)}]")
-    if result.error is not None:
-        said = "" if result.error.traceback or result.error.type == "Exit" else f" {result.error.message}"
-        lines.append(f"[Outcome: {result.outcome}, exit code {result.exit_code}.{said}]")
-    return "\n".join(lines) or "[The code ran and printed nothing.]"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, describe, missing
+from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from agent_framework import FunctionTool, MiddlewareFailure, tool
@@ -40,7 +40,7 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
 
         async def run(code: Annotated[str, CODE]) -> str:
             try:
-                return describe(await session.run(code))
+                return session.describe(await session.run(code))
             except SandboxUnavailable as error:
                 raise MiddlewareFailure(str(error)) from error
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, describe, missing
+from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from langchain_core.tools import BaseTool
@@ -48,10 +48,10 @@ class CodeTool(BaseTool):  # type: ignore[misc, unused-ignore]
         self._session = CodeSession(**options)
 
     def _run(self, code: str) -> str:
-        return describe(self._session.run_blocking(code))
+        return self._session.describe(self._session.run_blocking(code))
 
     async def _arun(self, code: str) -> str:
-        return describe(await self._session.run(code))
+        return self._session.describe(await self._session.run(code))
 
     def close(self) -> None:
         """End the session."""

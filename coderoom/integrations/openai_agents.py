@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, describe, missing
+from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from agents import FunctionTool, function_tool
@@ -38,6 +38,6 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
     with CodeSession(**options) as session:
 
         async def run(code: Annotated[str, CODE]) -> str:
-            return describe(await session.run(code))
+            return session.describe(await session.run(code))
 
         yield function_tool(run, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None)

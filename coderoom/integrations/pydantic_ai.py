@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from coderoom.errors import RequestError
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, describe, missing
+from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from pydantic_ai.toolsets import FunctionToolset
@@ -44,7 +44,7 @@ class CodeToolset(FunctionToolset):  # type: ignore[misc, type-arg, unused-ignor
     async def _run(self, code: Annotated[str, Field(description=CODE)]) -> str:
         if self._session is None:
             raise RequestError("The toolset is not entered: use it in an agent, or with `async with`.")
-        return describe(await self._session.run(code))
+        return self._session.describe(await self._session.run(code))
 
     async def __aenter__(self) -> Self:
         self._users += 1

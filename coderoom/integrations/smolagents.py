@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from coderoom.integrations._tool import CodeSession, describe, missing
+from coderoom.integrations._tool import CodeSession, missing
 
 try:
     from smolagents.local_python_executor import CodeOutput, InterpreterError, PythonExecutor
@@ -86,7 +86,7 @@ class SandboxExecutor(PythonExecutor):  # type: ignore[misc, unused-ignore]
         if self._answers:
             return CodeOutput(output=self._answers[0], logs=result.stdout, is_final_answer=True)
         if result.error is not None:
-            raise InterpreterError(describe(result))
+            raise InterpreterError(session.describe(result))
         return CodeOutput(output=result.value, logs=result.output, is_final_answer=False)
 
     def _function(self, name: str, tool: Any) -> Callable[..., Any]:

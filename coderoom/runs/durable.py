@@ -165,6 +165,10 @@ class Run:
             self.prepared.team, record, watch, budget=self.budget, log=self.log, observers=observers, **how
         )
 
+    async def close(self) -> None:
+        """Close the team."""
+        await close_team(self.prepared.team)
+
     def record_in(self, file: Path) -> None:
         """Record the model traffic in a file, that of tasks before too.
 

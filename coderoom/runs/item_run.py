@@ -172,7 +172,7 @@ class Setup:
     @property
     def has_workspace(self) -> bool:
         """Whether the team works in a folder that the batch chooses."""
-        return WORKSPACE_VARIABLE.encode() in self.source.data
+        return self.source.refers_to(WORKSPACE_VARIABLE)
 
     def prepare(self, task: str, files: Sequence[Path], workspace: Path) -> PreparedRun:
         """Make a team for one run."""

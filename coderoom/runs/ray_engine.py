@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import coderoom
+from coderoom._util.files import write_inside
 from coderoom._util.logs import is_logging_steps, log_to_stderr
 from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.steps import StepObserver
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom.budgets import Spending
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
-from coderoom.executors.output import write_inside
 from coderoom.executors.warm import WarmSandboxes
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item

@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from coderoom._util.files import write_inside
 from coderoom.errors import RequestError
-from coderoom.executors.output import write_inside
 
 _OWN_FOLDER: Final = ".coderoom"
 _MOST_FILES: Final = 10_000

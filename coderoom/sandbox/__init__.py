@@ -21,6 +21,7 @@ from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall,
 from coderoom.sandbox.guest.restricted import Rulebook
 from coderoom.sandbox.policy import find as find_violations
 from coderoom.sandbox.policy import restricted_rules
+from coderoom.sandbox.remarks import STATE_LOST, remark_on
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
@@ -28,6 +29,7 @@ from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls import probe_all as probe_walls
 
 __all__ = [
+    "STATE_LOST",
     "Artifact",
     "CallRecorder",
     "Checkpoint",
@@ -49,6 +51,7 @@ __all__ = [
     "find_violations",
     "host_functions",
     "probe_walls",
+    "remark_on",
     "restricted_rules",
     "with_output",
 ]

@@ -55,9 +55,9 @@ def test_agent_runs_code_in_one_session(name: str, frameworks: Path, server: Ope
     assert "isolated sandbox" in tool["description"]
     assert list(tool["parameters"]["properties"]) == ["code"]
     answers = [message["content"] for message in server.requests[-1].messages if message["role"] == "tool"]
-    assert answers[0] == "[The code ran and printed nothing.]"
+    assert answers[0] == "(no output)"
     assert "FileNotFoundError: [Errno 2] No such file or directory: 'nothing'" in answers[1]
-    assert answers[1].splitlines()[-1] == "[Outcome: error, exit code 1.]"
+    assert answers[1].splitlines()[-1] == "[outcome: error, exit code 1]"
     assert answers[2] == "168"
 
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.integrations._tool import CodeSession, describe
+from coderoom.integrations._tool import CodeSession
 
 
 @pytest.mark.parametrize(
@@ -35,26 +35,26 @@ def test_text_for_a_model() -> None:
     with CodeSession(limits={"wall_seconds": 1}) as session:
 
         def text(code: str) -> str:
-            return describe(session.run_blocking(code))
+            return session.describe(session.run_blocking(code))
 
-        assert text("x = 1") == "[The code ran and printed nothing.]"
+        assert text("x = 1") == "(no output)"
         assert text("print('hello'); x + 1") == "hello\n2"
-        assert text("open('made.txt', 'w').write('abc')") == "3\n[Files: made.txt]"
+        assert text("open('made.txt', 'w').write('abc')") == "3\n[files: made.txt]"
         assert text("1 / 0").splitlines()[-2:] == [
             "ZeroDivisionError: division by zero",
-            "[Outcome: error, exit code 1.]",
+            "[outcome: error, exit code 1]",
         ]
-        assert text("import sys; print('half'); sys.exit(3)") == "half\n[Outcome: error, exit code 3.]"
-        assert text("while True: pass").splitlines()[-1] == (
-            "[Outcome: timeout, exit code 124. The code was stopped after 1 seconds. "
-            "Variables that were set before are still there.]"
-        )
+        assert text("import sys; print('half'); sys.exit(3)") == "half\n[outcome: error, exit code 3]"
+        assert text("while True: pass").splitlines()[-2:] == [
+            "The code was stopped after 1 seconds. Variables that were set before are still there.",
+            "[outcome: timeout, exit code 124]",
+        ]
         assert text("x") == "1"
 
 
 def test_long_output_is_bounded() -> None:
     with CodeSession(limits={"wall_seconds": 10}) as session:
-        text = describe(session.run_blocking("print('begin'); print('x' * 10**6); print('end')"))
+        text = session.describe(session.run_blocking("print('begin'); print('x' * 10**6); print('end')"))
     assert text.startswith("begin\n")
     assert text.endswith("\nend")
     assert "characters left out" in text

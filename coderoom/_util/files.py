@@ -1,0 +1,111 @@
+"""Files in a workspace, whose code may make links at any moment. Used for all that the host reads and writes there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from coderoom.errors import RequestError
+
+_WORKSPACE = "/workspace/"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def name_inside(name: str) -> str:
+    """A path in the workspace that somebody gave, without `..` and the workspace's own path.
+
+    Raises:
+        RequestError: It is not in the workspace.
+    """
+    inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
+    if inside.startswith("/") or inside.split("/")[0] in (".", "..") or "\0" in inside:
+        raise RequestError(f"Filename is not in the workspace: {name!r}. Name a file inside the work directory.")
+    return inside
+
+
+def read_inside(root: Path, name: str, most: int) -> bytes:
+    """Read a plain file whose folders are not links, as `write_inside` writes it.
+
+    Raises:
+        OSError: It cannot be read.
+        RequestError: It has more bytes than `most`, or is not a plain file.
+    """
+    *folders, last = PurePosixPath(name).parts
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_opened(os.open(root, _ROOT)))
+        for part in folders:
+            folder = stack.enter_context(_opened(os.open(part, _FOLDER, dir_fd=folder)))
+        # A pipe without a writer would wait.
+        found = stack.enter_context(_opened(os.open(last, _OLD, dir_fd=folder)))
+        facts = os.fstat(found)
+        if not stat.S_ISREG(facts.st_mode):
+            raise RequestError(f"{name!r} is not a plain file.")
+        if facts.st_size > most:
+            raise RequestError(f"The file {name!r} has {facts.st_size:,} bytes, and {most:,} can be read.")
+        with open(os.dup(found), "rb") as file:  # noqa: PTH123 (a descriptor)
+            return file.read(most)
+
+
+def files_inside(root: Path) -> Iterator[tuple[str, int]]:
+    """The plain files of a folder by their paths in it, without those behind links, and their sizes."""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            with contextlib.suppress(OSError):
+                facts = path.lstat()
+                if stat.S_ISREG(facts.st_mode):
+                    yield path.relative_to(root).as_posix(), facts.st_size
+
+
+def write_inside(root: Path, name: str, data: bytes) -> Path:
+    """Write a file atomically, and create its folders.
+
+    Code may create links at any moment, also between a check and the write. So each folder is opened relative to the
+    one above it, and a link is an `OSError`. If root works in another user's folder, the files belong to that user.
+    The path of the root is trusted; the name has `/` and no `..`.
+    """
+    *folders, last = PurePosixPath(name).parts
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_opened(os.open(root, _ROOT)))
+        facts = os.fstat(folder)
+        owner = (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None
+        for part in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+                if owner is not None:
+                    os.chown(part, *owner, dir_fd=folder, follow_symlinks=False)
+            folder = stack.enter_context(_opened(os.open(part, _FOLDER, dir_fd=folder)))
+        fresh = f".{uuid.uuid4().hex}.new"
+        try:
+            with open(os.open(fresh, _NEW, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 (a descriptor)
+                file.write(data)
+                if owner is not None:
+                    os.fchown(file.fileno(), *owner)
+            os.replace(fresh, last, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+    return root.joinpath(*folders, last)
+
+
+@contextlib.contextmanager
+def _opened(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path) -> Iterator[int]:
+    """A descriptor of a folder that is not a link."""
+    with _opened(os.open(folder, _FOLDER)) as found:
+        yield found

@@ -1,0 +1,131 @@
+"""The commands that let other programs in: `mcp` for MCP clients, `serve` for chat clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from coderoom.cli import app
+from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, TimeoutOption, WorkspaceOption, budgets_of
+from coderoom.errors import RequestError
+
+TOKEN_VARIABLE = "CODEROOM_TOKEN"
+_MOST_CLIENTS = 256
+
+PortOption = Annotated[
+    int | None, app.option("PORT", "Serve HTTP at this port; 0: one that is free.", "--http", min=0, max=65535)
+]
+HostOption = Annotated[str, app.option("ADDRESS", "The address of the HTTP server.", "--host")]
+
+
+@app.command()
+def mcp(
+    http: PortOption = None,
+    host: HostOption = "127.0.0.1",
+    workspace: WorkspaceOption = None,
+    wall: app.WallOption = "auto",
+    network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
+    timeout: Annotated[float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1)] = None,
+    preload: Annotated[
+        list[str] | None, app.option("MODULE", "Import this once, for all sessions. May be repeated.", "--preload")
+    ] = None,
+    team: Annotated[
+        list[str] | None, app.option("TEAM", "Offer this team as a tool. May be repeated.", "--team")
+    ] = None,
+    model: app.ModelOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Offer the sandbox to MCP clients.
+
+    Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
+    the token of CODEROOM_TOKEN, or else a new one, which is shown.
+    """
+    from coderoom.integrations.mcp import MCPSettings, make_server, serve_stdio
+    from coderoom.runs import open_journal
+    from coderoom.sandbox import Limits, SandboxConfig
+
+    limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
+    sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
+    settings = MCPSettings(sandbox, team or (), model, open_journal(journal, off=no_journal))
+    app.silence_autogen()
+    if http is None:
+        if sys.stdin.isatty():
+            typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
+        # The thread that reads standard input cannot be interrupted. What the code has started ends with this process.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        asyncio.run(serve_stdio(make_server(settings)))
+        return
+    server = make_server(settings, host=host, max_sessions=_MOST_CLIENTS)
+    _serve(server.streamable_http_app(), host, http, "/mcp")
+
+
+@app.command()
+def serve(
+    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    port: Annotated[int, app.option("PORT", "The port; 0: one that is free.", "--port", min=0, max=65535)] = 8000,
+    host: HostOption = "127.0.0.1",
+    model: app.ModelOption = None,
+    wall: TeamWallOption = None,
+    network: NetworkOption = None,
+    timeout: TimeoutOption = None,
+    max_turns: MaxTurnsOption = None,
+    budget: Annotated[
+        list[str] | None, app.option("LIMIT=N", "A limit of each answer, as in tokens=20000.", "--budget")
+    ] = None,
+    requests_per_minute: Annotated[
+        int, app.option("N", "The requests of each caller in a minute.", "--requests-per-minute", min=1)
+    ] = 60,
+    concurrency: Annotated[int, app.option("N", "The answers to each caller at a time.", "--concurrency", min=1)] = 4,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Answer OpenAI's chat completions protocol with a team.
+
+    The base URL is http://ADDRESS:PORT/v1. The keys of callers are in CODEROOM_TOKEN, separated by commas; without it
+    there is a new one, which is shown. Each conversation has a folder of its own.
+    """
+    from coderoom.budgets import make_budget
+    from coderoom.integrations.chat_completions import ChatServer, ChatSettings
+    from coderoom.runs import open_journal
+
+    limits, of_agents = budgets_of(budget)
+    if of_agents:
+        raise RequestError(f"--budget {next(iter(of_agents))}.…: an answer has limits, not its agents.")
+    settings = ChatSettings(
+        team,
+        model=model,
+        wall=wall,
+        network=network,
+        timeout=timeout,
+        max_turns=max_turns,
+        budget=make_budget(limits),
+        journal=open_journal(journal, off=no_journal),
+        requests_per_minute=requests_per_minute,
+        concurrency=concurrency,
+    )
+    if not debug:
+        app.silence_autogen()
+    _serve(ChatServer(settings).app, host, port, "/v1")
+
+
+def _serve(asgi: Any, host: str, port: int, path: str) -> None:
+    from coderoom.integrations.http import Guard, serve_http
+
+    given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]
+    tokens = given or [secrets.token_urlsafe(24)]
+
+    def ready(url: str) -> None:
+        typer.echo(f"{url}{path}")
+        if not given:
+            typer.echo(f"Authorization: Bearer {tokens[0]}")
+
+    asyncio.run(serve_http(Guard(asgi, tokens), host, port, ready))

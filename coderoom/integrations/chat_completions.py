@@ -1,0 +1,431 @@
+"""A server with OpenAI's chat completions protocol, which has a team behind it. Used by `coderoom serve`.
+
+Clients send a whole conversation with each request. One that continues with the answer of an earlier request goes on
+with the same team, sessions and folder; any other one begins a new conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from autogen_core import CancellationToken
+from pydantic import BaseModel, Field, ValidationError
+
+from coderoom._util.files import name_inside, read_inside
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.budgets import Budget
+from coderoom.configs import find_source
+from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.integrations.http import CALLER
+from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError as error:
+    raise MissingDependencyError("`coderoom serve` needs a package: pip install 'coderoom[serve]'") from error
+
+_FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
+"""What an answer says about the run, besides the files."""
+_LARGEST_FILE: Final = 256 * 1024 * 1024
+_KEEP_ALIVE_SECONDS: Final = 10.0
+_IDLE_SECONDS: Final = 30 * 60.0
+_MINUTE: Final = 60.0
+
+
+@dataclass(frozen=True)
+class ChatSettings:
+    """What the server offers.
+
+    Attributes:
+        team: A team file, or the name of a shipped team.
+        model: The model that replaces those of the team.
+        wall: The wall, for a team file that refers to `CODEROOM_WALL`.
+        network: Whether the code may use the network, in place of what the team's file says.
+        timeout: The seconds that code may run, in place of those of the team's file.
+        max_turns: The team's turns for an answer, in place of those of its file.
+        budget: What an answer may use.
+        journal: Where the runs are kept; `None`: nowhere.
+        requests_per_minute: The requests of each caller in a minute.
+        concurrency: The answers to each caller at a time.
+        conversations: How many conversations are kept open. The one that was idle for longest is closed for a new one.
+    """
+
+    team: str
+    model: str | None = None
+    wall: str | None = None
+    network: bool | None = None
+    timeout: float | None = None
+    max_turns: int | None = None
+    budget: Budget | None = None
+    journal: Journal | None = None
+    requests_per_minute: int = 60
+    concurrency: int = 4
+    conversations: int = 64
+
+
+class _Part(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class _Message(BaseModel):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[_Part] | None = None
+
+    @property
+    def text(self) -> str:
+        content = self.content or ""
+        return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+class _StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class _Question(BaseModel):
+    """A request. Parameters of models, such as the temperature, are not those of a team, and are ignored."""
+
+    messages: list[_Message] = Field(min_length=1)
+    model: str = ""
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    n: Literal[1] | None = None
+    tools: list[Any] | None = Field(default=None, max_length=0)
+
+
+@dataclass
+class _Conversation:
+    id: str
+    caller: int
+    run: Run
+    folder: Path
+    used: float = field(default_factory=time.monotonic)
+    is_busy: bool = False
+    is_new: bool = True
+
+    async def close(self) -> None:
+        await self.run.close()
+        await asyncio.to_thread(remove_folder, self.folder)
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+class ChatServer:
+    """Answers chats with a team.
+
+    Args:
+        settings: What it offers.
+
+    Raises:
+        RequestError: There is no such team.
+        ConfigError: The team's file has mistakes.
+        MissingDependencyError: The model needs a key or a package that is missing.
+    """
+
+    def __init__(self, settings: ChatSettings) -> None:
+        self._settings = settings
+        self._source = find_source(settings.team)
+        self._conversations: dict[str, _Conversation] = {}
+        self._continued: dict[str, str] = {}
+        self._asked: dict[int, deque[float]] = {}
+        self._answering: dict[int, int] = {}
+        folder = temporary_folder()
+        try:
+            self._prepare("Is all there?", folder)
+        finally:
+            remove_folder(folder)
+        self.app = Starlette(
+            routes=[
+                Route("/v1/models", self._models),
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+                Route("/v1/conversations/{id}/files/{path:path}", self._file),
+            ],
+            lifespan=self._closing,
+        )
+
+    @asynccontextmanager
+    async def _closing(self, _: Starlette) -> AsyncIterator[None]:
+        cleaning = asyncio.create_task(self._clean())
+        try:
+            yield
+        finally:
+            await cancel_and_wait(cleaning)
+            for each in list(self._conversations.values()):
+                await self._close(each)
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(_MINUTE)
+            for each in list(self._conversations.values()):
+                if not each.is_busy and time.monotonic() - each.used > _IDLE_SECONDS:
+                    await self._close(each)
+
+    async def _close(self, conversation: _Conversation) -> None:
+        self._conversations.pop(conversation.id, None)
+        self._continued = {key: known for key, known in self._continued.items() if known != conversation.id}
+        await run_uncancellable(conversation.close())
+
+    # --- Requests ---
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": self.name, "object": "model", "owned_by": "coderoom"}]})
+
+    async def _file(self, request: Request) -> Response:
+        conversation = self._conversations.get(request.path_params["id"])
+        if conversation is None or conversation.caller != request.scope[CALLER]:
+            return _failure(404, "There is no such conversation; it may have been closed.")
+        try:
+            path = name_inside(request.path_params["path"])
+            data = await asyncio.to_thread(read_inside, conversation.folder, path, _LARGEST_FILE)
+        except (OSError, RequestError) as error:
+            return _failure(404, f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
+        safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+        return Response(data, media_type="application/octet-stream", headers=safe)
+
+    async def _complete(self, request: Request) -> Response:
+        caller = request.scope[CALLER]
+        try:
+            question = _Question.model_validate_json(await request.body())
+            self._admit(caller)
+            conversation = await self._conversation_for(caller, question.messages)
+        except ValidationError as error:
+            found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
+            return _failure(400, f"The request is not one that a team can answer: {found}.")
+        except _RefusedError as error:
+            return _failure(error.status, str(error), **error.headers)
+        except CodeRoomError as error:
+            return _failure(500, str(error))
+        answer = _Answer(self, conversation, question)
+        if question.stream:
+            return StreamingResponse(answer.stream(), media_type="text/event-stream")
+        return await answer.whole(request)
+
+    def _admit(self, caller: int) -> None:
+        asked, now = self._asked.setdefault(caller, deque()), time.monotonic()
+        while asked and asked[0] < now - _MINUTE:
+            asked.popleft()
+        if len(asked) >= self._settings.requests_per_minute:
+            seconds = str(round(asked[0] + _MINUTE - now) + 1)
+            raise _RefusedError(429, f"There were {len(asked)} requests in a minute.", **{"Retry-After": seconds})
+        if self._answering.get(caller, 0) >= self._settings.concurrency:
+            raise _RefusedError(429, f"{self._settings.concurrency} answers are under way.", **{"Retry-After": "5"})
+        asked.append(now)
+
+    # --- Conversations ---
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return Path(self._source.name).stem
+
+    async def _conversation_for(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
+        if messages[-1].role != "user" or not messages[-1].text.strip():
+            raise _RefusedError(400, "The last message must be a user's, with text.")
+        known = self._continued.pop(_digest(caller, messages[:-1]), None)
+        found = self._conversations.get(known or "")
+        if found is None:
+            found = await self._begin(caller, messages)
+        found.is_busy = True
+        return found
+
+    async def _begin(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
+        if len(self._conversations) >= self._settings.conversations:
+            idle = [each for each in self._conversations.values() if not each.is_busy]
+            if not idle:
+                raise _RefusedError(503, "All conversations are busy.", **{"Retry-After": "5"})
+            await self._close(min(idle, key=lambda each: each.used))
+        folder = temporary_folder()
+        try:
+            run = self._prepare(_task(messages), folder)
+        except BaseException:
+            remove_folder(folder)
+            raise
+        made = _Conversation(secrets.token_urlsafe(16), caller, run, folder)
+        self._conversations[made.id] = made
+        return made
+
+    def _prepare(self, task: str, folder: Path) -> Run:
+        ours = self._settings
+        request = RunRequest(
+            self._source,
+            task,
+            model=ours.model,
+            workspace=folder if self._source.refers_to(WORKSPACE_VARIABLE) else None,
+            wall=ours.wall,
+            network=ours.network,
+            timeout=ours.timeout,
+            max_turns=ours.max_turns,
+        )
+        return Run.begin(request.prepare(), ours.journal, command="chat", budget=ours.budget)
+
+    def begin_answer(self, conversation: _Conversation) -> None:
+        """Count an answer."""
+        self._answering[conversation.caller] = self._answering.get(conversation.caller, 0) + 1
+
+    def end_answer(self, conversation: _Conversation, messages: Sequence[_Message], answer: str | None) -> None:
+        """Say what the conversation continues with; without an answer, the same question can be asked again."""
+        self._answering[conversation.caller] -= 1
+        conversation.is_busy, conversation.used = False, time.monotonic()
+        said = messages[:-1] if answer is None else [*messages, _Message(role="assistant", content=answer)]
+        self._continued[_digest(conversation.caller, said)] = conversation.id
+
+
+class _Answer:
+    """The answer to one request."""
+
+    def __init__(self, server: ChatServer, conversation: _Conversation, question: _Question) -> None:
+        self._server = server
+        self._conversation = conversation
+        self._question = question
+        run = conversation.run
+        task = run.prepared.record.task if conversation.is_new else question.messages[-1].text
+        self._record = run.record_of(task)
+        self._facts = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": server.name}
+
+    async def _work(self, watch: Callable[[BaseAgentEvent | BaseChatMessage], None]) -> str:
+        """Have the team answer, and return the answer. If this is cancelled, the team is."""
+        token, text = CancellationToken(), None
+        self._conversation.is_new = False
+        self._server.begin_answer(self._conversation)
+        try:
+            work = self._conversation.run.go_on(self._record, watch, close=False, token=token)
+            running = asyncio.ensure_future(work)
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                token.cancel()
+                await run_uncancellable(asyncio.wait((running,)))
+                raise
+            text = self._text()
+            return text
+        finally:
+            self._server.end_answer(self._conversation, self._question.messages, text)
+
+    def _text(self) -> str:
+        record = self._record
+        if record.exception is not None:
+            raise _RefusedError(502, str(record.error))
+        if record.succeeded:
+            return record.answer
+        why = record.error or record.limit
+        return f"{record.answer}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+
+    def _extra(self) -> dict[str, Any]:
+        facts, folder = self._record.to_json(), self._conversation.folder
+        kept = {name: facts[name] for name in _FACTS}
+        files = [file.relative_to(folder).as_posix() for file in self._record.files if file.is_relative_to(folder)]
+        return {**kept, "conversation": self._conversation.id, "files": files}
+
+    async def whole(self, request: Request) -> Response:
+        """The answer at once. If the client leaves before, the work ends."""
+        work = asyncio.ensure_future(self._work(lambda message: None))
+        left = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+            if not work.done():
+                await run_uncancellable(cancel_and_wait(work))
+        try:
+            text = work.result()
+        except asyncio.CancelledError:
+            return _failure(499, "The client has left.")
+        except (_RefusedError, CodeRoomError) as error:
+            return _failure(getattr(error, "status", 500), str(error))
+        message = {"role": "assistant", "content": text}
+        return JSONResponse(
+            {
+                **self._facts,
+                "object": "chat.completion",
+                "choices": [{"index": 0, "message": message, "finish_reason": self._reason()}],
+                "usage": self._record.usage,
+                "coderoom": self._extra(),
+            }
+        )
+
+    def _reason(self) -> str:
+        return "length" if self._record.limit else "stop"
+
+    async def stream(self) -> AsyncIterator[str]:
+        """What the team does as `reasoning_content`, and then the answer. If the client leaves, the work ends."""
+        said: asyncio.Queue[str | None] = asyncio.Queue()
+
+        def watch(message: BaseAgentEvent | BaseChatMessage) -> None:
+            if not isinstance(message, ModelClientStreamingChunkEvent) and message.source != "user":
+                said.put_nowait(f"{message.source}: {message.to_text()}\n")
+
+        work = asyncio.ensure_future(self._work(watch))
+        work.add_done_callback(lambda _: said.put_nowait(None))
+        try:
+            yield self._chunk({"role": "assistant", "content": ""})
+            while True:
+                try:
+                    text = await asyncio.wait_for(said.get(), _KEEP_ALIVE_SECONDS)
+                except TimeoutError:
+                    yield ": the team works\n\n"
+                    continue
+                if text is None:
+                    break
+                yield self._chunk({"reasoning_content": text})
+            try:
+                yield self._chunk({"content": work.result()})
+            except (_RefusedError, CodeRoomError) as error:
+                yield _event(_error_of(getattr(error, "status", 500), str(error)))
+            else:
+                yield self._chunk({}, self._reason(), coderoom=self._extra())
+                options = self._question.stream_options
+                if options is not None and options.include_usage:
+                    usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._record.usage}
+                    yield _event({**self._facts, **usage})
+            yield "data: [DONE]\n\n"
+        finally:
+            if not work.done():
+                await run_uncancellable(cancel_and_wait(work))
+
+    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None, **more: Any) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return _event({**self._facts, "object": "chat.completion.chunk", "choices": [choice], **more})
+
+
+def _event(data: Any) -> str:
+    return f"data: {json.dumps(data)}\n\n"
+
+
+def _error_of(status: int, message: str) -> dict[str, Any]:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "code": status}}
+
+
+def _failure(status: int, message: str, **headers: str) -> Response:
+    return JSONResponse(_error_of(status, message), status, headers)
+
+
+def _digest(caller: int, messages: Sequence[_Message]) -> str:
+    said = [(message.role, message.text) for message in messages]
+    return sha256(json.dumps([caller, said]).encode()).hexdigest()
+
+
+def _task(messages: Sequence[_Message]) -> str:
+    """The first task of a conversation, with what was said before, which the team does not know."""
+    before = "\n\n".join(f"{message.role}: {message.text}" for message in messages[:-1])
+    return f"{before}\n\nuser: {messages[-1].text}" if before else messages[-1].text

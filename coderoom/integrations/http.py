@@ -1,0 +1,136 @@
+"""What the HTTP doors have in common: a token, no other web pages, and the end of work whose client has left.
+
+Used by `coderoom mcp --http` and `coderoom serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import resource
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from coderoom.errors import MissingDependencyError, RequestError
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise MissingDependencyError(
+        "An HTTP server needs a package that is missing: pip install 'coderoom[mcp]' or 'coderoom[serve]'"
+    ) from error
+
+CALLER: Final = "coderoom.caller"
+"""The key of a request's scope under which is the number of its token."""
+LEFT: Final = "coderoom.left"
+"""The key of a request's scope under which is an `asyncio.Event`: set when the client has left."""
+_PATIENCE_SECONDS: Final = 2
+_LONGEST_BODY: Final = 16 * 1024 * 1024
+_BODY_SECONDS: Final = 30.0
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Guard:
+    """Refuses requests without the token, from web pages of other origins, and with large or slow bodies.
+
+    Args:
+        app: The ASGI application behind it.
+        tokens: What the header `Authorization: Bearer` must have: one of these.
+    """
+
+    def __init__(self, app: App, tokens: Sequence[str]) -> None:
+        self._app = app
+        self._expected = [f"Bearer {token}".encode() for token in tokens]
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin")
+        if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+            await _refuse(send, 403, "Requests from other web pages are not allowed.")
+            return
+        given = headers.get(b"authorization", b"")
+        callers = [number for number, each in enumerate(self._expected) if hmac.compare_digest(given, each)]
+        if not callers:
+            await _refuse(send, 401, "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong.")
+        else:
+            scope[CALLER] = callers[0]
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
+        body, size = bytearray(), 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                while (message := await receive())["type"] == "http.request":
+                    size += len(message.get("body", b""))
+                    if size <= _LONGEST_BODY:  # A client reads the answer when it has sent all.
+                        body += message.get("body", b"")
+                    if not message.get("more_body"):
+                        break
+                else:
+                    return  # It has left.
+        except TimeoutError:
+            await _refuse(send, 408, f"A request must come within {_BODY_SECONDS:g} s.")
+            return
+        if size > _LONGEST_BODY:
+            await _refuse(send, 413, f"A request may have {_LONGEST_BODY:,} bytes.")
+            return
+        scope[LEFT] = left = asyncio.Event()
+        parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def received() -> Message:
+            if parts:
+                return parts.pop()
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                left.set()
+            return message
+
+        await self._app(scope, received, send)
+
+
+async def _refuse(send: Send, status: int, why: str) -> None:
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    text = json.dumps({"error": {"message": why, "type": "invalid_request_error", "code": status}})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve an application until SIGINT or SIGTERM.
+
+    Args:
+        app: The application.
+        host: The address.
+        port: The port; 0: any that is free.
+        ready: Called with the URL when it can be used.
+
+    Raises:
+        RequestError: The port cannot be used.
+    """
+    with suppress(OSError, ValueError):  # Idle connections need descriptors too.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    config = uvicorn.Config(app, host, port, log_level="error", timeout_graceful_shutdown=_PATIENCE_SECONDS)
+    try:
+        socket = config.bind_socket()
+    except SystemExit as error:  # It has logged why.
+        raise RequestError(f"The port {port} of {host} cannot be used.") from error
+    socket.listen()  # Clients that come at once wait.
+    shown = f"[{host}]" if ":" in host else host
+    ready(f"http://{shown}:{socket.getsockname()[1]}")
+    try:
+        await uvicorn.Server(config).serve(sockets=[socket])
+    finally:
+        socket.close()

@@ -1,0 +1,396 @@
+"""An MCP server: the sandbox and the teams as tools for Claude Code, Cursor, VS Code and other clients.
+
+Each client has a sandbox and a folder of its own, which end with its connection. Used by `coderoom mcp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import mimetypes
+import os
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field
+from pydantic_core import to_jsonable_python
+
+from coderoom import __version__
+from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
+from coderoom._util.output import bound_output, with_line
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.integrations.http import LEFT
+from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session, remark_on
+
+try:
+    import anyio
+    from mcp.server.fastmcp import Context, FastMCP
+    from mcp.server.fastmcp.exceptions import ToolError
+    from mcp.server.stdio import stdio_server
+    from mcp.types import (
+        BlobResourceContents,
+        CallToolResult,
+        ContentBlock,
+        EmbeddedResource,
+        ImageContent,
+        TextContent,
+        ToolAnnotations,
+    )
+except ImportError as error:
+    raise MissingDependencyError(
+        "The MCP server needs a package that is missing: pip install 'coderoom[mcp]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from coderoom.runs import Journal
+
+_MOST_SESSIONS: Final = 16
+_MOST_FILES: Final = 1_000
+_MOST_CHARACTERS: Final = 30_000
+_LARGEST_FILE: Final = 8 * 1024 * 1024
+_REPORT_SECONDS: Final = 0.5
+_LONGEST_REPORT: Final = 500
+_MAIN: Final = "main"
+_RULES: Final = """\
+Runs code in an isolated sandbox. Variables of a session stay from call to call. Files are in the working folder, which
+all sessions share; code finds them by relative paths. Nothing else of the user's machine is visible, and there is no
+network unless the user has allowed it."""
+
+T = TypeVar("T")
+SessionName = Annotated[str, Field(min_length=1, max_length=100, description="The session, whose variables stay.")]
+FileName = Annotated[str, Field(min_length=1, max_length=1_000, description="A path in the working folder.")]
+_READS: Final = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
+_WRITES: Final = ToolAnnotations(readOnlyHint=False, destructiveHint=True, openWorldHint=False)
+
+
+@dataclass(frozen=True)
+class MCPSettings:
+    """What the server offers.
+
+    Attributes:
+        sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
+        teams: The teams that are tools: files, or names of shipped teams.
+        model: The model that replaces those of the teams.
+        journal: Where the runs of teams are kept; `None`: nowhere.
+    """
+
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    teams: Sequence[str] = ()
+    model: str | None = None
+    journal: Journal | None = None
+
+
+class Client:
+    """What a client has: a sandbox, its folder, and sessions with their checkpoints."""
+
+    def __init__(self, settings: MCPSettings) -> None:
+        own = settings.sandbox.workspace is None
+        self.folder = temporary_folder() if own else Path(str(settings.sandbox.workspace))
+        self._temporary = own
+        self.sandbox = Sandbox.from_config(settings.sandbox.model_copy(update={"workspace": self.folder}))
+        self.sessions: dict[str, Session] = {}
+        self.checkpoints: dict[str, tuple[str, Checkpoint]] = {}
+        self._count = 0
+
+    def session(self, name: str) -> Session:
+        """The session of this name, which is made if it is not there."""
+        if name not in self.sessions:
+            if len(self.sessions) == _MOST_SESSIONS:
+                raise RequestError(f"There are {_MOST_SESSIONS} sessions; end one of them by end_session.")
+            self.sessions[name] = self.sandbox.session()
+        return self.sessions[name]
+
+    async def checkpoint(self, name: str) -> str:
+        """Keep the state and the files of a session; return what the checkpoint is called."""
+        found = await self.session(name).checkpoint(files=True)
+        self._count += 1
+        made = f"{name}-{self._count}"
+        self.checkpoints[made] = name, found
+        return made
+
+    async def rollback(self, made: str) -> str:
+        """Return to a checkpoint; return the name of its session."""
+        if made not in self.checkpoints:
+            raise RequestError(f"There is no checkpoint {made!r}; there are: {', '.join(self.checkpoints) or 'none'}.")
+        name, found = self.checkpoints[made]
+        await self.session(name).rollback(found)
+        return name
+
+    async def end_session(self, name: str) -> None:
+        """End a session and its checkpoints."""
+        session = self.sessions.pop(name, None)
+        if session is None:
+            raise RequestError(f"There is no session {name!r}; there are: {', '.join(self.sessions) or 'none'}.")
+        self.checkpoints = {made: pair for made, pair in self.checkpoints.items() if pair[0] != name}
+        await session.close()
+
+    async def close(self) -> None:
+        """End everything, and leave nothing behind."""
+        await self.sandbox.close()
+        if self._temporary:
+            await asyncio.to_thread(remove_folder, self.folder)
+
+
+def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Client]:
+    """Make the server.
+
+    Args:
+        settings: What it offers; `None`: the sandbox with its defaults.
+        http: Further arguments of `FastMCP`.
+
+    Returns:
+        The server, for `serve_stdio` or its `streamable_http_app`.
+    """
+    settings = settings or MCPSettings()
+
+    @asynccontextmanager
+    async def one_client(_: FastMCP[Client]) -> AsyncIterator[Client]:
+        client = Client(settings)
+        try:
+            yield client
+        finally:
+            await run_uncancellable(client.close())
+
+    server = FastMCP[Client]("coderoom", _RULES, lifespan=one_client, log_level="ERROR", **http)
+    server._mcp_server.version = __version__
+    # It reports each client that ends its connection as an error.
+    logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
+    _add_code(server)
+    _add_files(server)
+    for team in settings.teams:
+        _add_team(server, team, settings)
+    return server
+
+
+async def serve_stdio(server: FastMCP[Client]) -> None:
+    """Serve one client over standard input and output, until it closes them.
+
+    Nothing else may read or write there: for the rest of the process, standard input is empty, and standard output is
+    standard error.
+    """
+    reads = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
+    writes = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    inner = server._mcp_server
+    async with stdio_server(anyio.wrap_file(reads), anyio.wrap_file(writes)) as (incoming, outgoing):
+        await inner.run(incoming, outgoing, inner.create_initialization_options())
+
+
+def _add_code(server: FastMCP[Client]) -> None:
+    @server.tool(annotations=_WRITES, structured_output=False)
+    async def run_code(
+        code: str,
+        ctx: Context[Any, Client, Any],
+        language: Literal["python", "bash", "sh", "javascript"] = "python",
+        session: SessionName = _MAIN,
+        fresh: Annotated[bool, Field(description="Run it in a fresh state, without the session's variables.")] = False,
+        timeout: Annotated[float | None, Field(gt=0, le=86_400, description="The most seconds.")] = None,
+    ) -> CallToolResult:
+        """Run code; return its output, the value of a last expression, its error, and the pictures it has made."""
+        client, lines = _client_of(ctx), list[str]()
+        if fresh:
+            work = client.sandbox.run(code, language=language, timeout=timeout)
+        else:
+            work = client.session(session).run(
+                code, language=language, timeout=timeout, on_output=lambda chunk: lines.append(chunk.text)
+            )
+        return _cell_result(client, await _watched(ctx, work, lines), not fresh)
+
+    @server.tool(annotations=_WRITES, structured_output=False)
+    async def checkpoint(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+        """Keep the variables of a session and all files, to return to them by rollback; return the checkpoint."""
+        return await _watched(ctx, _client_of(ctx).checkpoint(session))
+
+    @server.tool(annotations=_WRITES, structured_output=False)
+    async def rollback(checkpoint: str, ctx: Context[Any, Client, Any]) -> str:
+        """Give a session the variables, and the working folder the files, that they had at a checkpoint."""
+        name = await _watched(ctx, _client_of(ctx).rollback(checkpoint))
+        return f"The session {name!r} and the files are as they were at the checkpoint {checkpoint!r}."
+
+    @server.tool(annotations=_WRITES, structured_output=False)
+    async def end_session(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+        """End a session: its variables and checkpoints are gone, files stay."""
+        await _watched(ctx, _client_of(ctx).end_session(session))
+        return f"The session {session!r} has ended."
+
+
+def _add_files(server: FastMCP[Client]) -> None:
+    @server.tool(annotations=_READS, structured_output=False)
+    async def list_files(ctx: Context[Any, Client, Any]) -> str:
+        """List the files in the working folder, with their sizes in bytes."""
+        found = await asyncio.to_thread(lambda: sorted(files_inside(_client_of(ctx).folder)))
+        lines = [f"{size:>12,}  {name}" for name, size in found[:_MOST_FILES]]
+        left = len(found) - len(lines)
+        return "\n".join([*lines, *([f"... and {left:,} more"] if left else [])]) or "There are no files."
+
+    @server.tool(annotations=_READS, structured_output=False)
+    async def read_file(path: FileName, ctx: Context[Any, Client, Any]) -> list[ContentBlock]:
+        """Read a file of the working folder: text, a picture, or other data as base64."""
+        return [_content_of(path, await _file_work(read_inside, _client_of(ctx), path, _LARGEST_FILE))]
+
+    @server.tool(annotations=_WRITES, structured_output=False)
+    async def write_file(
+        path: FileName,
+        content: str,
+        ctx: Context[Any, Client, Any],
+        encoding: Annotated[Literal["text", "base64"], Field(description="What the content is.")] = "text",
+    ) -> str:
+        """Write a file into the working folder. Folders in its path are made."""
+        try:
+            data = base64.b64decode(content, validate=True) if encoding == "base64" else content.encode()
+        except (binascii.Error, UnicodeEncodeError) as error:
+            raise ToolError(f"The content cannot be decoded: {error}.") from error
+        await _file_work(write_inside, _client_of(ctx), path, data)
+        return f"Wrote {len(data):,} bytes to {path}."
+
+
+def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None:
+    # AutoGen takes a second to be imported.
+    from autogen_core import CancellationToken
+
+    from coderoom.configs import find_source, shipped_teams
+    from coderoom.runs import WORKSPACE_VARIABLE, Run, RunRequest
+
+    name = "team_" + "".join(each if each.isalnum() else "_" for each in Path(team).stem)
+    source = find_source(team)
+    about = shipped_teams().get(team, f"The team of the file {Path(team).name}.")
+
+    @server.tool(
+        name, description=f"Have a team of agents do a task in the working folder. {about}", annotations=_WRITES
+    )
+    async def run_team(
+        task: Annotated[str, Field(min_length=1, description="What to do.")], ctx: Context[Any, Client, Any]
+    ) -> CallToolResult:
+        client, lines, token = _client_of(ctx), list[str](), CancellationToken()
+
+        async def work() -> CallToolResult:
+            sandbox = settings.sandbox
+            request = RunRequest(
+                source,
+                task,
+                model=settings.model,
+                workspace=client.folder if source.refers_to(WORKSPACE_VARIABLE) else None,
+                wall=None if sandbox.wall == "auto" else sandbox.wall,
+                network=sandbox.network or None,
+            )
+            run = Run.begin(request.prepare(), settings.journal)
+            try:
+                record = await run.go(
+                    lambda message: lines.append(f"{message.source}: {message.to_text()}\n"), token=token
+                )
+            except asyncio.CancelledError:
+                token.cancel()
+                raise
+            facts = record.to_json()
+            kept = ("outcome", "answer", "error", "limit", "turns", "attempts", "files", "usage", "cost_usd", "run")
+            known = {name: facts[name] for name in kept}
+            why = facts["error"] or facts["limit"]
+            text = f"{facts['answer']}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+            return _result(text, known, is_error=not record.succeeded)
+
+        return await _watched(ctx, work(), lines)
+
+
+def _client_of(ctx: Context[Any, Client, Any]) -> Client:
+    client: Client = ctx.request_context.lifespan_context
+    return client
+
+
+async def _watched(ctx: Context[Any, Client, Any], work: Coroutine[Any, Any, T], lines: list[str] | None = None) -> T:
+    """Do work, and report its progress. If the client cancels it, or has left, the work ends.
+
+    The work is a task of its own, since a cancelled request would cancel each step of its end anew.
+    """
+    task, begun = asyncio.ensure_future(work), monotonic()
+    request = ctx.request_context.request
+    left = None if request is None else request.scope.get(LEFT)
+    try:
+        while not (await asyncio.wait((task,), timeout=_REPORT_SECONDS))[0]:
+            if left is not None and left.is_set():
+                raise ToolError("The client has left.")
+            text = "".join(lines or ())[-_LONGEST_REPORT:]
+            if lines:
+                lines.clear()
+            await ctx.report_progress(round(monotonic() - begun, 1), None, text or "It is running.")
+        return task.result()
+    except CodeRoomError as error:
+        raise ToolError(str(error)) from error
+    finally:
+        await run_uncancellable(cancel_and_wait(task))
+
+
+def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> CallToolResult:
+    text = result.output
+    if result.value_repr is not None:
+        text = with_line(text, result.value_repr)
+    if result.error is not None and not result.error.traceback:
+        text = with_line(text, str(result.error))
+    if remark := remark_on(result, client.sandbox.limits, in_session):
+        text = text if remark in text else with_line(text, remark)
+    names = [artifact.name for artifact in result.artifacts]
+    if names:
+        text = with_line(text, f"[files: {', '.join(names)}]")
+    content: list[ContentBlock] = []
+    room = _LARGEST_FILE
+    for artifact in result.artifacts:
+        if artifact.media_type.startswith("image/") and artifact.size <= room:
+            room -= artifact.size
+            with suppress(OSError, RequestError):
+                data = read_inside(client.folder, artifact.name, _LARGEST_FILE)
+                content.append(_content_of(artifact.name, data))
+    known = {
+        "outcome": result.outcome.value,
+        "exit_code": result.exit_code,
+        "output": bound_output(result.output, _MOST_CHARACTERS),
+        "value": result.value if result.value_is_data else result.value_repr,
+        "error": None if result.error is None else f"{result.error.type}: {result.error.message}",
+        "seconds": round(result.duration, 3),
+        "artifacts": names,
+        "state_lost": result.state_lost,
+    }
+    shown = bound_output(text, _MOST_CHARACTERS) or "(no output)"
+    if not result.success:
+        shown = with_line(shown, f"[outcome: {known['outcome']}, exit code {result.exit_code}]")
+    return _result(shown, known, content, is_error=not result.success)
+
+
+def _result(text: str, known: dict[str, Any], more: Sequence[ContentBlock] = (), *, is_error: bool) -> CallToolResult:
+    """The text is for a model, and what is known for a program."""
+    # An output schema would be checked here and by the client, which takes longer than a cell.
+    data = to_jsonable_python(known, bytes_mode="base64", fallback=repr)
+    content = [TextContent(type="text", text=text), *more]
+    return CallToolResult(content=content, structuredContent=data, isError=is_error)
+
+
+def _content_of(name: str, data: bytes) -> ContentBlock:
+    kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    if kind.startswith("image/") and kind != "image/svg+xml":
+        return ImageContent(type="image", data=base64.b64encode(data).decode(), mimeType=kind)
+    with suppress(UnicodeDecodeError):
+        return TextContent(type="text", text=data.decode())
+    blob = BlobResourceContents(
+        uri=f"file:///{name}",  # type: ignore[arg-type]
+        mimeType=kind,
+        blob=base64.b64encode(data).decode(),
+    )
+    return EmbeddedResource(type="resource", resource=blob)
+
+
+async def _file_work(work: Any, client: Client, path: str, *more: Any) -> Any:
+    try:
+        return await asyncio.to_thread(work, client.folder, name_inside(path), *more)
+    except OSError as error:
+        raise ToolError(f"The file {path!r} cannot be used: {error.strerror or error}.") from error
+    except (CodeRoomError, ValueError) as error:
+        raise ToolError(str(error)) from error

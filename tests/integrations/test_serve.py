@@ -1,0 +1,131 @@
+"""A team behind OpenAI's protocol, used by the openai package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.support.commands import environment
+from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
+
+KEYS = "key-of-one,key-of-other"
+
+
+def model(request: Request) -> Reply | Failure:
+    """Counts in a session, writes a file, and answers what the code has printed."""
+    said = str(request.messages[-1])
+    if "Refuse." in said:
+        return Failure(401, message="Incorrect API key.")
+    if "Wait." in said:
+        return Reply("```python\nimport time; print('waiting', flush=True); time.sleep(50)\n```")
+    if "Again." in said or "Count." in said:
+        code = "n = globals().get('n', 0) + 1\nopen(f'{n}.txt', 'w').write('made')\nprint('n is', n)"
+        return Reply(f"```python\n{code}\n```")
+    return Reply(f"Counted: {said.rpartition('n is ')[2][:1]}.")
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str, respond: Any = model) -> Iterator[str]:
+    """A server in a process of its own, and the URL of its API."""
+    with OpenAIServer(respond=respond) as behind:
+        env = {"CODEROOM_TOKEN": KEYS, "OPENAI_API_KEY": "test-key-1234", "OPENAI_BASE_URL": behind.base_url}
+        env |= {"CODEROOM_MODEL": "gpt-4o-2024-08-06"}
+        command = [sys.executable, "-m", "coderoom", "serve", "code-act", "--port", "0", *arguments]
+        with subprocess.Popen(command, cwd=folder, env=environment(env), stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            yield server.stdout.readline().strip()
+            server.terminate()
+
+
+def client_of(url: str, key: str = "key-of-one") -> openai.OpenAI:
+    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
+
+
+def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> None:
+    with serving(tmp_path) as url, client_of(url) as one, client_of(url, "key-of-other") as other:
+        assert [each.id for each in one.models.list()] == ["code-act"]
+        messages: list[Any] = [{"role": "user", "content": "Count."}]
+        first = one.chat.completions.create(model="code-act", messages=messages)
+        assert first.choices[0].message.content == "Counted: 1."
+        assert first.usage is not None
+        assert first.usage.total_tokens > 0
+        facts: dict[str, Any] = first.model_extra["coderoom"]  # type: ignore[index]
+        assert (facts["outcome"], facts["files"]) == ("ok", ["1.txt"])
+        messages += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again."}]
+        # Another caller with the same words has another conversation.
+        assert other.chat.completions.create(model="x", messages=messages).choices[0].message.content == "Counted: 1."
+        pieces = list(
+            one.chat.completions.create(
+                model="code-act", messages=messages, stream=True, stream_options={"include_usage": True}
+            )
+        )
+        said = [piece.choices[0].delta for piece in pieces if piece.choices]
+        assert "".join(delta.content or "" for delta in said) == "Counted: 2."
+        assert any("n is 2" in (delta.model_extra or {}).get("reasoning_content", "") for delta in said)
+        assert pieces[-1].usage is not None
+        file = f"{url}/conversations/{facts['conversation']}/files/1.txt"
+        headers = {"Authorization": "Bearer key-of-one"}
+        assert httpx.get(file, headers=headers).text == "made"
+        assert httpx.get(file, headers={"Authorization": "Bearer key-of-other"}).status_code == 404
+        for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "/etc/passwd", "none"):
+            assert httpx.get(file.replace("1.txt", path), headers=headers).status_code == 404
+
+
+def test_requests_that_no_team_can_answer(tmp_path: Path) -> None:
+    with serving(tmp_path, "--requests-per-minute", "4", "--budget", "cells=1") as url:
+        with client_of(url) as client:
+
+            def status(**more: Any) -> int:
+                request: dict[str, Any] = {"model": "x", "messages": [{"role": "user", "content": "Count."}], **more}
+                try:
+                    client.chat.completions.create(**request)
+                except openai.APIStatusError as error:
+                    return error.status_code
+                return 200
+
+            picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+            assert status(messages=[]) == 400
+            assert status(messages=[{"role": "user", "content": [picture]}]) == 400
+            assert status(tools=[{"type": "function", "function": {"name": "f"}}]) == 400
+            assert status(n=2) == 400
+            assert status(messages=[{"role": "assistant", "content": "Hi."}]) == 400  # That was the first that counts.
+            assert status(messages=[{"role": "user", "content": "Refuse."}]) == 502
+            assert status() == 200
+            assert status() == 200
+            assert status() == 429
+        with client_of(url, "wrong") as client, pytest.raises(openai.AuthenticationError):
+            client.models.list()
+        with client_of(url, "key-of-other") as client:
+            answer = client.chat.completions.create(model="x", messages=[{"role": "user", "content": "Count."}])
+            assert answer.choices[0].finish_reason == "stop"
+        headers = {"Authorization": "Bearer key-of-other", "Origin": "http://other.example"}
+        assert httpx.get(f"{url}/models", headers=headers).status_code == 403
+
+
+def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
+    with serving(tmp_path, "--concurrency", "1") as url, client_of(url) as client:
+        messages: list[Any] = [{"role": "user", "content": "Wait."}]
+        for stream in (False, True):
+            with pytest.raises((openai.APITimeoutError, httpx.ReadTimeout)):
+                for _ in client.with_options(timeout=4).chat.completions.create(
+                    model="x", messages=messages, stream=stream
+                ):
+                    pass
+            deadline = time.monotonic() + 20
+            while True:  # As long as the first answer goes on, another one is refused.
+                try:
+                    done = client.chat.completions.create(model="x", messages=[{"role": "user", "content": "Count."}])
+                    break
+                except openai.RateLimitError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.2)
+            assert done.choices[0].message.content == "Counted: 1."
