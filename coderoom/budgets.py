@@ -105,7 +105,7 @@ class Spending(StepObserver):
 
         Args:
             kind: `model` or `code`.
-            model: The name of the model.
+            model: The name of the model, as `priced_as` returns it.
 
         Raises:
             BudgetExceeded: A limit was reached.
@@ -153,7 +153,7 @@ class Spending(StepObserver):
 
     def before(self, kind: str, request: Any) -> None:
         """Refuse a step that is not covered; or count it, so that others at the same time are refused."""
-        self.check(kind, request.get("model", ""))
+        self.check(kind, request.get("priced_as", ""))
         self._count(kind, 1)
 
     def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
@@ -167,7 +167,7 @@ class Spending(StepObserver):
         if known:
             self._count(kind, 1)
         if kind == MODEL:
-            self._charge(request.get("model", ""), RequestUsage(**result["usage"]))
+            self._charge(request.get("priced_as", ""), RequestUsage(**result["usage"]))
 
 
 @contextmanager

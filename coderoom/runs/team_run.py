@@ -30,7 +30,7 @@ from coderoom._util.autogen import (
 from coderoom._util.calls import await_with_token
 from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client, watch_tools
-from coderoom._util.prices import price_table
+from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
@@ -141,6 +141,7 @@ class RunRequest:
             task=self.with_files(self.task),
             model=model,
             models={name: model_name_of(client) for name, client in clients.items() if client is not None},
+            priced_as={name: priced_as(client) for name, client in clients.items() if client is not None},
             isolation=isolation_of(executors),
             asks=frozenset(agent.name for agent in agents if isinstance(agent, HumanApprovedAgent)),
             notices=replaced,
