@@ -233,6 +233,7 @@ async def run_team(
     started = time.monotonic()
     log = RunLog(None) if log is None else log
     log.begin_task(record.task)
+    watch = _logged(watch, log)
     if owns_process:
         adopt_orphans()
     executors = executors_of(team)
@@ -244,7 +245,7 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
-            noting_activity(team, record),
+            noting_activity(team, record, watch),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(*_observers(team, log, spending), *observers),
@@ -252,12 +253,12 @@ async def run_team(
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, _logged(watch, log), token, spending)
+            await _run(team, record, watch, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
-                _logged(watch, log)(record.add(event))
+                watch(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
         log.end(record)
