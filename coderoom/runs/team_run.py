@@ -43,7 +43,7 @@ from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.workspace import FileChanges, copy_in, usable_folder
+from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -129,6 +129,8 @@ class RunRequest:
                 f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor "
                 f"with 'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
             )
+        if used:
+            check_writable(folder)
         price_table()  # Refuses mistakes in the user's prices before the run.
         _limit_agents(team, self.budgets or {})
         replaced = copy_in(self.files, folder)
