@@ -10,7 +10,7 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ _STATE: Final = (
     "The session was restarted: earlier variables are gone.",
     "Variables that were set before are still there.",
 )
+_PLACE_IN_CELL: Final = re.compile(r" \(<cell \d+>, line \d+\)$")
 
 
 @dataclass(frozen=True)
@@ -388,6 +389,8 @@ class _FileRun:
         more = _remarks(result, source)
         self.view.show_output(more)
         error = result.error
+        if error is not None:  # The text of a syntax error ends with its place in the cell.
+            error = replace(error, message=_PLACE_IN_CELL.sub("", error.message))
         return BlockRun(
             number=number,
             block=block,

@@ -258,6 +258,9 @@ def test_a_failure_names_its_place_in_the_file(tmp_path: Path) -> None:
     assert "err.md:10: ZeroDivisionError: division by zero" in done.stdout.splitlines()
     error = runs("err.md", cwd=tmp_path)[-1]["error"]
     assert error == {"type": "ZeroDivisionError", "message": "division by zero", "place": "err.md:10"}
+    (tmp_path / "wrong.md").write_text("```python\nprint(1\n```\n")
+    done = coderoom("exec", "wrong.md", cwd=tmp_path)
+    assert "wrong.md:2: SyntaxError: '(' was never closed" in done.stdout.splitlines()
 
 
 def test_a_failure_of_a_notebook_names_the_cell(tmp_path: Path) -> None:
