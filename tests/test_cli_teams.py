@@ -150,6 +150,9 @@ def test_help_has_words_and_no_types(tmp_path: Path) -> None:
         shown = coderoom(*command.split(), "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
         assert not re.search(r"<\w+>", shown)
         assert "{" not in shown
+    for group in ((), ("runs",), ("cache",)):  # A description that is too long would be cut.
+        lines = coderoom(*group, "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout.splitlines()[1:]
+        assert not [line for line in lines if line.endswith("...")]
     assert "Did you mean 'validate'?" in coderoom("valdate", cwd=tmp_path).stderr
     assert coderoom("version", cwd=tmp_path).stdout == coderoom("--version", cwd=tmp_path).stdout
 
@@ -164,6 +167,22 @@ def test_a_run_says_what_it_costs_by_the_users_prices_too(tmp_path: Path) -> Non
             done = coderoom(*arguments, cwd=tmp_path, env={"CODEROOM_PRICES": "prices.yaml"})
         assert ("cost" in done.stdout) == (price is not None)
         assert price is None or f"cost     ${price:.2f} " in done.stdout
+
+
+def test_runs_are_listed_in_columns(tmp_path: Path) -> None:
+    env = {"CODEROOM_JOURNAL": "journal.sqlite3"}
+    for team in ("code-act", "coder-reviewer"):
+        model = recording(tmp_path / "r.json", ["Hello."])
+        coderoom("run", team, "Compute it.", "--max-turns", "1", "--model", model, cwd=tmp_path, env=env)
+    lines = coderoom("runs", cwd=tmp_path, env=env).stdout.splitlines()
+    assert len(lines) == 2
+    assert lines[0].index("Compute it.") == lines[1].index("Compute it.")
+
+
+def test_a_service_without_a_key_is_not_said_to_be_set_up(tmp_path: Path) -> None:
+    assert "✓ vllm         needs no key\n" in coderoom("models", cwd=tmp_path).stdout
+    shown = coderoom("models", cwd=tmp_path, env={"VLLM_BASE_URL": "http://a/v1"}).stdout
+    assert "✓ vllm         is set up\n" in shown
 
 
 def test_mistakes_in_the_users_prices_come_before_the_first_request(tmp_path: Path) -> None:
