@@ -249,6 +249,19 @@ def test_code_in_a_team_sees_nothing_of_this_machine(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["answer"] == "False [] False\nno network\n"
 
 
+def test_a_warning_of_autogen_is_a_sentence(tmp_path: Path) -> None:
+    executor = {"provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor", "config": {}}
+    config = {"name": "executor", "code_executor": executor}
+    agent = {"provider": "autogen_agentchat.agents.CodeExecutorAgent", "config": config}
+    team = {"provider": "coderoom.teams.CodingTeam", "config": {"participants": [agent], "max_turns": 1}}
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    env = {"PYTHONWARNINGS": "default"}
+    done = coderoom_process("run", "team.json", "```python\nprint(6 * 7)\n```", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr
+    assert all(line.startswith("warning: ") for line in done.stderr.splitlines())
+
+
 # --- Ctrl-C ---
 
 

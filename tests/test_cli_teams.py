@@ -200,4 +200,5 @@ def test_code_that_waits_for_approval_is_shown_once(tmp_path: Path) -> None:
     done = coderoom("run", "human-approves", "x", "--model", model, cwd=tmp_path, stdin="y\n")
     assert done.returncode == 0
     assert (done.stdout + done.stderr).count("print(6 * 7)") == 1
+    assert "[y/N] \n" in done.stdout + done.stderr  # The answer was not typed at a terminal, which ends the line.
     assert all(text in done.stdout for text in ("First.", "The data:", "[1]"))

@@ -34,7 +34,7 @@ from coderoom.approval.human import input_descriptor, read_line
 from coderoom.blocks import extract_code_blocks
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
-from coderoom.runs.durable import Run
+from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import NO_CODE_IS_RUN, close_team
@@ -296,6 +296,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
+        "go on": f"coderoom resume {record.run}" if record.run and record.outcome in GO_ON else None,
         "files": "\n".join(map(_short, record.files)) or "none written",
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
