@@ -60,7 +60,8 @@ def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: 
     ("given", "words"),
     [
         ("tokens", "is not LIMIT=N"),
-        ("token=3", "token: Extra inputs are not permitted"),
+        ("token=3", "A budget has no limit 'token'; the limits are tokens, cost_usd, "),
+        ("cost_usd=1", "the price of the model 'ReplayModel:unknown' is not known"),
         ("tokens=0", "tokens: Input should be greater"),
         ("nobody.tokens=3", "no agent 'nobody' that takes a budget; these do: coder"),
     ],

@@ -219,4 +219,4 @@ def _line(entry: RunEntry, width: int = 0) -> str:
     task = " ".join(entry.task.split())
     shown = task if len(task) <= _LONGEST_TASK else f"{task[:_LONGEST_TASK]}..."
     began = datetime.fromtimestamp(entry.started).astimezone()
-    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {entry.name:<{width}}  {shown}"
+    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {entry.name:<{width}}  {shown}".rstrip()

@@ -252,6 +252,9 @@ async def run_team(
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(*_observers(team, log, spending), *observers),
         ):
+            if spending is not None:
+                for model in record.priced_as.values():
+                    spending.check_price(model)
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
