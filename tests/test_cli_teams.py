@@ -174,9 +174,11 @@ def test_runs_are_listed_in_columns(tmp_path: Path) -> None:
     for team in ("code-act", "coder-reviewer"):
         model = recording(tmp_path / "r.json", ["Hello."])
         coderoom("run", team, "Compute it.", "--max-turns", "1", "--model", model, cwd=tmp_path, env=env)
+    model = recording(tmp_path / "r.json", ["No."])
+    coderoom("solve", "Compute it.", "--model", model, cwd=tmp_path, env=env)
     lines = coderoom("runs", cwd=tmp_path, env=env).stdout.splitlines()
-    assert len(lines) == 2
-    assert lines[0].index("Compute it.") == lines[1].index("Compute it.")
+    assert len({line.index("Compute it.") for line in lines}) == 1
+    assert [line.split()[4] for line in lines] == ["solve", "coder-reviewer", "code-act"]
 
 
 def test_a_service_without_a_key_is_not_said_to_be_set_up(tmp_path: Path) -> None:

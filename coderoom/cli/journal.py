@@ -63,7 +63,7 @@ def list_runs(
 
     begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
-    width = max((len(entry.name) for entry in found), default=0)
+    width = max((len(entry.name or entry.command) for entry in found), default=0)
     lines = [_line(entry, width) for entry in found] or ["There are no such runs."]
     facts = {"succeeded": True, "runs": [summary(entry) for entry in found] if as_json else []}
     app.show_result(as_json, facts, *lines)
@@ -219,4 +219,5 @@ def _line(entry: RunEntry, width: int = 0) -> str:
     task = " ".join(entry.task.split())
     shown = task if len(task) <= _LONGEST_TASK else f"{task[:_LONGEST_TASK]}..."
     began = datetime.fromtimestamp(entry.started).astimezone()
-    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {entry.name:<{width}}  {shown}".rstrip()
+    name = f"{entry.name or entry.command:<{width}}"
+    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {name}  {shown}".rstrip()

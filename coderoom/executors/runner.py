@@ -249,7 +249,7 @@ def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
         ValueError: It is not an executor.
     """
     if not isinstance(executor, CodeExecutor):
-        raise ValueError(f"code_executor must be a code executor, not {executor!r}; for instance SandboxCodeExecutor().")
+        raise ValueError(f"code_executor must be a code executor, not {executor!r}; as SandboxCodeExecutor() is.")
     if not isinstance(executor, SandboxedExecutor):
         return ExecutorRunner(executor)
     executor.has_owner = True
