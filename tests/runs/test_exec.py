@@ -198,6 +198,13 @@ def test_a_script_is_one_block(tmp_path: Path, name: str, text: str, output: str
     assert (run["outcome"], run["output"].strip()) == ("ok", output)
 
 
+def test_of_a_script_only_its_output_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("print(6 * 7)  # The user has the file.\n")
+    shown = coderoom("exec", "s.py", cwd=tmp_path).stdout
+    assert "42\n" in shown
+    assert "6 * 7" not in shown
+
+
 def test_a_script_finds_its_name_its_arguments_and_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "neighbour.py").write_text("here = True")
