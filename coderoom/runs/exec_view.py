@@ -88,7 +88,8 @@ class ExecView:
         style = "green" if run.outcome is Outcome.OK else "red"
         if run.place is not None and run.error is not None:
             first = f"{run.error.type}: {run.error.message}".partition("\n")[0].rstrip(": ")
-            self._console.print(Text(visible(f"{run.place}: {first}"), style=f"bold {style}"), soft_wrap=True)
+            places = f"{run.place}, {run.cause}" if run.cause else run.place
+            self._console.print(Text(visible(f"{places}: {first}"), style=f"bold {style}"), soft_wrap=True)
         subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
         self._console.print(Rule(Text(subject, style=style), align="left", style=style))
 
