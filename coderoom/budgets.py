@@ -62,9 +62,11 @@ def make_budget(limits: Mapping[str, Any]) -> Budget | None:
     try:
         return Budget.model_validate(given) if given else None
     except ValidationError as error:
+        if unknown := [name for name in given if name not in Budget.model_fields]:
+            names = ", ".join(Budget.model_fields)
+            raise RequestError(f"A budget has no limit {unknown[0]!r}; the limits are {names}.") from error
         found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        names = ", ".join(Budget.model_fields)
-        raise RequestError(f"The budget {given} is wrong: {found}. The limits are {names}.") from error
+        raise RequestError(f"The budget is wrong: {found}.") from error
 
 
 _SHOWN: Final = {
@@ -105,22 +107,34 @@ class Spending(StepObserver):
 
         Args:
             kind: `model` or `code`.
-            model: The name of the model.
+            model: The name of the model, as `priced_as` returns it.
 
         Raises:
             BudgetExceeded: A limit was reached.
             RequestError: The budget has a limit of money, and the price of the model is not known.
         """
-        if kind == MODEL and self.budget.cost_usd is not None and cost_of(model, 0, 0) is None:
-            raise RequestError(
-                f"The budget of {self.owner} is in US dollars, and the price of the model {model!r} is not known. Add "
-                "it to a file of prices, which CODEROOM_PRICES names."
-            )
+        if kind == MODEL:
+            self.check_price(model)
         self.used["seconds"] = monotonic() - self._begun
         for name in _BEFORE.get(kind, ()):
             limit = getattr(self.budget, name)
             if limit is not None and self.used[name] >= limit:
                 raise BudgetExceeded(self.describe(name))
+
+    def check_price(self, model: str) -> None:
+        """Refuse a model whose price is not known, if there is a limit of money.
+
+        Args:
+            model: As for `check`.
+
+        Raises:
+            RequestError: That is so.
+        """
+        if self.budget.cost_usd is not None and cost_of(model, 0, 0) is None:
+            raise RequestError(
+                f"The budget of {self.owner} is in US dollars, and the price of the model {model!r} is not known. Add "
+                "it to a file of prices, which CODEROOM_PRICES names."
+            )
 
     def add(self, kind: str, model: str = "", usage: RequestUsage | None = None) -> None:
         """Count a step."""
@@ -153,7 +167,7 @@ class Spending(StepObserver):
 
     def before(self, kind: str, request: Any) -> None:
         """Refuse a step that is not covered; or count it, so that others at the same time are refused."""
-        self.check(kind, request.get("model", ""))
+        self.check(kind, request.get("priced_as", ""))
         self._count(kind, 1)
 
     def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
@@ -167,7 +181,7 @@ class Spending(StepObserver):
         if known:
             self._count(kind, 1)
         if kind == MODEL:
-            self._charge(request.get("model", ""), RequestUsage(**result["usage"]))
+            self._charge(request.get("priced_as", ""), RequestUsage(**result["usage"]))
 
 
 @contextmanager

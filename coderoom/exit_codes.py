@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import traceback
+import warnings
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -51,6 +52,8 @@ def run_and_exit(app: typer.Typer, *, owns_process: bool) -> NoReturn:
         # A terminal without UTF-8 must not fail on the text of a model.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if owns_process:  # A warning, of AutoGen for instance, is a sentence and no line of code.
+        warnings.formatwarning = lambda message, *_, **__: f"warning: {visible(str(message))}\n"
     try:
         code = app(standalone_mode=False, obj=owns_process)
     except _UsageProblem as error:

@@ -15,9 +15,10 @@ from autogen_agentchat.tools import AgentTool
 from autogen_core.models import CreateResult, UserMessage
 from pydantic import ValidationError
 
+from coderoom._util.prices import cost_of, priced_as
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, ReviewerAgent
 from coderoom.budgets import Budget, limiting
-from coderoom.configs import ReplayModel, load_team
+from coderoom.configs import ReplayModel, load_team, make_model
 from coderoom.errors import AgentError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.models import RateLimitedClient
@@ -35,7 +36,9 @@ def replies(*texts: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text("gpt-4o: [2.5, 10]\n")
     server_env = {"OPENAI_API_KEY": "test-key-1234", "CODEROOM_JOURNAL": str(tmp_path / "journal")}
+    server_env["CODEROOM_PRICES"] = str(tmp_path / "prices.yaml")
     with OpenAIServer([CODE, CODE.replace("42", "43"), "It is 43."]) as server:
         env = {**server_env, "OPENAI_BASE_URL": server.base_url, "CODEROOM_MODEL": "gpt-4o-2024-08-06"}
         command = ["run", "code-act", "Compute it.", "--workspace", ".", "--json", "--budget", "cost_usd=0.5"]
@@ -57,7 +60,8 @@ def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: 
     ("given", "words"),
     [
         ("tokens", "is not LIMIT=N"),
-        ("token=3", "token: Extra inputs are not permitted"),
+        ("token=3", "A budget has no limit 'token'; the limits are tokens, cost_usd, "),
+        ("cost_usd=1", "the price of the model 'ReplayModel:unknown' is not known"),
         ("tokens=0", "tokens: Input should be greater"),
         ("nobody.tokens=3", "no agent 'nobody' that takes a budget; these do: coder"),
     ],
@@ -155,3 +159,10 @@ def test_a_task_that_was_stopped_is_not_finished_without_a_budget_before_the_nex
     again = ["run", "code-act", "Again.", "--continue", "--json"]
     done = coderoom(*again, cwd=tmp_path, env=env)
     assert json.loads(done.stdout)["answer"] == "First."  # The one request of the second task.
+
+
+def test_shipped_prices_are_those_of_services() -> None:
+    key = {"OPENAI_API_KEY": "x"}
+    assert cost_of(priced_as(make_model("openai:gpt-4o", env=key)), 1_000_000, 0) == 2.5
+    for own in "http://localhost:8000/v1", "http://openai.com.example/v1":
+        assert cost_of(priced_as(make_model(f"{own}#gpt-4o", env=key)), 1_000_000, 0) is None

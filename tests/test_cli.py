@@ -159,7 +159,8 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analist", "x"], "analyst"),
         (["run", "missing.yaml", "x"], "missing.yaml"),
         (["run", "analyst", "  ", "--model", REPLAY], "task is empty"),
-        (["run", "analyst", "x", "--model", "gpt-4o"], "openai:"),
+        (["run", "analyst", "x", "--model", "gpt-4o"], "did you mean 'openai:gpt-4o'? Expected openai:NAME, "),
+        (["resume", "--journal", "none.sqlite3"], "There is no run in the journal yet."),
         (["run", "analyst", "x", "--model", "replay:nothing.yaml"], "nothing.yaml"),
         (["run", "analyst", "x", "--model", REPLAY, "--file", "nothing.csv"], "nothing.csv"),
         (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),
@@ -183,7 +184,7 @@ def test_a_wrong_request_says_what_is_wrong(tmp_path: Path, arguments: list[str]
 
 def test_the_task_can_come_from_standard_input(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [python("print(1)")])
-    done = coderoom("run", "coder-executor", "-", "--model", model, "--json", cwd=tmp_path, stdin="Print one.")
+    done = coderoom("run", "coder-executor", "-", "--model", model, "--json", cwd=tmp_path, stdin="Print one.\n")
     assert json.loads(done.stdout)["task"] == "Print one."
 
 
@@ -247,6 +248,19 @@ def test_code_in_a_team_sees_nothing_of_this_machine(tmp_path: Path) -> None:
     arguments = ["run", "coder-executor", "Look.", "--model", model, "--json"]
     done = coderoom(*arguments, cwd=tmp_path, env={"SOME_KEY": "x"})
     assert json.loads(done.stdout)["answer"] == "False [] False\nno network\n"
+
+
+def test_a_warning_of_autogen_is_a_sentence(tmp_path: Path) -> None:
+    executor = {"provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor", "config": {}}
+    config = {"name": "executor", "code_executor": executor}
+    agent = {"provider": "autogen_agentchat.agents.CodeExecutorAgent", "config": config}
+    team = {"provider": "coderoom.teams.CodingTeam", "config": {"participants": [agent], "max_turns": 1}}
+    (tmp_path / "team.json").write_text(json.dumps(team))
+    env = {"PYTHONWARNINGS": "default"}
+    done = coderoom_process("run", "team.json", "```python\nprint(6 * 7)\n```", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr
+    assert all(line.startswith("warning: ") for line in done.stderr.splitlines())
 
 
 # --- Ctrl-C ---

@@ -150,6 +150,9 @@ def test_help_has_words_and_no_types(tmp_path: Path) -> None:
         shown = coderoom(*command.split(), "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout
         assert not re.search(r"<\w+>", shown)
         assert "{" not in shown
+    for group in ((), ("runs",), ("cache",)):  # A description that is too long would be cut.
+        lines = coderoom(*group, "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout.splitlines()[1:]
+        assert not [line for line in lines if line.endswith("...")]
     assert "Did you mean 'validate'?" in coderoom("valdate", cwd=tmp_path).stderr
     assert coderoom("version", cwd=tmp_path).stdout == coderoom("--version", cwd=tmp_path).stdout
 
@@ -157,12 +160,31 @@ def test_help_has_words_and_no_types(tmp_path: Path) -> None:
 def test_a_run_says_what_it_costs_by_the_users_prices_too(tmp_path: Path) -> None:
     reply = Reply("```python\nprint(1)\n```", usage=(1_000_000, 100_000))
     (tmp_path / "prices.yaml").write_text("my-own: [2, 30]\n")
-    for model, price in {"gpt-4o-2024-08-06": 3.5, "my-own": 5.0, "other": None}.items():
+    # The server is not OpenAI's.
+    for model, price in {"gpt-4o-2024-08-06": None, "my-own": 5.0, "other": None}.items():
         with OpenAIServer([reply]) as server:
             arguments = ["run", "coder-executor", "x", "--max-turns", "2", "--model", f"{server.base_url}#{model}"]
             done = coderoom(*arguments, cwd=tmp_path, env={"CODEROOM_PRICES": "prices.yaml"})
         assert ("cost" in done.stdout) == (price is not None)
         assert price is None or f"cost     ${price:.2f} " in done.stdout
+
+
+def test_runs_are_listed_in_columns(tmp_path: Path) -> None:
+    env = {"CODEROOM_JOURNAL": "journal.sqlite3"}
+    for team in ("code-act", "coder-reviewer"):
+        model = recording(tmp_path / "r.json", ["Hello."])
+        coderoom("run", team, "Compute it.", "--max-turns", "1", "--model", model, cwd=tmp_path, env=env)
+    model = recording(tmp_path / "r.json", ["No."])
+    coderoom("solve", "Compute it.", "--model", model, cwd=tmp_path, env=env)
+    lines = coderoom("runs", cwd=tmp_path, env=env).stdout.splitlines()
+    assert len({line.index("Compute it.") for line in lines}) == 1
+    assert [line.split()[4] for line in lines] == ["solve", "coder-reviewer", "code-act"]
+
+
+def test_a_service_without_a_key_is_not_said_to_be_set_up(tmp_path: Path) -> None:
+    assert "✓ vllm         needs no key\n" in coderoom("models", cwd=tmp_path).stdout
+    shown = coderoom("models", cwd=tmp_path, env={"VLLM_BASE_URL": "http://a/v1"}).stdout
+    assert "✓ vllm         is set up\n" in shown
 
 
 def test_mistakes_in_the_users_prices_come_before_the_first_request(tmp_path: Path) -> None:
@@ -180,4 +202,5 @@ def test_code_that_waits_for_approval_is_shown_once(tmp_path: Path) -> None:
     done = coderoom("run", "human-approves", "x", "--model", model, cwd=tmp_path, stdin="y\n")
     assert done.returncode == 0
     assert (done.stdout + done.stderr).count("print(6 * 7)") == 1
+    assert "[y/N] \n" in done.stdout + done.stderr  # The answer was not typed at a terminal, which ends the line.
     assert all(text in done.stdout for text in ("First.", "The data:", "[1]"))

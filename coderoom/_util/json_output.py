@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-from weakref import WeakSet
+from weakref import ref
 
 from pydantic import BaseModel, ValidationError
 
@@ -98,8 +99,8 @@ def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, An
     return {"extra_create_args": {"response_format": {"type": "json_schema", "json_schema": described}}}
 
 
-_PLAIN: Final[WeakSet[Any]] = WeakSet()
-"""The clients whose service refuses requests for JSON output."""
+_PLAIN: Final[set[Any]] = set()
+"""The models on servers that refuse requests for JSON output; a client, if its server is not known."""
 _OTHER_REASONS = re.compile("context.?length|content.?filter|credit", re.IGNORECASE)
 
 
@@ -108,13 +109,14 @@ async def send_for_json(
 ) -> T:
     """Send a request with the arguments of `output_arguments`, or without them if the service refuses these.
 
-    Many servers with OpenAI's protocol answer 400 to `response_format`. Such a client is remembered. The second
-    argument of `send` says whether the request must describe the JSON in words.
+    Many servers with OpenAI's protocol answer 400 to `response_format`. The server and the model are remembered. The
+    second argument of `send` says whether the request must describe the JSON in words.
     """
-    client = innermost_client(model_client)
     if not any(arguments.values()):
         return await send({}, False)
-    if client in _PLAIN:
+    address = address_of(model_client)
+    asked = (address, model_name_of(model_client)) if address else ref(innermost_client(model_client))
+    if asked in _PLAIN:
         return await send({}, True)
     try:
         return await send(arguments, False)
@@ -127,7 +129,7 @@ async def send_for_json(
         result = await send({}, True)
     except Exception as error:
         raise (refusal if _may_refuse_json(error) else error) from None
-    _PLAIN.add(client)
+    _PLAIN.add(asked)
     return result
 
 
@@ -148,13 +150,27 @@ def innermost_client(model_client: Any) -> Any:
     return model_client
 
 
+def _config_of(client: Any) -> Mapping[str, Any]:
+    with suppress(Exception):  # Not every client has a config.
+        config: Mapping[str, Any] = client.dump_component().config
+        return config
+    return {}
+
+
+def address_of(model_client: Any) -> str:
+    """The address of the server that a client asks; empty if that is not known."""
+    client = innermost_client(model_client)
+    config = _config_of(client)
+    default = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1" if _is_openai(client) else ""
+    return str(config.get("base_url") or config.get("azure_endpoint") or config.get("host") or default)
+
+
 def model_name_of(model_client: Any) -> str:
     """The name of a client's model; clients have no common attribute for it."""
     client = innermost_client(model_client)
-    with suppress(Exception):  # Not every client has a config.
-        name = client.dump_component().config["model"]
-        if isinstance(name, str):
-            return name
+    name = _config_of(client).get("model")
+    if isinstance(name, str):
+        return name
     return f"{type(client).__name__}:{client.model_info.get('family', 'unknown')}"
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from coderoom._util.autogen import streams
 from coderoom._util.json_output import innermost_client, model_name_of
+from coderoom._util.prices import priced_as
 from coderoom._util.steps import MODEL, begin_step, fail_step, find_step, is_observed, keep_step, once
 
 _WATCHED: Final = "coderoom_watched"
@@ -156,7 +157,12 @@ def facts_of(client: Any) -> dict[str, Any]:
     """A client's model, its abilities, its service, and its settings, such as its temperature."""
     module = type(innermost_client(client)).__module__
     provider = module.split(".")[2] if module.startswith("autogen_ext.models.") else module.partition(".")[0]
-    facts = {"model": model_name_of(client), "model_info": dict(client.model_info), "provider": provider}
+    facts = {
+        "model": model_name_of(client),
+        "model_info": dict(client.model_info),
+        "provider": provider,
+        "priced_as": priced_as(client),
+    }
     with suppress(Exception):  # Not every client has a config.
         config = innermost_client(client).dump_component().config
         facts["settings"] = {name: value for name, value in config.items() if name not in _NO_SETTINGS}

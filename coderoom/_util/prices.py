@@ -8,10 +8,12 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from coderoom._util.json_output import address_of, model_name_of
 from coderoom.errors import ConfigError, Problem, RequestError
 
 PRICES_VARIABLE: Final = "CODEROOM_PRICES"
@@ -21,26 +23,52 @@ _VERSION: Final = re.compile(r"-(\d[\d-]*|latest)$")
 """The end of a name that only tells the version of a model, such as its date."""
 
 
+_SERVICES: Final = (
+    "openai.com",
+    "azure.com",
+    "anthropic.com",
+    "googleapis.com",
+    "llama.com",
+    "openrouter.ai",
+    "mistral.ai",
+    "deepseek.com",
+    "x.ai",
+)
+"""The domains of the services whose prices the table has."""
+
+
+def priced_as(model_client: Any) -> str:
+    """The name of a client's model for `cost_of`, after its server if that is not one of the services in the table."""
+    name, host = model_name_of(model_client), urlsplit(address_of(model_client)).netloc.rpartition("@")[2]
+    domain = host.partition(":")[0]
+    known = not domain or any(domain == service or domain.endswith(f".{service}") for service in _SERVICES)
+    return name if known else f"{host}#{name}"
+
+
 def cost_of(model: str, prompt_tokens: int, completion_tokens: int) -> float | None:
     """The price of tokens in US dollars; `None` if the model is not in the table.
 
-    A provider before a slash and a version at the end of its name need not be in the table.
+    A provider before a slash and a version at the end of its name need not be in the table. A model of another server,
+    as `priced_as` names it, has a price only in the user's file.
     """
-    prices = price_table()
+    server, _, model = model.rpartition("#")
+    prices = price_table(with_shipped=not server)
     name = model.lower().rpartition("/")[2]
     price = prices.get(model) or prices.get(name) or prices.get(_VERSION.sub("", name))
     return None if price is None else (price[0] * prompt_tokens + price[1] * completion_tokens) / 1_000_000
 
 
-def price_table() -> dict[str, tuple[float, float]]:
+def price_table(*, with_shipped: bool = True) -> dict[str, tuple[float, float]]:
     """US dollars for a million tokens of prompt and of completion, by model; the user's prices replace the shipped."""
     own = os.environ.get(PRICES_VARIABLE)
-    return _table(Path(own).absolute() if own else None)
+    return _table(Path(own).absolute() if own else None, with_shipped)
 
 
 @cache
-def _table(own: Path | None) -> dict[str, tuple[float, float]]:
-    prices = _read("prices.yaml", resources.files("coderoom._util").joinpath("prices.yaml").read_text("utf-8"))
+def _table(own: Path | None, with_shipped: bool) -> dict[str, tuple[float, float]]:
+    prices: dict[str, tuple[float, float]] = {}
+    if with_shipped:
+        prices = _read("prices.yaml", resources.files("coderoom._util").joinpath("prices.yaml").read_text("utf-8"))
     if own is None:
         return prices
     try:

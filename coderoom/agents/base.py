@@ -41,7 +41,7 @@ from pydantic import BaseModel, Field
 
 from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
 from coderoom._util.components import ArgumentsConfig
-from coderoom._util.json_output import model_name_of
+from coderoom._util.prices import priced_as
 from coderoom._util.steps import CODE, MODEL
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
@@ -133,7 +133,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         """Replace the agent's budget, and begin to count anew."""
         self._budget = budget
         self._spending = None if budget is None else Spending(budget, f"agent {self.name!r}")
-        self._model_name = "" if budget is None or self._model_client is None else model_name_of(self._model_client)
+        self._model_name = "" if budget is None or self._model_client is None else priced_as(self._model_client)
 
     def _check_budget(self, kind: str) -> None:
         if self._spending is not None:

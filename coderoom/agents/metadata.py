@@ -104,7 +104,7 @@ _WORDS = {
     StopReason.RETRIES_EXHAUSTED: "the last of the allowed attempts failed",
     StopReason.SAME_FAILURE: "the same code failed in the same way as before",
     StopReason.SAME_RESULT: "the same code gave the same result three times in a row",
-    StopReason.ANSWERED: "the model answered",
+    StopReason.ANSWERED: "the model answered without code",
     StopReason.MAX_STEPS: "the step limit was reached",
     StopReason.MAX_TOKENS: "the token limit was reached",
     StopReason.MAX_SECONDS: "the time limit was reached",

@@ -209,6 +209,8 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         for _ in range(TRIES):
             say(f"{self._prompt} A reason may follow. [y/N] ")
             line = await read_line(descriptor)
+            if not os.isatty(descriptor):  # A terminal has shown the end of the line.
+                say("\n")
             if line is None:
                 return no("The input ended before a person answered.")
             response = understand(line, "A person at the terminal")

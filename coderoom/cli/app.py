@@ -171,7 +171,8 @@ def silence_autogen() -> None:
 
 def text_of(argument: str) -> str:
     """The text of an argument, for which '-' stands for standard input."""
-    return (standard_input() if argument == "-" else os.fsencode(argument)).decode("utf-8", "replace")
+    text = standard_input().removesuffix(b"\n") if argument == "-" else os.fsencode(argument)
+    return text.decode("utf-8", "replace")
 
 
 def standard_input() -> bytes:

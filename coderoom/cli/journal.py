@@ -63,7 +63,8 @@ def list_runs(
 
     begin = 0.0 if since is None else _moment_of(since)
     found = _open(journal).runs(name=team, outcome=outcome, since=begin)
-    lines = list(map(_line, found)) or ["There are no such runs."]
+    width = max((len(entry.name or entry.command) for entry in found), default=0)
+    lines = [_line(entry, width) for entry in found] or ["There are no such runs."]
     facts = {"succeeded": True, "runs": [summary(entry) for entry in found] if as_json else []}
     app.show_result(as_json, facts, *lines)
 
@@ -214,8 +215,9 @@ def _remove(journal: Journal, runs: list[str], as_json: bool) -> None:
     app.show_result(as_json, {"succeeded": True, "removed": runs}, f"{counted(len(runs), 'run')} removed")
 
 
-def _line(entry: RunEntry) -> str:
+def _line(entry: RunEntry, width: int = 0) -> str:
     task = " ".join(entry.task.split())
     shown = task if len(task) <= _LONGEST_TASK else f"{task[:_LONGEST_TASK]}..."
     began = datetime.fromtimestamp(entry.started).astimezone()
-    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {entry.name}  {shown}"
+    name = f"{entry.name or entry.command:<{width}}"
+    return f"{entry.id}  {began:%Y-%m-%d %H:%M}  {entry.state:<12}  {name}  {shown}".rstrip()

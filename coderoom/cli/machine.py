@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import textwrap
@@ -11,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from coderoom._util.services import SERVICES
 from coderoom.cli import app
 from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
@@ -63,7 +65,9 @@ def models(
     if not checks:
         lines.append(f"default model: {default}")
         for service in found:
-            state = f"needs {', '.join(service.missing)}" if service.missing else "is set up"
+            is_set = any(map(os.environ.get, SERVICES[service.name].variables.values()))
+            ready = "is set up" if is_set else "needs no key"
+            state = f"needs {', '.join(service.missing)}" if service.missing else ready
             lines.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
     app.show_result(as_json, facts, *lines)
     return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK

@@ -35,7 +35,7 @@ NetworkOption = Annotated[
 ]
 MaxSecondsOption = Annotated[float | None, app.option("SEC", "End the run after this time.", "--max-seconds", min=0.1)]
 MaxTokensOption = Annotated[
-    int | None, app.option("N", "Ask no model any more after this many tokens.", "--max-tokens", min=1)
+    int | None, app.option("N", "Stop asking models after this many tokens.", "--max-tokens", min=1)
 ]
 BudgetOption = Annotated[
     list[str] | None,

@@ -161,7 +161,10 @@ def show_cache(
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> None:
-    """Show the cached solutions, the most recently used first, and the size of the cache."""
+    """Show the cached solutions.
+
+    The most recently used is first. The size of the cache is shown too.
+    """
     cache = _open_cache(cache_dir, journal)
     stats, entries = cache.stats(), cache.entries()
     facts = {
@@ -188,7 +191,10 @@ def clear_cache(
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> None:
-    """Remove all cached solutions, and all stored replies of unfinished work."""
+    """Remove all cached solutions.
+
+    The stored replies of unfinished work are removed too.
+    """
     cache = _open_cache(cache_dir, journal)
     removed = cache.clear()
     facts = {"succeeded": True, "path": str(cache.path), "removed": removed}

@@ -68,7 +68,8 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
     hint = did_you_mean(f"{prefix}:", [*(f"{known}:" for known in SERVICES), f"{REPLAY}:"]) if colon else ""
     if spec and not colon:
         hint = f"; did you mean 'openai:{spec}'?"
-    raise RequestError(f"there is no model {spec!r}{hint}; expected {MODEL_FORMS}")
+    expected = f"{hint} Expected" if hint else "; expected"
+    raise RequestError(f"there is no model {spec!r}{expected} {MODEL_FORMS}")
 
 
 def resolve_model(

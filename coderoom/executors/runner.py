@@ -243,7 +243,13 @@ class ExecutorRunner:
 
 
 def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
-    """Return the runner for an executor: CodeRoom's own, unless a subclass changes how they run, need no other."""
+    """Return the runner for an executor: CodeRoom's own, unless a subclass changes how they run, need no other.
+
+    Raises:
+        ValueError: It is not an executor.
+    """
+    if not isinstance(executor, CodeExecutor):
+        raise ValueError(f"code_executor must be a code executor, not {executor!r}; as SandboxCodeExecutor() is.")
     if not isinstance(executor, SandboxedExecutor):
         return ExecutorRunner(executor)
     executor.has_owner = True

@@ -6,25 +6,33 @@ Used by `run_team`, which prepares each team here.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from typing import Any, Final
 
 from autogen_agentchat.agents import UserProxyAgent
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core.code_executor import CodeResult
 
 from coderoom._util.autogen import agents_of, executor_of, model_client_of
 from coderoom._util.steps import CODE, once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent
+from coderoom.agents import metadata as keys
 from coderoom.runs.record import RunRecord
+from coderoom.sandbox import OutputChunk
 
 _SETTLE_SECONDS: Final = 0.15
+Watch = Callable[[ModelClientStreamingChunkEvent], None]
 
 
 @contextmanager
-def noting_activity(team: Any, record: RunRecord) -> Iterator[None]:
-    """Have the record told who takes a turn, when an agent of AutoGen's runs code, and when one asks a person."""
+def noting_activity(team: Any, record: RunRecord, watch: Watch) -> Iterator[None]:
+    """Have the record told who takes a turn, when an agent of AutoGen's runs code, and when one asks a person.
+
+    `watch` gets the output of code that such an agent runs in a sandbox, while it runs.
+    """
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, noting: Any) -> None:
@@ -35,7 +43,8 @@ def noting_activity(team: Any, record: RunRecord) -> Iterator[None]:
             put(agent, "on_messages_stream", _noting_turn(agent, record))
             executor = executor_of(agent)
             if executor is not None and not isinstance(agent, CodeExecutorAgent | CodeActAgent | HumanApprovedAgent):
-                put(executor, "execute_code_blocks", _noting_run(agent.name, executor.execute_code_blocks, record))
+                run = _noting_run(agent.name, executor.execute_code_blocks, record, watch)
+                put(executor, "execute_code_blocks", run)
             if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
                 put(agent, "input_func", _noting_question(agent.name, agent.input_func, record))
         yield
@@ -59,7 +68,12 @@ def _noting_turn(agent: Any, record: RunRecord) -> Callable[..., AsyncGenerator[
     return noted
 
 
-def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord) -> Callable[..., Any]:
+def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord, watch: Watch) -> Callable[..., Any]:
+    def show(chunk: OutputChunk) -> None:
+        watch(ModelClientStreamingChunkEvent(content=chunk.text, source=name, metadata={keys.EVENT: keys.OUTPUT}))
+
+    live = {"on_output": show} if "on_output" in inspect.signature(execute).parameters else {}
+
     async def noted(*args: Any, **kwargs: Any) -> CodeResult:
         record.begin_code(name)
         blocks = args[0] if args else kwargs["code_blocks"]
@@ -67,7 +81,7 @@ def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord) -> Ca
         result: CodeResult = await once(
             CODE,
             request,
-            lambda: execute(*args, **kwargs),
+            lambda: execute(*args, **kwargs, **live),
             lambda result: {"exit_code": result.exit_code, "output": result.output},
             lambda known: CodeResult(**known),
         )

@@ -23,7 +23,7 @@ from coderoom.runs.run_log import TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 
 _TEAM_COMMANDS: Final = ("run", "chat", "batch")
-_GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
+GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
 """The states in which a run has more to do."""
 
 
@@ -188,7 +188,7 @@ def _refuse_finished(entry: RunEntry, task: str | None) -> None:
     if entry.command not in _TEAM_COMMANDS:
         hint = "`coderoom resume` goes on with it" if entry.command == "solve" else "it ran code without a team"
         raise RequestError(f"The run {entry.id} is not one of a team, but a `{entry.command}`: {hint}.")
-    if task is None and entry.state != "running" and entry.state not in _GO_ON:
+    if task is None and entry.state != "running" and entry.state not in GO_ON:
         raise RequestError(
             f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "
             f'`coderoom run TEAM "TASK" --continue` gives it a further task.'

@@ -10,7 +10,7 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ _STATE: Final = (
     "The session was restarted: earlier variables are gone.",
     "Variables that were set before are still there.",
 )
+_FRAME: Final = re.compile(r'^  File "<cell (\d{1,6})>", line (\d{1,6})', re.MULTILINE)
+_PLACE_IN_CELL: Final = re.compile(r" \(<cell \d+>, line \d+\)$")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class BlockRun:
         truncated: Whether `output` is incomplete.
         error: Why it failed; `None` if it did not.
         place: The line of the file where it failed, for instance `notes.md:9`, if it is known.
+        cause: The line of the innermost call that failed, if that is another one.
     """
 
     number: int
@@ -64,6 +67,7 @@ class BlockRun:
     truncated: bool = False
     error: CodeError | None = None
     place: str | None = None
+    cause: str | None = None
 
     def to_json(self, in_notebook: bool) -> dict[str, Any]:
         """The facts, as JSON-like data."""
@@ -312,6 +316,8 @@ class _FileRun:
     writer: Writer
     interrupt: Interrupt = field(default_factory=Interrupt)
     started_at: float | None = None
+    cells: list[int] = field(default_factory=list)
+    """The number of the block of each Python cell of the session, by which tracebacks name it."""
 
     async def run(self) -> None:
         """Run it and show it."""
@@ -367,6 +373,7 @@ class _FileRun:
                 if session is None or self.fresh:
                     await stack.aclose()
                     session = await stack.enter_async_context(self.sandbox.session())
+                    self.cells = [number] if first else []
                     if first:
                         await session.run(first)
                 self.started_at = time.monotonic()
@@ -384,10 +391,17 @@ class _FileRun:
         result = await self._run_cell(session, keeping, "sh") if keeping else None
         if result is None or result.success:
             code = code_to_run(block, self.arguments)
+            self.cells += [number] if block.language == "python" else []
             result = await self._run_cell(session, code, block.run_language)
         more = _remarks(result, source)
         self.view.show_output(more)
         error = result.error
+        if error is not None:  # The text of a syntax error ends with its place in the cell.
+            error = replace(error, message=_PLACE_IN_CELL.sub("", error.message))
+        place = None if error is None or error.line is None else source.place(number, error.line)
+        cells = dict(enumerate(self.cells, start=1))  # The code may have written any other number.
+        frames = [] if error is None else _FRAME.findall(error.traceback)
+        places = [source.place(cells[int(cell)], int(line)) for cell, line in frames[-1:] if int(cell) in cells]
         return BlockRun(
             number=number,
             block=block,
@@ -399,7 +413,8 @@ class _FileRun:
             value_repr=result.value_repr,
             truncated=result.truncated,
             error=error,
-            place=None if error is None or error.line is None else source.place(number, error.line),
+            place=place,
+            cause=next((each for each in places if each != place), None),
         )
 
     async def _run_cell(self, session: Session, code: str, language: str) -> ExecutionResult:

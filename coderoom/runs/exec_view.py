@@ -50,13 +50,14 @@ class ExecView:
             self._console.print(Text(visible(words), style="yellow"), soft_wrap=True)
 
     def show_block(self, source: Source, number: int) -> None:
-        """Show a block that is about to run."""
+        """Show a block that is about to run; of a script, only what it prints."""
         block = source.blocks[number - 1]
         title = Text.assemble((f"{number}", "bold cyan"), f" {block.tag or block.language}, {source.where(block)}")
         self._console.print()
         self._console.print(Rule(title, align="left", style="dim"))
-        self._console.print(Syntax(visible(block.code.rstrip()), block.language, theme="ansi_dark", word_wrap=True))
-        self._console.print(Rule(style="dim"))
+        if source.kind != "script":
+            self._console.print(Syntax(visible(block.code.rstrip()), block.language, theme="ansi_dark", word_wrap=True))
+            self._console.print(Rule(style="dim"))
         self._begun = time.monotonic()
         self._printed = False
         if self._console.is_interactive and not self._console.quiet:
@@ -87,7 +88,8 @@ class ExecView:
         style = "green" if run.outcome is Outcome.OK else "red"
         if run.place is not None and run.error is not None:
             first = f"{run.error.type}: {run.error.message}".partition("\n")[0].rstrip(": ")
-            self._console.print(Text(visible(f"{run.place}: {first}"), style=f"bold {style}"), soft_wrap=True)
+            places = f"{run.place}, {run.cause}" if run.cause else run.place
+            self._console.print(Text(visible(f"{places}: {first}"), style=f"bold {style}"), soft_wrap=True)
         subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
         self._console.print(Rule(Text(subject, style=style), align="left", style=style))
 

@@ -21,9 +21,8 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.autogen import clients_of
 from coderoom._util.calls import await_with_token
-from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client
-from coderoom._util.prices import cost_of
+from coderoom._util.prices import cost_of, priced_as
 from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.steps import MODEL, StepObserver, observing
 from coderoom._util.text import encodable
@@ -348,7 +347,7 @@ class ItemRunner:
                     model=model,
                 )
             used = RequestUsage(0, 0) if model is None else model.total_usage()
-            name = "" if model is None else model_name_of(model)
+            name = "" if model is None else priced_as(model)
             return why, used, cost_of(name, used.prompt_tokens, used.completion_tokens) or 0.0
         except BudgetExceeded as error:
             self.stopped = str(error)

@@ -248,6 +248,8 @@ class Journal(Database):
             found = list(islice(self._entries("TRUE", ()), 1))
         elif not found:
             found = list(islice(self._entries("SUBSTR(id, 1, ?) = ?", (len(run), run)), 5))
+        if not found and run == "last":
+            raise RequestError("There is no run in the journal yet.")
         if len(found) != 1:
             several = f": {', '.join(entry.id for entry in found)}" if found else ""
             what = "several runs begin with" if found else "there is no run"

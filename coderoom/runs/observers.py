@@ -212,7 +212,7 @@ class Tracer(StepObserver):
         span.end(end)
 
 
-_NOT_ASKED: Final = frozenset({"model", "model_info", "provider", "settings"})
+_NOT_ASKED: Final = frozenset({"model", "model_info", "priced_as", "provider", "settings"})
 
 
 class Recorder(StepObserver):

@@ -68,6 +68,7 @@ class RunRecord:
         model: The model that replaced those of the team's file, or `None`.
         run: The id of the run in the journal; `None` if it is not kept.
         models: The name of each agent's model.
+        priced_as: The same for the table of prices.
         isolation: The wall that the code ran behind.
         messages: All messages and events, in order, without streaming chunks.
         stop_reason: Why the team stopped.
@@ -89,6 +90,7 @@ class RunRecord:
     model: str | None = None
     run: str | None = None
     models: dict[str, str] = field(default_factory=dict)
+    priced_as: dict[str, str] = field(default_factory=dict)
     isolation: str = ""
     messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list)
     stop_reason: str | None = None
@@ -228,7 +230,7 @@ class RunRecord:
     def cost_by_agent(self) -> dict[str, float | None]:
         """The list price of each agent's tokens in US dollars; `None` if the price of its model is not known."""
         return {
-            agent: cost_of(self.models.get(agent, ""), used["prompt_tokens"], used["completion_tokens"])
+            agent: cost_of(self.priced_as.get(agent, ""), used["prompt_tokens"], used["completion_tokens"])
             for agent, used in self.usage_by_agent.items()
             if used["total_tokens"]
         }

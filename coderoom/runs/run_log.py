@@ -206,7 +206,7 @@ class RunLog(Writer, StepObserver):
 
 
 def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in request.items() if name not in ("model_info", "provider")}
+    return {name: value for name, value in request.items() if name not in ("model_info", "provider", "priced_as")}
 
 
 def _common(one: list[Any], other: list[Any]) -> int:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from coderoom import generation
 from coderoom._util.model_steps import watch_client
-from coderoom._util.prices import cost_of, price_table
+from coderoom._util.prices import cost_of, price_table, priced_as
 from coderoom._util.steps import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.configs import default_model, make_model
@@ -97,7 +97,7 @@ class SolveView:
             self._say(f"... and {len(solution.missing) - _MOST_MISSING} more", "red")
         usage = solution.usage
         facts = [counted(usage.requests, "request"), f"{usage.total_tokens:,} tokens", f"{solution.duration:.1f} s"]
-        if (cost := _cost(solution)) is not None:
+        if (cost := solved.cost) is not None:
             facts.append(in_dollars(cost))
         if solution.cached:
             facts.append("from the cache")
@@ -125,10 +125,6 @@ class SolveView:
         self._console.print(Text(shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "...", style=style))
 
 
-def _cost(solution: Solution) -> float | None:
-    return cost_of(solution.model, solution.usage.prompt_tokens, solution.usage.completion_tokens)
-
-
 def _table(reports: Sequence[generation.FunctionReport]) -> Table:
     table = Table("function", "tests", "attempts", "time", "slowest", "memory", "", box=None, header_style="dim")
     for report in reports:
@@ -154,12 +150,21 @@ class Solved:
         files: The written files; `None` if nothing was written.
         cancelled: Whether it was cancelled.
         continues: Whether the same command continues where this one was interrupted.
+        priced_as: The name of the model for the table of prices.
     """
 
     solution: Solution | None
     files: WrittenFiles | None
     cancelled: bool = False
     continues: bool = False
+    priced_as: str = ""
+
+    @property
+    def cost(self) -> float | None:
+        """The list price of the tokens in US dollars; `None` if it is not known."""
+        if self.solution is None:
+            return None
+        return cost_of(self.priced_as, self.solution.usage.prompt_tokens, self.solution.usage.completion_tokens)
 
     @property
     def how_to_continue(self) -> str:
@@ -180,13 +185,14 @@ class Solved:
 
     def to_json(self) -> dict[str, Any]:
         """The facts, as plain data."""
-        facts: dict[str, Any] = {"cost_usd": None}
+        facts: dict[str, Any] = {}
         missing = [f"It was cancelled. {self.how_to_continue}".rstrip()]
         if self.solution is not None:
-            facts = {**self.solution.model_dump(mode="json"), "cost_usd": _cost(self.solution)}
+            facts = self.solution.model_dump(mode="json")
             missing = self.solution.missing
         return {
             **facts,
+            "cost_usd": self.cost,
             "succeeded": self.succeeded,
             "cancelled": self.cancelled,
             "error": "\n".join(missing),
@@ -274,7 +280,7 @@ async def solve(
     finally:
         view.stop()
         await client.close()
-    solved = Solved(solution, None, cancelled=solution is None, continues=continues)
+    solved = Solved(solution, None, cancelled=solution is None, continues=continues, priced_as=priced_as(client))
     try:
         if solution is not None and out is not None:
             solved = replace(solved, files=generation.write_solution(solution, out, name=name, module=path))

@@ -30,7 +30,7 @@ from coderoom._util.autogen import (
 from coderoom._util.calls import await_with_token
 from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client, watch_tools
-from coderoom._util.prices import price_table
+from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
@@ -43,7 +43,7 @@ from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.workspace import FileChanges, copy_in, usable_folder
+from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -129,6 +129,8 @@ class RunRequest:
                 f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor "
                 f"with 'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
             )
+        if used:
+            check_writable(folder)
         price_table()  # Refuses mistakes in the user's prices before the run.
         _limit_agents(team, self.budgets or {})
         replaced = copy_in(self.files, folder)
@@ -141,6 +143,7 @@ class RunRequest:
             task=self.with_files(self.task),
             model=model,
             models={name: model_name_of(client) for name, client in clients.items() if client is not None},
+            priced_as={name: priced_as(client) for name, client in clients.items() if client is not None},
             isolation=isolation_of(executors),
             asks=frozenset(agent.name for agent in agents if isinstance(agent, HumanApprovedAgent)),
             notices=replaced,
@@ -232,6 +235,7 @@ async def run_team(
     started = time.monotonic()
     log = RunLog(None) if log is None else log
     log.begin_task(record.task)
+    watch = _logged(watch, log)
     if owns_process:
         adopt_orphans()
     executors = executors_of(team)
@@ -243,20 +247,23 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
-            noting_activity(team, record),
+            noting_activity(team, record, watch),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(*_observers(team, log, spending), *observers),
         ):
+            if spending is not None:
+                for model in record.priced_as.values():
+                    spending.check_price(model)
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, _logged(watch, log), token, spending)
+            await _run(team, record, watch, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
-                _logged(watch, log)(record.add(event))
+                watch(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
         log.end(record)

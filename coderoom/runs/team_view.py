@@ -54,5 +54,6 @@ def _is_component(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
+    value = str(value).lower() if isinstance(value, bool) else value
     text = visible(" ".join(str(value).split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -34,7 +34,7 @@ from coderoom.approval.human import input_descriptor, read_line
 from coderoom.blocks import extract_code_blocks
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
-from coderoom.runs.durable import Run
+from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import isolation_words
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import NO_CODE_IS_RUN, close_team
@@ -47,9 +47,9 @@ _OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
 _USER: Final = "user"  # The source of the task.
-# Without the rules that hide text.
+# Without the rules that hide text. Lines stay, with their indentation, so that a traceback stays one.
 _PROSE: Final = MarkdownIt("commonmark", {"html": False}).disable(
-    ["autolink", "entity", "escape", "hr", "image", "lheading", "link", "list", "reference"]
+    ["autolink", "entity", "escape", "hr", "image", "lheading", "link", "list", "newline", "reference"]
 )
 _EMPHASIS: Final = ("em_open", "em_close", "strong_open", "strong_close")
 _RECORDING: Final = (
@@ -240,8 +240,6 @@ class _Prose(Markdown):
 
 def _with_marks(token: Token) -> tuple[Token, ...]:
     """A part of a line, with what marks it as emphasis: in 2*3*4 that is text."""
-    if token.type == "softbreak":  # A traceback stays one.
-        token.type = "hardbreak"
     if token.type not in _EMPHASIS:
         return (token,)
     marks = Token("text", "", 0, content=token.markup)
@@ -250,8 +248,9 @@ def _with_marks(token: Token) -> tuple[Token, ...]:
 
 def _markdown(text: str, left_out: Sequence[str] = ()) -> RenderableType:
     """A text as Markdown, without these pieces of code."""
-    # Rich needs more than linear time for Markdown, most of all for quotes.
-    if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES:
+    # Rich needs more than linear time for Markdown, most of all for quotes. Code in tags is no Markdown.
+    is_tagged = any(block.tag == "execute" for block in extract_code_blocks(text))
+    if len(text) > _LONGEST_MARKDOWN or text.count(">") > _MOST_QUOTES or is_tagged:
         return Text(visible(text))
     return _Prose(visible(text), [visible(code) for code in left_out])
 
@@ -297,6 +296,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
+        "go on": f"coderoom resume {record.run}" if record.run and record.outcome in GO_ON else None,
         "files": "\n".join(map(_short, record.files)) or "none written",
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}

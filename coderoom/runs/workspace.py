@@ -9,6 +9,7 @@ import contextlib
 import filecmp
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from coderoom.errors import RequestError
 _OWN_FOLDER: Final = ".coderoom"
 _MOST_FILES: Final = 10_000
 """In a workspace with more files, changes are not looked for: that would take longer than most runs."""
+_PROBE_BYTES: Final = 4096
 
 
 def usable_folder(workspace: Path) -> Path:
@@ -32,6 +34,16 @@ def usable_folder(workspace: Path) -> Path:
     if not usable:
         raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
     return folder
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a workspace that nothing can be written to, before a model is asked."""
+    try:
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        raise RequestError(f"The workspace {str(folder)!r} cannot be written to: {error.strerror}.") from error
 
 
 def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:

@@ -344,6 +344,7 @@ async def test_a_sandbox_that_cannot_be_had_is_no_output(actor: MakeActor, monke
         ({"tools": [add, add]}, "under the name 'add'"),
         ({"tools": add}, "tools=<function add at .* must be a list of functions"),
         ({"tools": "add"}, "tools='add' must be a list"),
+        ({"code_executor": "docker"}, "code_executor must be a code executor, not 'docker'"),
         ({"model_client": "gpt-4o"}, "model_client must be one of AutoGen's model clients, not 'gpt-4o'"),
     ],
 )

@@ -16,6 +16,7 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
 )
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import CreateResult, RequestUsage, UserMessage
@@ -127,6 +128,16 @@ async def test_a_stream_gives_chunks_then_the_whole(coder: MakeCoder) -> None:
     assert kinds[first + 1] == "CodeExecutionEvent"
     assert set(kinds[first + 2 : last]) == {"ModelClientStreamingChunkEvent"}
     assert last == len(kinds) - 1
+
+
+@pytest.mark.parametrize("code", ["1 / 0", "import time\nprint('begun', flush=True)\ntime.sleep(0.5)\n1 / 0"])
+async def test_autogens_console_shows_streamed_output_once(
+    coder: MakeCoder, capsys: pytest.CaptureFixture[str], code: str
+) -> None:
+    agent = coder(Client(python(code), "It failed."), model_client_stream=True)
+    await Console(RoundRobinGroupChat([agent], max_turns=1).run_stream(task=TASK))
+    shown = capsys.readouterr().out
+    assert [shown.count(text) for text in ("ZeroDivisionError", "It failed.")] == [1, 1]
 
 
 async def test_without_streaming_there_are_no_chunks(coder: MakeCoder) -> None:

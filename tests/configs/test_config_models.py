@@ -128,7 +128,7 @@ def test_anthropic(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("openai:", "names nothing after the colon"),
         ("opnai:gpt-4o", "did you mean 'openai:'?"),
-        ("gpt-4o", "expected openai:NAME, azure:DEPLOYMENT, anthropic:NAME, ollama:NAME,"),
+        ("gpt-4o", "Expected openai:NAME, azure:DEPLOYMENT, anthropic:NAME, ollama:NAME,"),
         ("", "there is no model ''"),
         ("nowhere.yaml", "there is no file 'nowhere.yaml'"),
         ("replay:nowhere", "there is no file './nowhere'"),

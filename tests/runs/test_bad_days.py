@@ -1,4 +1,4 @@
-"""A journal on a full disk, in a read-only folder, of an earlier version, or with a clock that jumps."""
+"""A journal or a workspace on a full disk or in a read-only folder; an old journal; a clock that jumps."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from coderoom.generation import Reply, SolutionCache
 from coderoom.runs import Journal
 from tests.support.commands import coderoom, environment, recording
+from tests.support.openai_server import OpenAIServer
 
 CODE = "```python\nimport random\nprint(random.randbytes(20_000).hex())\n```"
 RUN = ("run", "code-act", "Compute it.", "--wall", "none")
@@ -49,6 +50,32 @@ def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str,
         steps = list(journal.steps(journal.find("last").id))
         assert [step.number for step in steps] == list(range(1, len(steps) + 1))
         assert len([step for step in steps if step.kind == "code"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [("size=4k", "No space left on device"), ("ro", "Read-only file system")]
+)
+@pytest.mark.parametrize("folder", [".", "new"])
+def test_a_workspace_that_takes_nothing_is_refused_before_a_model_is_asked(
+    tmp_path: Path, options: str, words: str, folder: str
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with OpenAIServer(["It is done."]) as server:
+        command = [sys.executable, "-m", "coderoom", *RUN, "--model", f"{server.base_url}#mine", "--workspace"]
+        script = f'mount -t tmpfs -o {options} tmpfs {disk} && echo x 2>/dev/null >{disk}/full; "$@"'
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", *command, str(disk / folder)],
+            env=environment({"CODEROOM_JOURNAL": "off"}),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert server.requests == []
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"coderoom: The workspace {str((disk / folder).resolve())!r} cannot be written to: {words}.\n"
 
 
 @pytest.mark.parametrize("schema", ["DROP INDEX steps_model; PRAGMA user_version = 1", "PRAGMA user_version = 2"])

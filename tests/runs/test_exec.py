@@ -198,6 +198,13 @@ def test_a_script_is_one_block(tmp_path: Path, name: str, text: str, output: str
     assert (run["outcome"], run["output"].strip()) == ("ok", output)
 
 
+def test_of_a_script_only_its_output_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("print(6 * 7)  # The user has the file.\n")
+    shown = coderoom("exec", "s.py", cwd=tmp_path).stdout
+    assert "42\n" in shown
+    assert "6 * 7" not in shown
+
+
 def test_a_script_finds_its_name_its_arguments_and_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "neighbour.py").write_text("here = True")
@@ -255,9 +262,20 @@ def test_a_script_comes_from_standard_input(tmp_path: Path, language: str, scrip
 def test_a_failure_names_its_place_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "err.md").write_text("# E\n\n```python\ndef f():\n    1 / 0\n```\n\n```python\n\nf()\n```\n")
     done = coderoom("exec", "err.md", cwd=tmp_path)
-    assert "err.md:10: ZeroDivisionError: division by zero" in done.stdout.splitlines()
+    assert "err.md:10, err.md:5: ZeroDivisionError: division by zero" in done.stdout.splitlines()
     error = runs("err.md", cwd=tmp_path)[-1]["error"]
     assert error == {"type": "ZeroDivisionError", "message": "division by zero", "place": "err.md:10"}
+    (tmp_path / "wrong.md").write_text("```python\nprint(1\n```\n")
+    done = coderoom("exec", "wrong.md", cwd=tmp_path)
+    assert "wrong.md:2: SyntaxError: '(' was never closed" in done.stdout.splitlines()
+
+
+def test_a_place_that_the_code_makes_up_is_not_looked_for(tmp_path: Path) -> None:
+    code = "exec(compile('1 / 0', '<cell 99>', 'exec'))"
+    (tmp_path / "err.md").write_text(f"```python\n{code}\n```\n")
+    done = coderoom("exec", "err.md", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "err.md:2: ZeroDivisionError: division by zero" in done.stdout.splitlines()
 
 
 def test_a_failure_of_a_notebook_names_the_cell(tmp_path: Path) -> None:

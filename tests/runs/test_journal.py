@@ -95,10 +95,14 @@ def test_a_killed_run_goes_on_where_it_was(folder: Folder) -> None:
 
 def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:
     with OpenAIServer([FIRST, SECOND, Failure(401, message="Incorrect API key.")]) as server:
-        assert folder.run(*RUN, server=server)["outcome"] == "failed"
+        failed = folder.run(*RUN, server=server)
+    assert failed["outcome"] == "failed"
+    how = f"go on    coderoom resume {failed['run']}"
+    assert how in folder.command("runs", "show").stdout
     with OpenAIServer(["It is 42."]) as server:
         resumed = folder.run("resume", server=server)
     assert (resumed["outcome"], resumed["answer"], resumed["attempts"]) == ("ok", "It is 42.", 2)
+    assert how not in folder.command("runs", "show").stdout
     assert folder.ran() == "first second "
 
 

@@ -165,3 +165,24 @@ async def test_output_streams_and_is_kept_after_an_interrupt(own_model: bool) ->
     assert isinstance(last, CodeExecutionEvent)
     assert last.result.output.startswith("begun\n")
     assert seen[-1] == last
+
+
+@pytest.mark.filterwarnings("ignore:No approval function")
+@pytest.mark.parametrize("own_model", [True, False])
+async def test_output_of_autogens_own_agent_streams_too(tmp_path: Path, own_model: bool) -> None:
+    """The code goes on only after its first output was seen."""
+    code = "import os, time\nprint('begun', flush=True)\nwhile not os.path.exists('seen'):\n    time.sleep(0.01)"
+    model = ReplayModel([f"```python\n{code}\n```", "Done."])
+    executes = AutoGenExecutorAgent(
+        "executor", SandboxCodeExecutor(work_dir=str(tmp_path), timeout=30), model_client=model if own_model else None
+    )
+    agents: list[BaseChatAgent] = [executes] if own_model else [AssistantAgent("coder", model), executes]
+    seen: list[tuple[str, str]] = []
+
+    def watch(message: BaseAgentEvent | BaseChatMessage) -> None:
+        if isinstance(message, ModelClientStreamingChunkEvent):
+            seen.append((message.source, message.content))
+            (tmp_path / "seen").touch()
+
+    record = await run_team(RoundRobinGroupChat([*agents], max_turns=len(agents)), RunRecord("t", "x"), watch)
+    assert (record.outcome, seen) == ("ok", [("executor", "begun\n")])

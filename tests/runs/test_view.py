@@ -72,6 +72,18 @@ def test_what_looks_like_html_or_an_escape_is_text_in_prose(text: str) -> None:
     assert {line.strip() for line in text.splitlines()} <= {line.strip() for line in lines.splitlines()}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    return 1 / 0',
+        "So:\n\n<execute>\n# Sum\nfor i in [1]:\n    if i:\n        print(i)\n\n    # end\n</execute>",
+    ],
+)
+def test_a_traceback_and_code_in_tags_keep_their_indentation(text: str) -> None:
+    lines = shown(TextMessage(source="coder", content=text)).splitlines()
+    assert text in "\n".join(line.rstrip() for line in lines)
+
+
 HOSTILE = "\x1b[2J\x1b]0;title\x07[bold red]markup[/bold red] \x9b31m"
 
 

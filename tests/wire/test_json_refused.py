@@ -52,11 +52,13 @@ async def review(client: Any) -> str:
 async def test_it_is_asked_in_words_and_remembered(status: int) -> None:
     refusal = Failure(status, message="Unknown field response_format.")
     with OpenAIServer(respond=without_formats(APPROVED, refusal)) as server:
-        client = make_model(f"{server.base_url}#mine", env={})
+        client, another = (make_model(f"{server.base_url}#mine", env={}) for _ in range(2))
         assert await review(client) == "true"
         assert await review(RateLimitedClient(client, 60_000)) == "true"
+        assert await review(another) == "true"
         await client.close()
-    assert formats(server) == ["json_schema", None, None]
+        await another.close()
+    assert formats(server) == ["json_schema", None, None, None]
     first, *others = [json.dumps(request.messages) for request in server.requests]
     assert "JSON schema" not in first
     assert all("JSON schema" in text for text in others)

@@ -156,6 +156,14 @@ async def test_pictures_are_shown(actor: MakeActor) -> None:
     assert picture.image.size == (40, 20)
 
 
+async def test_a_value_that_is_html_is_shown_as_its_text(actor: MakeActor) -> None:
+    """Studio's messages are Markdown, in which HTML is text."""
+    code = "class A:\n    __repr__ = lambda self: 'x  1'\n    _repr_html_ = lambda self: '<b>x</b>'\nA()"
+    items = await stream(actor(Client(python(code), "Made.")), TASK)
+    end = "\n\n```text no-run\nx  1\n```\n\nFiles: value-1.html"
+    assert shown(items)[1][1].endswith(end)
+
+
 async def test_what_only_claims_to_be_a_picture_is_a_file(actor: MakeActor) -> None:
     items = await stream(actor(Client(python("open('a.png', 'w').write('no')"), "Done.")), TASK)
     assert shown(items)[1][1].endswith("\n\nFiles: a.png")
