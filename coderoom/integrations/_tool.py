@@ -1,4 +1,4 @@
-"""A session of the sandbox for the tools of other frameworks; used by each of them here."""
+"""What tools that run code have in common: a session of the sandbox, and the text that a model sees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from coderoom._util.output import with_line
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.sandbox import ExecutionResult, Sandbox, Session, remark_on
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox, Session, remark_on
 
 NAME: Final = "run_code"
 DESCRIPTION: Final = """\
@@ -28,6 +28,21 @@ OUTPUT_BYTES: Final = 32_768
 def missing(name: str, extra: str) -> MissingDependencyError:
     """The error for a framework that is not installed."""
     return MissingDependencyError(f"{name} is not installed: pip install 'coderoom[{extra}]'")
+
+
+def text_of(result: ExecutionResult, limits: Limits, *, in_session: bool = True) -> str:
+    """What a model sees: the output, the value, remarks, the names of new files, and how it ended if it failed."""
+    text = result.output
+    remark = remark_on(result, limits, in_session)
+    if result.value_repr is not None:
+        text = with_line(text, result.value_repr)
+    if remark and remark not in text:
+        text = with_line(text, remark)
+    if result.artifacts:
+        text = with_line(text, f"[files: {', '.join(artifact.name for artifact in result.artifacts)}]")
+    if not result.success:
+        text = with_line(text, f"[outcome: {result.outcome}, exit code {result.exit_code}]")
+    return text.rstrip("\n") or "(no output)"
 
 
 class CodeSession:
@@ -65,18 +80,8 @@ class CodeSession:
             future.cancel()
 
     def describe(self, result: ExecutionResult) -> str:
-        """What a model sees: the output, the value, remarks, the names of new files, and how it ended if it failed."""
-        text = result.output
-        remark = remark_on(result, self._sandbox.limits, in_session=True)
-        if result.value_repr is not None:
-            text = with_line(text, result.value_repr)
-        if remark and remark not in text:
-            text = with_line(text, remark)
-        if result.artifacts:
-            text = with_line(text, f"[files: {', '.join(artifact.name for artifact in result.artifacts)}]")
-        if not result.success:
-            text = with_line(text, f"[outcome: {result.outcome}, exit code {result.exit_code}]")
-        return text.rstrip("\n") or "(no output)"
+        """What a model sees of a result."""
+        return text_of(result, self._sandbox.limits)
 
     def close(self) -> None:
         """End everything that the code has started; a second time does nothing."""

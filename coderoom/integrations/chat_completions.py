@@ -27,7 +27,8 @@ from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.budgets import Budget
 from coderoom.configs import find_source
-from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.integrations._tool import missing
 from coderoom.integrations.http import CALLER
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
 
@@ -37,7 +38,7 @@ try:
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 except ImportError as error:
-    raise MissingDependencyError("`coderoom serve` needs a package: pip install 'coderoom[serve]'") from error
+    raise missing("Starlette", "serve") from error
 
 _FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
 """What an answer says about the run, besides the files."""

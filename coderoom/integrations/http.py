@@ -13,14 +13,13 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.errors import RequestError
+from coderoom.integrations._tool import missing
 
 try:
     import uvicorn
 except ImportError as error:
-    raise MissingDependencyError(
-        "An HTTP server needs a package that is missing: pip install 'coderoom[mcp]' or 'coderoom[serve]'"
-    ) from error
+    raise missing("uvicorn", "serve") from error
 
 CALLER: Final = "coderoom.caller"
 """The key of a request's scope under which is the number of its token."""

@@ -23,12 +23,13 @@ from pydantic_core import to_jsonable_python
 
 from coderoom import __version__
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
-from coderoom._util.output import bound_output, with_line
+from coderoom._util.output import bound_output
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.integrations._tool import missing, text_of
 from coderoom.integrations.http import LEFT
-from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session, remark_on
+from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
 
 try:
     import anyio
@@ -45,9 +46,7 @@ try:
         ToolAnnotations,
     )
 except ImportError as error:
-    raise MissingDependencyError(
-        "The MCP server needs a package that is missing: pip install 'coderoom[mcp]'"
-    ) from error
+    raise missing("The MCP SDK", "mcp") from error
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal
@@ -331,16 +330,6 @@ async def _watched(ctx: Context[Any, Client, Any], work: Coroutine[Any, Any, T],
 
 
 def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> CallToolResult:
-    text = result.output
-    if result.value_repr is not None:
-        text = with_line(text, result.value_repr)
-    if result.error is not None and not result.error.traceback:
-        text = with_line(text, str(result.error))
-    if remark := remark_on(result, client.sandbox.limits, in_session):
-        text = text if remark in text else with_line(text, remark)
-    names = [artifact.name for artifact in result.artifacts]
-    if names:
-        text = with_line(text, f"[files: {', '.join(names)}]")
     content: list[ContentBlock] = []
     room = _LARGEST_FILE
     for artifact in result.artifacts:
@@ -356,12 +345,10 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
         "value": result.value if result.value_is_data else result.value_repr,
         "error": None if result.error is None else f"{result.error.type}: {result.error.message}",
         "seconds": round(result.duration, 3),
-        "artifacts": names,
+        "artifacts": [artifact.name for artifact in result.artifacts],
         "state_lost": result.state_lost,
     }
-    shown = bound_output(text, _MOST_CHARACTERS) or "(no output)"
-    if not result.success:
-        shown = with_line(shown, f"[outcome: {known['outcome']}, exit code {result.exit_code}]")
+    shown = bound_output(text_of(result, client.sandbox.limits, in_session=in_session), _MOST_CHARACTERS)
     return _result(shown, known, content, is_error=not result.success)
 
 

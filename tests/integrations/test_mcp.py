@@ -86,13 +86,13 @@ def processes_with(mark: str) -> list[int]:
 
 async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
     async with stdio("--workspace", str(tmp_path / "work"), cwd=tmp_path) as client:
-        assert await call(client, "run_code", code="x = 41\nprint('hi')\nx + 1") == "hi\n42\n"
+        assert await call(client, "run_code", code="x = 41\nprint('hi')\nx + 1") == "hi\n42"
         assert "NameError" in await call(client, "run_code", code="x", fresh=True)
         made = await call(client, "checkpoint")
-        assert await call(client, "run_code", code="x = 0; open('a.txt', 'w').write('abc')") == "3\n[files: a.txt]\n"
+        assert await call(client, "run_code", code="x = 0; open('a.txt', 'w').write('abc')") == "3\n[files: a.txt]"
         assert await call(client, "read_file", path="a.txt") == "abc"
         await call(client, "rollback", checkpoint=made)
-        assert await call(client, "run_code", code="x") == "41\n"
+        assert await call(client, "run_code", code="x") == "41"
         assert await call(client, "list_files") == "There are no files."
         assert (await call(client, "run_code", code="x", session="other")).startswith("ERROR")
         assert "There is no checkpoint 'main-9'; there are: main-1." in await call(
@@ -100,7 +100,7 @@ async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
         )
         data = base64.b64encode(bytes(range(256))).decode()
         assert "256 bytes" in await call(client, "write_file", path="d/b.bin", content=data, encoding="base64")
-        assert await call(client, "run_code", code="cat d/b.bin | wc -c", language="bash") == "256\n"
+        assert await call(client, "run_code", code="cat d/b.bin | wc -c", language="bash") == "256"
         (found,) = (await client.call_tool("read_file", {"path": "d/b.bin"})).content
         assert found.type == "resource"
         assert base64.b64decode(found.resource.blob) == bytes(range(256))  # type: ignore[union-attr]
@@ -150,7 +150,7 @@ async def test_a_cell_that_the_client_cancels_ends(tmp_path: Path) -> None:
         )
         with pytest.raises(McpError, match="cancelled"):
             await running
-        assert await call(client, "run_code", code="x") == "5\n"
+        assert await call(client, "run_code", code="x") == "5"
 
 
 async def test_files_outside_of_the_folder_are_out_of_reach(tmp_path: Path) -> None:
