@@ -8,10 +8,12 @@ import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Final
 
 from coderoom.errors import RequestError
 
 _WORKSPACE = "/workspace/"
+_DEEPEST: Final = 64
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -30,12 +32,12 @@ def name_inside(name: str) -> str:
     return inside
 
 
-def read_inside(root: Path, name: str, most: int) -> bytes:
-    """Read a plain file whose folders are not links, as `write_inside` writes it.
+def open_inside(root: Path, name: str) -> BinaryIO:
+    """Open a plain file whose folders are not links, as `write_inside` writes it.
 
     Raises:
         OSError: It cannot be read.
-        RequestError: It has more bytes than `most`, or is not a plain file.
+        RequestError: It is not a plain file.
     """
     *folders, last = PurePosixPath(name).parts
     with contextlib.ExitStack() as stack:
@@ -43,25 +45,41 @@ def read_inside(root: Path, name: str, most: int) -> bytes:
         for part in folders:
             folder = stack.enter_context(_opened(os.open(part, _FOLDER, dir_fd=folder)))
         # A pipe without a writer would wait.
-        found = stack.enter_context(_opened(os.open(last, _OLD, dir_fd=folder)))
-        facts = os.fstat(found)
-        if not stat.S_ISREG(facts.st_mode):
-            raise RequestError(f"{name!r} is not a plain file.")
-        if facts.st_size > most:
-            raise RequestError(f"The file {name!r} has {facts.st_size:,} bytes, and {most:,} can be read.")
-        with open(os.dup(found), "rb") as file:  # noqa: PTH123 (a descriptor)
-            return file.read(most)
+        file = open(os.open(last, _OLD, dir_fd=folder), "rb")  # noqa: PTH123, SIM115 (a descriptor, which is returned)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise RequestError(f"{name!r} is not a plain file.")
+    return file
+
+
+def read_inside(root: Path, name: str, most: int) -> bytes:
+    """Read a file as `open_inside` opens it.
+
+    Raises:
+        OSError: It cannot be read.
+        RequestError: It has more bytes than `most`, or is not a plain file.
+    """
+    with open_inside(root, name) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise RequestError(f"The file {name!r} has {size:,} bytes, and {most:,} can be read.")
+        return file.read(most)
 
 
 def files_inside(root: Path) -> Iterator[tuple[str, int]]:
-    """The plain files of a folder by their paths in it, without those behind links, and their sizes."""
-    for folder, _, names in os.walk(root):
+    """The plain files of a folder by their paths in it, without those behind links, and their sizes.
+
+    Folders are opened relative to the one above them, at most 64 deep.
+    """
+    for folder, folders, names, descriptor in os.fwalk(root):
+        above = PurePosixPath(folder).relative_to(root)
+        if len(above.parts) >= _DEEPEST:
+            folders.clear()
         for name in names:
-            path = Path(folder, name)
             with contextlib.suppress(OSError):
-                facts = path.lstat()
+                facts = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
-                    yield path.relative_to(root).as_posix(), facts.st_size
+                    yield str(above / name), facts.st_size
 
 
 def write_inside(root: Path, name: str, data: bytes) -> Path:

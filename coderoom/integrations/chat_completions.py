@@ -11,25 +11,26 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
-from coderoom._util.files import name_inside, read_inside
+from coderoom._util.files import name_inside, open_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing
-from coderoom.integrations.http import CALLER
+from coderoom.integrations.http import CALLER, LEFT
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
 
 try:
@@ -42,7 +43,7 @@ except ImportError as error:
 
 _FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
 """What an answer says about the run, besides the files."""
-_LARGEST_FILE: Final = 256 * 1024 * 1024
+_PART_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 30 * 60.0
 _MINUTE: Final = 60.0
@@ -101,11 +102,12 @@ class _StreamOptions(BaseModel):
 class _Question(BaseModel):
     """A request. Parameters of models, such as the temperature, are not those of a team, and are ignored."""
 
-    messages: list[_Message] = Field(min_length=1)
+    messages: list[_Message] = Field(min_length=1, max_length=2_000)
     model: str = ""
     stream: bool = False
     stream_options: _StreamOptions | None = None
     n: Literal[1] | None = None
+    user: str = ""
     tools: list[Any] | None = Field(default=None, max_length=0)
 
 
@@ -197,18 +199,22 @@ class ChatServer:
             return _failure(404, "There is no such conversation; it may have been closed.")
         try:
             path = name_inside(request.path_params["path"])
-            data = await asyncio.to_thread(read_inside, conversation.folder, path, _LARGEST_FILE)
+            file = await asyncio.to_thread(open_inside, conversation.folder, path)
         except (OSError, RequestError) as error:
             return _failure(404, f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
         safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
-        return Response(data, media_type="application/octet-stream", headers=safe)
+        return StreamingResponse(_parts_of(file), media_type="application/octet-stream", headers=safe)
 
     async def _complete(self, request: Request) -> Response:
         caller = request.scope[CALLER]
         try:
             question = _Question.model_validate_json(await request.body())
             self._admit(caller)
-            conversation = await self._conversation_for(caller, question.messages)
+            try:
+                conversation = await self._conversation_for(caller, question)
+            except BaseException:
+                self._answering[caller] -= 1
+                raise
         except ValidationError as error:
             found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
             return _failure(400, f"The request is not one that a team can answer: {found}.")
@@ -217,6 +223,9 @@ class ChatServer:
         except CodeRoomError as error:
             return _failure(500, str(error))
         answer = _Answer(self, conversation, question)
+        left = asyncio.ensure_future(request.scope[LEFT].wait())
+        left.add_done_callback(lambda _: answer.work.cancel())
+        answer.work.add_done_callback(lambda _: left.cancel())
         if question.stream:
             return StreamingResponse(answer.stream(), media_type="text/event-stream")
         return await answer.whole(request)
@@ -231,6 +240,7 @@ class ChatServer:
         if self._answering.get(caller, 0) >= self._settings.concurrency:
             raise _RefusedError(429, f"{self._settings.concurrency} answers are under way.", **{"Retry-After": "5"})
         asked.append(now)
+        self._answering[caller] = self._answering.get(caller, 0) + 1
 
     # --- Conversations ---
 
@@ -239,30 +249,35 @@ class ChatServer:
         """What the model is called."""
         return Path(self._source.name).stem
 
-    async def _conversation_for(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
+    async def _conversation_for(self, caller: int, question: _Question) -> _Conversation:
+        messages = question.messages
         if messages[-1].role != "user" or not messages[-1].text.strip():
             raise _RefusedError(400, "The last message must be a user's, with text.")
-        known = self._continued.pop(_digest(caller, messages[:-1]), None)
-        found = self._conversations.get(known or "")
+        digests = [_digest(caller, question.user, said) for said in (messages[:-1], messages)]
+        known = [self._continued.pop(digest, "") for digest in digests]
+        found = next((self._conversations[each] for each in known if each in self._conversations), None)
         if found is None:
-            found = await self._begin(caller, messages)
+            return await self._begin(caller, messages)
         found.is_busy = True
         return found
 
     async def _begin(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
+        old = None
         if len(self._conversations) >= self._settings.conversations:
             idle = [each for each in self._conversations.values() if not each.is_busy]
             if not idle:
                 raise _RefusedError(503, "All conversations are busy.", **{"Retry-After": "5"})
-            await self._close(min(idle, key=lambda each: each.used))
+            old = self._conversations.pop(min(idle, key=lambda each: each.used).id)
         folder = temporary_folder()
         try:
             run = self._prepare(_task(messages), folder)
         except BaseException:
             remove_folder(folder)
             raise
-        made = _Conversation(secrets.token_urlsafe(16), caller, run, folder)
+        made = _Conversation(secrets.token_urlsafe(16), caller, run, folder, is_busy=True)
         self._conversations[made.id] = made
+        if old is not None:
+            await self._close(old)
         return made
 
     def _prepare(self, task: str, folder: Path) -> Run:
@@ -279,16 +294,14 @@ class ChatServer:
         )
         return Run.begin(request.prepare(), ours.journal, command="chat", budget=ours.budget)
 
-    def begin_answer(self, conversation: _Conversation) -> None:
-        """Count an answer."""
-        self._answering[conversation.caller] = self._answering.get(conversation.caller, 0) + 1
-
-    def end_answer(self, conversation: _Conversation, messages: Sequence[_Message], answer: str | None) -> None:
+    def end_answer(self, conversation: _Conversation, question: _Question, answer: str | None) -> None:
         """Say what the conversation continues with; without an answer, the same question can be asked again."""
         self._answering[conversation.caller] -= 1
         conversation.is_busy, conversation.used = False, time.monotonic()
-        said = messages[:-1] if answer is None else [*messages, _Message(role="assistant", content=answer)]
-        self._continued[_digest(conversation.caller, said)] = conversation.id
+        said = [*question.messages, *([] if answer is None else [_Message(role="assistant", content=answer)])]
+        digest = _digest(conversation.caller, question.user, said)
+        # Of two conversations with the same words, nobody knows which one is meant.
+        self._continued[digest] = "" if digest in self._continued else conversation.id
 
 
 class _Answer:
@@ -301,15 +314,22 @@ class _Answer:
         run = conversation.run
         task = run.prepared.record.task if conversation.is_new else question.messages[-1].text
         self._record = run.record_of(task)
+        conversation.is_new = False
+        self._said: asyncio.Queue[str | None] = asyncio.Queue()
+        self.work = asyncio.ensure_future(self._work())
+        self.work.add_done_callback(lambda _: self._said.put_nowait(None))
         self._facts = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": server.name}
 
-    async def _work(self, watch: Callable[[BaseAgentEvent | BaseChatMessage], None]) -> str:
+    def _watch(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        is_said = self._question.stream and message.source != "user"
+        if is_said and not isinstance(message, ModelClientStreamingChunkEvent):
+            self._said.put_nowait(encodable(f"{message.source}: {message.to_text()}\n"))
+
+    async def _work(self) -> str:
         """Have the team answer, and return the answer. If this is cancelled, the team is."""
         token, text = CancellationToken(), None
-        self._conversation.is_new = False
-        self._server.begin_answer(self._conversation)
         try:
-            work = self._conversation.run.go_on(self._record, watch, close=False, token=token)
+            work = self._conversation.run.go_on(self._record, self._watch, close=False, token=token)
             running = asyncio.ensure_future(work)
             try:
                 await asyncio.shield(running)
@@ -317,10 +337,10 @@ class _Answer:
                 token.cancel()
                 await run_uncancellable(asyncio.wait((running,)))
                 raise
-            text = self._text()
+            text = encodable(self._text())
             return text
         finally:
-            self._server.end_answer(self._conversation, self._question.messages, text)
+            self._server.end_answer(self._conversation, self._question, text)
 
     def _text(self) -> str:
         record = self._record
@@ -335,20 +355,18 @@ class _Answer:
         facts, folder = self._record.to_json(), self._conversation.folder
         kept = {name: facts[name] for name in _FACTS}
         files = [file.relative_to(folder).as_posix() for file in self._record.files if file.is_relative_to(folder)]
-        return {**kept, "conversation": self._conversation.id, "files": files}
+        return {**kept, "conversation": self._conversation.id, "files": [encodable(file) for file in files]}
 
     async def whole(self, request: Request) -> Response:
         """The answer at once. If the client leaves before, the work ends."""
-        work = asyncio.ensure_future(self._work(lambda message: None))
-        left = asyncio.ensure_future(request.receive())
+        listening = asyncio.ensure_future(request.receive())  # Otherwise nobody would notice that it leaves.
         try:
-            await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((self.work,))
         finally:
-            left.cancel()
-            if not work.done():
-                await run_uncancellable(cancel_and_wait(work))
+            listening.cancel()
+            await run_uncancellable(cancel_and_wait(self.work))
         try:
-            text = work.result()
+            text = self.work.result()
         except asyncio.CancelledError:
             return _failure(499, "The client has left.")
         except (_RefusedError, CodeRoomError) as error:
@@ -369,19 +387,11 @@ class _Answer:
 
     async def stream(self) -> AsyncIterator[str]:
         """What the team does as `reasoning_content`, and then the answer. If the client leaves, the work ends."""
-        said: asyncio.Queue[str | None] = asyncio.Queue()
-
-        def watch(message: BaseAgentEvent | BaseChatMessage) -> None:
-            if not isinstance(message, ModelClientStreamingChunkEvent) and message.source != "user":
-                said.put_nowait(f"{message.source}: {message.to_text()}\n")
-
-        work = asyncio.ensure_future(self._work(watch))
-        work.add_done_callback(lambda _: said.put_nowait(None))
         try:
             yield self._chunk({"role": "assistant", "content": ""})
             while True:
                 try:
-                    text = await asyncio.wait_for(said.get(), _KEEP_ALIVE_SECONDS)
+                    text = await asyncio.wait_for(self._said.get(), _KEEP_ALIVE_SECONDS)
                 except TimeoutError:
                     yield ": the team works\n\n"
                     continue
@@ -389,7 +399,7 @@ class _Answer:
                     break
                 yield self._chunk({"reasoning_content": text})
             try:
-                yield self._chunk({"content": work.result()})
+                yield self._chunk({"content": self.work.result()})
             except (_RefusedError, CodeRoomError) as error:
                 yield _event(_error_of(getattr(error, "status", 500), str(error)))
             else:
@@ -400,8 +410,7 @@ class _Answer:
                     yield _event({**self._facts, **usage})
             yield "data: [DONE]\n\n"
         finally:
-            if not work.done():
-                await run_uncancellable(cancel_and_wait(work))
+            await run_uncancellable(cancel_and_wait(self.work))
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None, **more: Any) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}
@@ -417,13 +426,19 @@ def _error_of(status: int, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": status}}
 
 
+def _parts_of(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while part := file.read(_PART_BYTES):
+            yield part
+
+
 def _failure(status: int, message: str, **headers: str) -> Response:
     return JSONResponse(_error_of(status, message), status, headers)
 
 
-def _digest(caller: int, messages: Sequence[_Message]) -> str:
+def _digest(caller: int, user: str, messages: Sequence[_Message]) -> str:
     said = [(message.role, message.text) for message in messages]
-    return sha256(json.dumps([caller, said]).encode()).hexdigest()
+    return sha256(json.dumps([caller, user, said]).encode()).hexdigest()
 
 
 def _task(messages: Sequence[_Message]) -> str:

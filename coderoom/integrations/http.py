@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import resource
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from coderoom.integrations._tool import missing
 
 try:
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise missing("uvicorn", "serve") from error
 
@@ -28,6 +30,9 @@ LEFT: Final = "coderoom.left"
 _PATIENCE_SECONDS: Final = 2
 _LONGEST_BODY: Final = 16 * 1024 * 1024
 _BODY_SECONDS: Final = 30.0
+_REQUEST_SECONDS: Final = 10.0
+_MOST_CONNECTIONS: Final = 8_192
+_log: Final = logging.getLogger("coderoom.integrations")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -45,7 +50,7 @@ class Guard:
 
     def __init__(self, app: App, tokens: Sequence[str]) -> None:
         self._app = app
-        self._expected = [f"Bearer {token}".encode() for token in tokens]
+        self._tokens = [token.encode() for token in tokens]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -57,9 +62,9 @@ class Guard:
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
             await _refuse(send, 403, "Requests from other web pages are not allowed.")
             return
-        given = headers.get(b"authorization", b"")
-        callers = [number for number, each in enumerate(self._expected) if hmac.compare_digest(given, each)]
-        if not callers:
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        callers = [number for number, each in enumerate(self._tokens) if hmac.compare_digest(given, each)]
+        if scheme.lower() != b"bearer" or not callers:
             await _refuse(send, 401, "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong.")
         else:
             scope[CALLER] = callers[0]
@@ -94,7 +99,44 @@ class Guard:
                 left.set()
             return message
 
-        await self._app(scope, received, send)
+        try:
+            await self._app(scope, received, send)
+        except Exception:
+            _log.exception("A request has failed. This is a bug in CodeRoom.")
+            with suppress(RuntimeError):  # The answer has begun.
+                await _refuse(send, 500, "The server has failed.")
+
+
+class _Impatient(H11Protocol):
+    """Closes connections that are too many, or on which no whole request comes."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waited_since: Any = self
+        if len(self.connections) > _most_connections():
+            transport.abort()
+        else:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        self._next_look = self.loop.call_later(_REQUEST_SECONDS, self._look)
+
+    def _look(self) -> None:
+        waits = self.cycle is None or self.cycle.response_complete
+        if waits and self._waited_since is self.cycle:
+            self.transport.abort()
+            return
+        self._waited_since = self.cycle if waits else self
+        self._look_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if hasattr(self, "_next_look"):
+            self._next_look.cancel()
+
+
+def _most_connections() -> int:
+    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_CONNECTIONS)
 
 
 async def _refuse(send: Send, status: int, why: str) -> None:
@@ -121,7 +163,10 @@ async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None
     with suppress(OSError, ValueError):  # Idle connections need descriptors too.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    config = uvicorn.Config(app, host, port, log_level="error", timeout_graceful_shutdown=_PATIENCE_SECONDS)
+    # Its log is about clients that have left, and about connections that are ended with the server.
+    config = uvicorn.Config(
+        app, host, port, http=_Impatient, log_level="critical", timeout_graceful_shutdown=_PATIENCE_SECONDS
+    )
     try:
         socket = config.bind_socket()
     except SystemExit as error:  # It has logged why.

@@ -11,21 +11,22 @@ import binascii
 import logging
 import mimetypes
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field
-from pydantic_core import to_jsonable_python
 
 from coderoom import __version__
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
 from coderoom._util.output import bound_output
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing, text_of
 from coderoom.integrations.http import LEFT
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from coderoom.runs import Journal
 
 _MOST_SESSIONS: Final = 16
+_MOST_CHECKPOINTS: Final = 16
 _MOST_FILES: Final = 1_000
 _MOST_CHARACTERS: Final = 30_000
 _LARGEST_FILE: Final = 8 * 1024 * 1024
@@ -107,13 +109,20 @@ class Client:
             self.sessions[name] = self.sandbox.session()
         return self.sessions[name]
 
-    async def checkpoint(self, name: str) -> str:
-        """Keep the state and the files of a session; return what the checkpoint is called."""
-        found = await self.session(name).checkpoint(files=True)
+    async def checkpoint(self, name: str, files: bool) -> str:
+        """Keep the state of a session; return what the checkpoint is called. Of many, the oldest is given up."""
+        found = await self.session(name).checkpoint(files=files)
         self._count += 1
         made = f"{name}-{self._count}"
         self.checkpoints[made] = name, found
+        if len(self.checkpoints) > _MOST_CHECKPOINTS:
+            await self._release([next(iter(self.checkpoints))])
         return made
+
+    async def _release(self, made: Sequence[str]) -> None:
+        for each in made:
+            _, found = self.checkpoints.pop(each)
+            await found.session.release(found)
 
     async def rollback(self, made: str) -> str:
         """Return to a checkpoint; return the name of its session."""
@@ -128,12 +137,14 @@ class Client:
         session = self.sessions.pop(name, None)
         if session is None:
             raise RequestError(f"There is no session {name!r}; there are: {', '.join(self.sessions) or 'none'}.")
-        self.checkpoints = {made: pair for made, pair in self.checkpoints.items() if pair[0] != name}
+        await self._release([made for made, (owner, _) in self.checkpoints.items() if owner == name])
         await session.close()
 
     async def close(self) -> None:
         """End everything, and leave nothing behind."""
+        await self._release(list(self.checkpoints))
         await self.sandbox.close()
+        self.sessions.clear()
         if self._temporary:
             await asyncio.to_thread(remove_folder, self.folder)
 
@@ -158,6 +169,8 @@ def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Cli
         finally:
             await run_uncancellable(client.close())
 
+    # It would write its log, and that of all others, as boxes of 80 columns.
+    logging.basicConfig(level=logging.ERROR)
     server = FastMCP[Client]("coderoom", _RULES, lifespan=one_client, log_level="ERROR", **http)
     server._mcp_server.version = __version__
     # It reports each client that ends its connection as an error.
@@ -207,9 +220,13 @@ def _add_code(server: FastMCP[Client]) -> None:
         return _cell_result(client, await _watched(ctx, work, lines), not fresh)
 
     @server.tool(annotations=_WRITES, structured_output=False)
-    async def checkpoint(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+    async def checkpoint(
+        ctx: Context[Any, Client, Any],
+        session: SessionName = _MAIN,
+        files: Annotated[bool, Field(description="Keep the files too.")] = True,
+    ) -> str:
         """Keep the variables of a session and all files, to return to them by rollback; return the checkpoint."""
-        return await _watched(ctx, _client_of(ctx).checkpoint(session))
+        return await _watched(ctx, _client_of(ctx).checkpoint(session, files))
 
     @server.tool(annotations=_WRITES, structured_output=False)
     async def rollback(checkpoint: str, ctx: Context[Any, Client, Any]) -> str:
@@ -229,7 +246,8 @@ def _add_files(server: FastMCP[Client]) -> None:
     async def list_files(ctx: Context[Any, Client, Any]) -> str:
         """List the files in the working folder, with their sizes in bytes."""
         found = await asyncio.to_thread(lambda: sorted(files_inside(_client_of(ctx).folder)))
-        lines = [f"{size:>12,}  {name}" for name, size in found[:_MOST_FILES]]
+        shown = [(name if name.isprintable() else ascii(name), size) for name, size in found[:_MOST_FILES]]
+        lines = [f"{size:>12,}  {name}" for name, size in shown]
         left = len(found) - len(lines)
         return "\n".join([*lines, *([f"... and {left:,} more"] if left else [])]) or "There are no files."
 
@@ -324,7 +342,7 @@ async def _watched(ctx: Context[Any, Client, Any], work: Coroutine[Any, Any, T],
             await ctx.report_progress(round(monotonic() - begun, 1), None, text or "It is running.")
         return task.result()
     except CodeRoomError as error:
-        raise ToolError(str(error)) from error
+        raise ToolError(encodable(str(error))) from error
     finally:
         await run_uncancellable(cancel_and_wait(task))
 
@@ -355,9 +373,22 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
 def _result(text: str, known: dict[str, Any], more: Sequence[ContentBlock] = (), *, is_error: bool) -> CallToolResult:
     """The text is for a model, and what is known for a program."""
     # An output schema would be checked here and by the client, which takes longer than a cell.
-    data = to_jsonable_python(known, bytes_mode="base64", fallback=repr)
-    content = [TextContent(type="text", text=text), *more]
-    return CallToolResult(content=content, structuredContent=data, isError=is_error)
+    content = [TextContent(type="text", text=encodable(text)), *more]
+    return CallToolResult(content=content, structuredContent=_plain(known), isError=is_error)
+
+
+def _plain(value: Any) -> Any:
+    """A value as data that JSON can carry."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Mapping):
+        return {encodable(str(key)): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    is_number = isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+    return value if value is None or is_number else str(value)
 
 
 def _content_of(name: str, data: bytes) -> ContentBlock:

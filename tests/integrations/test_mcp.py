@@ -104,6 +104,10 @@ async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
         (found,) = (await client.call_tool("read_file", {"path": "d/b.bin"})).content
         assert found.type == "resource"
         assert base64.b64decode(found.resource.blob) == bytes(range(256))  # type: ignore[union-attr]
+        for _ in range(17):
+            made = await call(client, "checkpoint", files=False)
+        assert "There is no checkpoint 'main-1'" in await call(client, "rollback", checkpoint="main-1")
+        assert not (await call(client, "rollback", checkpoint=made)).startswith("ERROR")
         await call(client, "end_session")
         assert "NameError" in await call(client, "run_code", code="x")
     assert (tmp_path / "work" / "d" / "b.bin").exists()
@@ -125,7 +129,12 @@ async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
         value = "[b'\\xff', 1j, {(1, 2): float('inf')}, {3}]"
         typed = await client.call_tool("run_code", {"code": value})
         assert typed.structuredContent is not None
-        assert base64.urlsafe_b64decode(typed.structuredContent["value"][0]) == b"\xff"
+        assert base64.b64decode(typed.structuredContent["value"][0]) == b"\xff"
+        # No encoding can write these.
+        assert await call(client, "run_code", code="'\\ud800'") == "'\\ud800'"
+        assert not (await client.call_tool("run_code", {"code": "{'\\ud800': '\\udfff'}"})).isError
+        await call(client, "run_code", code="open(b'bad\\xff', 'w'); open('two\\nlines', 'w')")
+        assert len((await call(client, "list_files")).splitlines()) == 3
         failed = await client.call_tool("run_code", {"code": "import os; os.kill(os.getpid(), 9)"})
         assert failed.isError
         assert failed.structuredContent is not None

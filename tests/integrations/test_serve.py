@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,47 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
         headers = {"Authorization": "Bearer key-of-one"}
         assert httpx.get(file, headers=headers).text == "made"
         assert httpx.get(file, headers={"Authorization": "Bearer key-of-other"}).status_code == 404
+        with httpx.stream("GET", file, headers=headers) as opened:
+            assert opened.headers["content-disposition"] == "attachment"
         for path in ("../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "/etc/passwd", "none"):
             assert httpx.get(file.replace("1.txt", path), headers=headers).status_code == 404
+
+
+def test_a_failed_question_is_nobody_elses(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def respond(request: Request) -> Reply | Failure:
+        heard.append(str(request.messages))
+        return model(request)
+
+    with serving(tmp_path, respond=respond) as url, client_of(url) as client:
+        rules = {"role": "system", "content": "Be brief."}
+        secret: list[Any] = [rules, {"role": "user", "content": "My secret is 4711. Refuse."}]
+        with pytest.raises(openai.APIStatusError):
+            client.chat.completions.create(model="x", messages=secret)
+        del heard[:]
+        other: list[Any] = [rules, {"role": "user", "content": "Count."}]
+        answers = [client.chat.completions.create(model="x", messages=other) for _ in range(2)]
+        assert [answer.choices[0].message.content for answer in answers] == ["Counted: 1."] * 2
+        assert not any("4711" in each for each in heard)
+        # Two conversations have the same words now, so that nobody knows which of them goes on.
+        other += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again."}]
+        answer = client.chat.completions.create(model="x", messages=other)
+        assert answer.choices[0].message.content == "Counted: 1."
+
+
+def test_many_requests_at_once_are_limited(tmp_path: Path) -> None:
+    with serving(tmp_path, "--concurrency", "2") as url:
+
+        def status(_: int) -> int:
+            headers = {"Authorization": "Bearer key-of-one"}
+            question = {"model": "x", "messages": [{"role": "user", "content": "Count."}]}
+            return httpx.post(f"{url}/chat/completions", json=question, headers=headers, timeout=60).status_code
+
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(status, range(8)))
+        assert sorted(set(found)) == [200, 429]
+        assert status(0) == 200
 
 
 def test_requests_that_no_team_can_answer(tmp_path: Path) -> None:
