@@ -91,11 +91,13 @@ def _record(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     from coderoom._util.model_steps import facts_of, request_of
     from coderoom._util.steps import MODEL
+    from coderoom.configs import known_secrets
     from coderoom.runs import Recorder
 
     recorder = Recorder(file)
 
     def keep(client: Any, messages: Any, arguments: Mapping[str, Any], result: CreateResult) -> None:
+        recorder.hide_values(known_secrets())
         request = request_of(facts_of(client), messages, arguments)
         recorder.keep(MODEL, request, result.model_dump(mode="json"), 0.0, known=False)
 

@@ -121,9 +121,15 @@ class Database(Masking):
     def _open(self) -> sqlite3.Connection:
         if not self.path.parent.is_dir():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.path.is_dir():
+            raise JournalError(f"The journal {self.path} cannot be used: it is a folder; name a file in it.")
         if not self.path.exists():
             self.path.touch(mode=0o600)
-        database = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+        # SQLite makes files beside it even to read, unless it is told that nobody can change it.
+        address = self.path.absolute().as_uri() + ("" if os.access(self.path.parent, os.W_OK) else "?immutable=1")
+        database = sqlite3.connect(
+            address, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+        )
         try:
             self._prepare(database)
         except BaseException:

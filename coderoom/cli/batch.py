@@ -15,6 +15,7 @@ from coderoom._util.logs import log_to_stderr
 from coderoom.cli.app import (
     JsonOption,
     ModelOption,
+    OtlpOption,
     TrustOption,
     command,
     silence_autogen,
@@ -85,6 +86,7 @@ def batch(
         int | None, typer.Option(metavar="MIB", min=1, help="Memory of the cluster that a run takes.")
     ] = None,
     trust: TrustOption = None,
+    otlp: OtlpOption = None,
     as_json: JsonOption = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Log each run to standard error, and show the traceback of a failure.")
@@ -106,6 +108,7 @@ def batch(
     from coderoom.budgets import make_budget
     from coderoom.runs.batch import Batch
     from coderoom.runs.checks import make_check
+    from coderoom.runs.observers import exporting
 
     if not debug:
         silence_autogen()
@@ -134,7 +137,7 @@ def batch(
         memory=None if memory is None else memory * 2**20,
         arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
     )
-    with log_to_stderr() if debug else nullcontext():
+    with exporting(otlp), log_to_stderr() if debug else nullcontext():
         return asyncio.run(_run(made, as_json))
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +17,7 @@ from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
+    from coderoom._util.steps import StepObserver
     from coderoom.runs import Journal, Run
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
@@ -132,6 +136,7 @@ def resume(
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
+    record: app.RecordOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
@@ -144,7 +149,7 @@ def resume(
     """
     from rich.console import Console
 
-    from coderoom.runs import Run, open_journal, resume_solve
+    from coderoom.runs import Run, exporting, open_journal, resume_solve
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept = open_journal(journal)
@@ -152,12 +157,15 @@ def resume(
         raise RequestError("There is no journal to resume a run from; name one by --journal FILE.")
     entry = kept.find(run)
     if entry.command == "solve":
-        solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json)))
+        if of_agents or max_turns is not None:
+            raise RequestError("`solve` has no agents and no turns; its limits are --max-tokens and --max-seconds.")
+        with exporting(otlp):
+            solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json), limits=limits))
         if as_json:
             print_json(solved.to_json())
         return end_code(solved.succeeded, solved.cancelled)
     going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns)
-    return _go(going, context, as_json, debug, otlp)
+    return _go(going, context, as_json, debug, otlp, record)
 
 
 def budgets_of(
@@ -289,6 +297,7 @@ def execute(
             "Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
         ),
     ] = None,
+    otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     as_json: app.JsonOption = False,
@@ -306,20 +315,32 @@ def execute(
 
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
     writer = Writer(open_journal(journal, off=no_journal))
-    run_it = run_file(
-        source,
-        Console(quiet=as_json),
-        arguments=arguments or (),
-        workspace=workspace,
-        timeout=timeout,
-        wall=wall,
-        network=network,
-        fresh=fresh,
-        writer=writer,
-    )
-    result = asyncio.run(run_it)
+    with ExitStack() as stack:
+        run_it = run_file(
+            source,
+            Console(quiet=as_json),
+            arguments=arguments or (),
+            workspace=workspace,
+            timeout=timeout,
+            wall=wall,
+            network=network,
+            fresh=fresh,
+            writer=writer,
+            observers=_tracers_of(file, otlp, stack),
+        )
+        result = asyncio.run(run_it)
     if writer.failure:
         typer.echo(writer.failure, err=True)
     if as_json:
         print_json(result.to_json() | {"file": file})
     return end_code(result.succeeded, result.cancelled)
+
+
+def _tracers_of(file: str, otlp: str | None, stack: ExitStack) -> Sequence[StepObserver]:
+    if otlp is None and not any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
+        return ()  # What follows imports AutoGen, which takes a second.
+    from coderoom.runs.observers import exporting, run_span, tracers
+
+    stack.enter_context(exporting(otlp))
+    stack.enter_context(run_span(file, None))
+    return tracers({})

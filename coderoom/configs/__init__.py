@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.configs.converting import Conversion, convert_team
-    from coderoom.configs.dumping import dump_team, secrets_of, write_made
+    from coderoom.configs.dumping import dump_team, known_secrets, secrets_of, write_made
     from coderoom.configs.gallery import make_gallery
     from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
     from coderoom.configs.models import default_model, make_model, resolve_model
@@ -38,6 +38,7 @@ __all__ = [
     "default_model",
     "dump_team",
     "find_source",
+    "known_secrets",
     "load_team",
     "make_gallery",
     "make_model",
@@ -53,7 +54,7 @@ __all__ = [
 
 _MODULES = {
     "converting": ("Conversion", "convert_team"),
-    "dumping": ("dump_team", "secrets_of", "write_made"),
+    "dumping": ("dump_team", "known_secrets", "secrets_of", "write_made"),
     "gallery": ("make_gallery",),
     "loading": ("check_team", "load_team", "shipped_teams", "team_warnings"),
     "models": ("default_model", "make_model", "resolve_model"),

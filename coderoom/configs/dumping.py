@@ -18,11 +18,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from autogen_agentchat.base import Team
+from autogen_core.models import ChatCompletionClient
 from pydantic import SecretBytes, SecretStr
 from pydantic_core import to_jsonable_python
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
+from coderoom._util.autogen import clients_of
 from coderoom._util.masking import MASK, SHORTEST_SECRET
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
@@ -37,7 +39,7 @@ _HIDDEN = object()
 _TRUE, _FALSE = {"1", "true", "t", "yes", "y", "on"}, {"0", "false", "f", "no", "n", "off"}
 _NO_FILE = Checked(Document("", {}, {}), References())
 
-_origins: WeakKeyDictionary[Team, Checked] = WeakKeyDictionary()
+_origins: WeakKeyDictionary[Team | ChatCompletionClient, Checked] = WeakKeyDictionary()
 
 
 def dump_team(team: Team, path: str | Path | None = None) -> str:
@@ -72,26 +74,37 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     return text
 
 
-def remember(team: Team, checked: Checked) -> None:
-    """Remember which file a team came from."""
+def remember(made: Team | ChatCompletionClient, checked: Checked) -> None:
+    """Remember which file a team or a model came from."""
     with contextlib.suppress(TypeError):  # A class may not be hashable.
-        _origins[team] = checked
+        _origins[made] = checked
 
 
-def secrets_of(team: Team) -> dict[str, str]:
-    """The values in a team from `load_team` that must not be written elsewhere, and what replaces each.
+def secrets_of(made: Team | ChatCompletionClient) -> dict[str, str]:
+    """The values in a team or a model from a file that must not be written elsewhere, and what replaces each.
 
-    They are the values of the variables that its file refers to, but for CodeRoom's own, and the keys that it contains.
+    They are the values of the variables that the file refers to, but for CodeRoom's own, and the keys that it contains.
     """
-    with contextlib.suppress(TypeError, KeyError):
-        origin = _origins[team]
-        used = {name: value for each in origin.references.values() for name, value in each.used.items()}
-        found = {value: f"${{{name}}}" for name, value in used.items() if not name.startswith("CODEROOM_")}
-        for path, value in walk(origin.data):
-            if path and is_secret_key(str(path[-1])) and isinstance(value, str):
-                found.setdefault(value, MASK)
-        return {value: instead for value, instead in found.items() if len(value) >= SHORTEST_SECRET}
-    return {}
+    clients = [] if isinstance(made, ChatCompletionClient) else clients_of(made)
+    return _secrets_in(made, *clients)
+
+
+def known_secrets() -> dict[str, str]:
+    """The same for all teams and models that were loaded from files and are in use."""
+    return _secrets_in(*_origins)
+
+
+def _secrets_in(*made: Team | ChatCompletionClient) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in made:
+        with contextlib.suppress(TypeError, KeyError):
+            origin = _origins[each]
+            used = {name: value for each in origin.references.values() for name, value in each.used.items()}
+            found |= {value: f"${{{name}}}" for name, value in used.items() if not name.startswith("CODEROOM_")}
+            for path, value in walk(origin.data):
+                if path and is_secret_key(str(path[-1])) and isinstance(value, str):
+                    found.setdefault(value, MASK)
+    return {value: instead for value, instead in found.items() if len(value) >= SHORTEST_SECRET}
 
 
 def _content(team: Team) -> Any:

@@ -27,6 +27,7 @@ from coderoom._util.services import (
 )
 from coderoom.configs.checking import check_config
 from coderoom.configs.components import MODEL, how_to_install
+from coderoom.configs.dumping import remember
 from coderoom.configs.loading import build, examine
 from coderoom.configs.reading import find_source, looks_like_path, read_document
 from coderoom.configs.recorded import RecordedModel, is_recording
@@ -63,7 +64,10 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
         inside = {name: value for name, value in env.items() if name != MODEL_VARIABLE}
         checked = examine(find_source(spec), MODEL, trust, inside)
         checked.refuse_mistakes()
-        return build(checked, ChatCompletionClient, partial(make_model, env=inside, trust=trust))  # type: ignore[type-abstract]
+        made = partial(make_model, env=inside, trust=trust)
+        client = build(checked, ChatCompletionClient, made)  # type: ignore[type-abstract]
+        remember(client, checked)
+        return client
     prefix, colon, _ = spec.partition(":")
     hint = did_you_mean(f"{prefix}:", [*(f"{known}:" for known in SERVICES), f"{REPLAY}:"]) if colon else ""
     if spec and not colon:

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.tasks import retrieve_exception
 from coderoom.budgets import Budget, Spending
-from coderoom.configs import find_source
+from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.runs.checks import Check
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made
@@ -124,6 +124,7 @@ class Batch:
                     f"'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
                 )
             self._journal = Journal(self.out / "journal.sqlite3", required=True)
+            self._journal.hide_values(secrets_of(prepared.team))
             stack.callback(self._journal.close)
             self._done = self._finished()
             (self.out / _SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -293,6 +294,7 @@ class Batch:
             if result is None:
                 self.stopped = self.stopped or self._engine.stopped
                 return
+            result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
             try:
                 self._write_page(result.run)
                 with (self.out / RESULTS).open("a", encoding="utf-8") as file:

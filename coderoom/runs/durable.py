@@ -181,7 +181,7 @@ class Run:
     def record_of(self, task: str) -> RunRecord:
         """A record for a task of this run."""
         made = self.prepared.record
-        return replace(made, task=task, messages=[], notices=list(made.notices), _results={})
+        return replace(made, task=task, messages=[], notices=list(made.notices), without_messages={}, _results={})
 
 
 def _refuse_finished(entry: RunEntry, task: str | None) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 from rich.console import Console
 
+from coderoom._util.steps import StepObserver
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -268,6 +269,7 @@ async def run_file(
     network: bool = False,
     fresh: bool = False,
     writer: Writer | None = None,
+    observers: Sequence[StepObserver] = (),
 ) -> FileResult:
     """Run a file's blocks in order, as cells of one session in a sandbox, up to the first that fails.
 
@@ -283,6 +285,7 @@ async def run_file(
         network: Whether the code may use the network.
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
+        observers: Who else is told of each block, such as a tracer.
 
     Raises:
         SandboxUnavailable: The sandbox broke, or no wall works.
@@ -297,7 +300,7 @@ async def run_file(
     request = {"arguments": list(arguments), "workspace": str(folder), "timeout": timeout, "wall": wall}
     writer.begin("exec", source.name, "", None, request)
     try:
-        await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer).run()
+        await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers).run()
     finally:
         facts = {name: value for name, value in result.to_json().items() if name != "runs"}
         writer.close(result.outcome, facts)
@@ -314,6 +317,7 @@ class _FileRun:
     arguments: Sequence[str]
     fresh: bool
     writer: Writer
+    observers: Sequence[StepObserver] = ()
     interrupt: Interrupt = field(default_factory=Interrupt)
     started_at: float | None = None
     cells: list[int] = field(default_factory=list)
@@ -351,6 +355,9 @@ class _FileRun:
         self.result.runs.append(run)
         facts = {**run.to_json(self.result.source.kind == "notebook"), "value": None}
         self.writer.write("code", facts, seconds=run.seconds)
+        for observer in self.observers:
+            request = {"blocks": [[run.block.language, run.block.code]]}
+            observer.keep("code", request, facts, run.seconds, known=False)
 
     async def _start(self) -> None:
         try:

@@ -32,7 +32,7 @@ from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
 from coderoom.runs.checks import Check, why_not_passed
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Item
-from coderoom.runs.journal import Journal
+from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, prepare_run
 
@@ -43,7 +43,8 @@ _log = logging.getLogger("coderoom.runs")
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
 _MINUTE: Final = 60.0
 _TRANSIENT: Final = re.compile(
-    r"RateLimitError|APIConnectionError|APITimeoutError|InternalServerError|SandboxUnavailable|ConnectionError"
+    r"RateLimitError|APIConnectionError|APITimeoutError|InternalServerError|Error code: 408|ConnectionError"
+    r"|SandboxUnavailable"
 )
 
 
@@ -303,8 +304,11 @@ class ItemRunner:
         status = ERRORED if outcome == FAILED else NOT_PASSED
         used, reviewing = RequestUsage(0, 0), 0.0
         if outcome != FAILED and item.check is not None:
-            why, used, reviewing = await self._check(item.check, item, answer, workspace)
+            ended, (why, used, reviewing) = why, await self._check(item.check, item, answer, workspace)
             status = NOT_PASSED if why else PASSED
+            verdict = Step(self._journal.count(name) + 1, "verdict", "", "", time.time(), 0.0, None, {})
+            self._journal.add(name, replace(verdict, result={"passed": not why, "why": why}))
+            why = f"{why}; {ended}" if why and ended else why
         elif outcome in ("ok", "no_code"):
             status = PASSED
         else:

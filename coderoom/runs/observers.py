@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from autogen_core.models import RequestUsage
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -26,6 +27,7 @@ from coderoom._util.masking import Masking
 from coderoom._util.steps import CODE, MODEL, StepObserver, note
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.runs.record import RunRecord
 
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -213,6 +215,20 @@ class Tracer(StepObserver):
 
 
 _NOT_ASKED: Final = frozenset({"model", "model_info", "priced_as", "provider", "settings"})
+
+
+class ManagerUsage(StepObserver):
+    """Counts the tokens of requests that a team makes, and not one of its agents, such as those of a selector."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """Count a request to a model."""
+        name = current_agent()
+        if kind == MODEL and name and name not in self._record.models and not result.get("cached"):
+            self._record.without_messages.setdefault(name, []).append(RequestUsage(**result["usage"]))
+            self._record.priced_as.setdefault(name, request.get("priced_as", ""))
 
 
 class Recorder(StepObserver):

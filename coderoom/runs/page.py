@@ -33,7 +33,7 @@ def run_page(journal: Journal, entry: RunEntry, script: str = "") -> str:
     """The page of a run, as HTML; with a script only if it is shown by a server."""
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(entry.task or entry.name).split())[:80]
-    parts = [_head(entry), _time_line(steps), *_story(journal, entry, steps), _requests(steps)]
+    parts = [_head(entry, steps), _time_line(steps), *_story(journal, entry, steps), _requests(steps)]
     return page_of(title, "".join(parts), script)
 
 
@@ -58,11 +58,13 @@ def _style() -> str:
     return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{own}\npre.hl {{ background: var(--panel); }}"
 
 
-def _head(entry: RunEntry) -> str:
+def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     facts = entry.facts
-    usage = facts.get("usage") or {}
-    cost = facts.get("cost_usd")
-    tokens = f"{usage['total_tokens']:,}" if usage.get("total_tokens") else ""
+    # The facts are those of the last task, and of the end.
+    used = [step.result["usage"] for step in steps if step.kind == MODEL]
+    tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
+    is_all = tokens == (facts.get("usage") or {}).get("total_tokens")
+    cost = facts.get("cost_usd") if is_all else None
     rows = {
         "outcome": f'<b class="{"good" if entry.state == "ok" else "bad"}">{escape(entry.state)}</b>',
         "error": _text(facts.get("error")),
@@ -73,7 +75,8 @@ def _head(entry: RunEntry) -> str:
         "isolation": _text(facts.get("isolation")),
         "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
         "time": f"{facts['seconds']:.1f} s" if "seconds" in facts else "",
-        "tokens": tokens + ("" if cost is None else f", {in_dollars(cost)}"),
+        "tokens": (f"{tokens:,}" if tokens else "") + ("" if cost is None else f", {in_dollars(cost)}"),
+        "notes": "<br>".join(_text(note) for note in facts.get("notices") or ()),
         "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
         "id": _text(entry.id),
     }
@@ -110,6 +113,14 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 yield _output(step.result["output"], step.result["outcome"]) + files
         elif step.kind == "event":
             yield f"<div>{_text(step.result['text'])}</div>"
+            if code := step.result.get("code"):
+                yield _code(code, step.result.get("language", "text")) + _difference(before.get(step.actor, ""), code)
+                before[step.actor] = code
+            if failed := step.result.get("failed"):
+                yield f'<pre class="output bad">{_text(chr(10).join(failed))}</pre>'
+        elif step.kind == "verdict":
+            passed = "passed" if step.result["passed"] else "not passed"
+            yield f"<h2>check</h2>{_output(step.result['why'], 'ok' if step.result['passed'] else passed)}"
         elif step.kind == TASK:
             before = {}
         elif step.kind == MESSAGE:

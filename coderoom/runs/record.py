@@ -69,6 +69,7 @@ class RunRecord:
         run: The id of the run in the journal; `None` if it is not kept.
         models: The name of each agent's model.
         priced_as: The same for the table of prices.
+        without_messages: The token usage of requests that no message shows, such as those of a selector.
         isolation: The wall that the code ran behind.
         messages: All messages and events, in order, without streaming chunks.
         stop_reason: Why the team stopped.
@@ -91,6 +92,7 @@ class RunRecord:
     run: str | None = None
     models: dict[str, str] = field(default_factory=dict)
     priced_as: dict[str, str] = field(default_factory=dict)
+    without_messages: dict[str, list[RequestUsage]] = field(default_factory=dict)
     isolation: str = ""
     messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list)
     stop_reason: str | None = None
@@ -215,16 +217,20 @@ class RunRecord:
     @property
     def usage(self) -> dict[str, int]:
         """Token usage of the models."""
-        return usage_of(message.models_usage for message in self.messages if message.models_usage is not None)
+        return usage_of(each for used in self._used.values() for each in used)
 
     @property
     def usage_by_agent(self) -> dict[str, dict[str, int]]:
         """Token usage of each agent that used a model."""
-        used: dict[str, list[RequestUsage]] = {}
+        return {agent: usage_of(each) for agent, each in self._used.items()}
+
+    @property
+    def _used(self) -> dict[str, list[RequestUsage]]:
+        used = {name: list(each) for name, each in self.without_messages.items()}
         for message in self.messages:
             if message.models_usage is not None:
                 used.setdefault(message.source, []).append(message.models_usage)
-        return {agent: usage_of(each) for agent, each in used.items()}
+        return used
 
     @property
     def cost_by_agent(self) -> dict[str, float | None]:

@@ -159,15 +159,17 @@ class RunLog(Writer, StepObserver):
 
     def add_event(self, event: object) -> None:
         """Write an event of the generator, unless it is from before the run was resumed."""
-        data = {"type": type(event).__name__, "text": str(event)}
+        shown = {name: getattr(event, name) for name in ("code", "language") if hasattr(event, name)}
+        failed = [f"{each.test}: {each.why}" for each in getattr(event, "results", ()) if not each.passed]
+        data = {"type": type(event).__name__, "text": str(event), **shown, **({"failed": failed} if failed else {})}
         if self.find(EVENT, data) is None:
             self.write(EVENT, data, actor=getattr(event, "function", ""), key=self._key(EVENT, data))
 
     def end(self, record: RunRecord) -> None:
         """Write how the run ended; or say in the record that the journal could not be written."""
+        record.notices += self.notes
         facts = {name: value for name, value in record.to_json().items() if name != "messages"}
         self.close(record.outcome, facts)
-        record.notices += self.notes
         if self.failure:
             record.notices.append(self.failure)
 
@@ -195,14 +197,22 @@ class RunLog(Writer, StepObserver):
         self._new[name] = data
         return name
 
+    def _without_secrets(self, data: bytes) -> bytes | None:
+        """A file without secrets; `None` if it has some, and is not text."""
+        try:
+            text: str = self._hide(data.decode())
+        except UnicodeDecodeError:
+            text = data.replace(b"\0", b"").decode("latin-1")  # UTF-16 has a null beside each plain letter.
+            return data if self._hide(text) == text else None
+        return text.encode()
+
     def _keep_file(self, artifact: dict[str, Any]) -> None:
         with suppress(OSError):
             data = Path(artifact["path"] or "").read_bytes()
             artifact["hash"] = sha256(data).hexdigest()[:32]
-            with suppress(UnicodeDecodeError):
-                data = self._hide(data.decode()).encode()
-            if len(data) <= _LARGEST_FILE:
-                self._new[artifact["hash"]] = data
+            kept = self._without_secrets(data)
+            if kept is not None and len(kept) <= _LARGEST_FILE:
+                self._new[artifact["hash"]] = kept
 
 
 def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:

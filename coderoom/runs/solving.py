@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -23,7 +23,7 @@ from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table, priced_as
 from coderoom._util.steps import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
-from coderoom.configs import default_model, make_model
+from coderoom.configs import default_model, make_model, secrets_of
 from coderoom.errors import RequestError
 from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.runs.exec_view import isolation_words
@@ -32,6 +32,8 @@ from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
 
+_LIMITS: Final = {"tokens": "max_tokens", "seconds": "max_seconds"}
+"""The limits of an instruction, by the names of those of a budget."""
 _MOST_MISSING = 20
 _LONGEST = 300
 
@@ -257,7 +259,10 @@ async def solve(
         options["embeddings"] = generation.OpenAIEmbeddings(options["embeddings"])
     price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
-    log = RunLog(None) if log is None else log
+    log, secrets = RunLog(None) if log is None else log, secrets_of(client)
+    for each in (log, *observers):
+        if hide := getattr(each, "hide_values", None):
+            hide(secrets)
     if log.run is None:
         log.begin("solve", "", instruction, named, json.loads(json.dumps(kept, default=str)))
     if options.get("cache", True) and not options.get("cache_dir"):
@@ -272,7 +277,7 @@ async def solve(
             stream = generator.stream(instruction)
             if path is not None:
                 stream = generator.stream_tests(source, functions, instruction=instruction)
-            with run_span("solve", log.run), observing(log, *observers, *tracers({})):
+            with run_span("solve", log.run), observing(log, *observers, *tracers(secrets)):
                 solution = await _watch(stream, view, log)
     except Exception as error:
         log.close("failed", {"error": str(error)})
@@ -290,23 +295,31 @@ async def solve(
     return solved
 
 
-async def resume_solve(journal: Journal, entry: RunEntry, console: Console) -> Solved:
+async def resume_solve(
+    journal: Journal, entry: RunEntry, console: Console, *, limits: Mapping[str, float] | None = None
+) -> Solved:
     """Go on with an instruction that was interrupted or failed. What the model has answered is not asked again.
 
     Args:
         journal: The journal.
         entry: The run.
         console: Where to show it.
+        limits: `tokens` and `seconds` of this start, in place of those before.
 
     Raises:
-        RequestError: It has succeeded, or another process works on it; or as `solve`.
+        RequestError: It has succeeded, there is no such limit, or another process works on it; or as `solve`.
     """
     if entry.outcome == "ok":
         raise RequestError(f"The run {entry.id} has succeeded, so that nothing is left to do.")
-    journal.claim(entry.id)
+    request = {**entry.request, "options": dict(entry.request["options"] or {})}
+    for limit, value in (limits or {}).items():
+        if limit not in _LIMITS:
+            raise RequestError(f"`solve` has no limit {limit!r}; its limits are {' and '.join(_LIMITS)}.")
+        request["options"][_LIMITS[limit]] = int(value) if limit == "tokens" else value
+    journal.claim(entry.id, request)
     log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
-    out = None if entry.request["out"] is None else Path(entry.request["out"])
-    return await solve(entry.task, console, model=entry.model, log=log, **{**entry.request, "out": out})
+    out = None if request["out"] is None else Path(request["out"])
+    return await solve(entry.task, console, model=entry.model, log=log, **{**request, "out": out})
 
 
 def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:

@@ -38,6 +38,11 @@ class Writer:
         """The journal's file; `None` without a journal."""
         return None if self._journal is None else self._journal.path
 
+    def hide_values(self, secrets: Mapping[str, str]) -> None:
+        """Have these values replaced in what is written."""
+        if self._journal is not None:
+            self._journal.hide_values(secrets)
+
     def begin(
         self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any], run: str | None = None
     ) -> None:
