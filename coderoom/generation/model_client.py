@@ -49,11 +49,7 @@ class Memory(Protocol):
 
 
 class BudgetSpent(Exception):  # noqa: N818 (not an error)
-    """The token or time budget is used up.
-
-    Attributes:
-        reason: Which one.
-    """
+    """The token or time budget is used up."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason.value)
@@ -61,21 +57,9 @@ class BudgetSpent(Exception):  # noqa: N818 (not an error)
 
 
 class BudgetedModel:
-    """Sends the requests of one solution to a model.
+    """Sends the requests of one solution to a model, within its budgets; see `AICodeGenerator` for the limits.
 
-    Args:
-        model: The model.
-        memory: The replies of earlier, interrupted work.
-        emit: Called with each event.
-        concurrency: The most concurrent requests.
-        rate_limiter: Limits how often requests start; `None`: no limit.
-        request_timeout: The most seconds that a request may take; `None`: unlimited.
-        retries: How often a request is repeated after a connection error.
-        max_tokens: The token budget; `None`: unlimited.
-        max_seconds: The time budget, after which no more requests are sent; `None`: unlimited.
-
-    Attributes:
-        max_seconds: See above.
+    The memory has the replies of earlier, interrupted work; `emit` is called with each event.
     """
 
     def __init__(
@@ -107,13 +91,7 @@ class BudgetedModel:
     async def ask(
         self, step: str, function: str, messages: Sequence[Message], form: type[BaseModel] | None = None
     ) -> Reply:
-        """Send a request, or take the reply from memory.
-
-        Args:
-            step: The step: `specs`, `tests`, `code` or `repair`.
-            function: The function concerned; empty for the specs.
-            messages: The whole conversation.
-            form: The schema of the reply as JSON.
+        """Send a request for a step (`specs`, `tests`, `code` or `repair`), or take the reply from memory.
 
         Raises:
             BudgetSpent: The token or time budget is used up.

@@ -130,15 +130,7 @@ _UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonEr
 
 
 def as_model(client: Any, *, max_answer_tokens: int | None = None) -> Model:
-    """Adapt what a caller passes as a model.
-
-    Args:
-        client: A `Model`, or a model client of AutoGen.
-        max_answer_tokens: The most tokens of one reply; `None`: the client's own limit.
-
-    Raises:
-        RequestError: It is neither, or a `Model`, which has to limit its replies itself.
-    """
+    """Adapt what a caller passes: a `Model`, which has to limit its replies itself, or a model client of AutoGen."""
     if isinstance(client, Model):
         if not isinstance(client.name, str):
             raise RequestError(f"the name of a model is a text, not {client.name!r:.200}")

@@ -30,13 +30,9 @@ Make = Callable[[Random, int], Any]
 
 @functools.lru_cache(maxsize=256)
 def other_values(declared: str) -> tuple[Any, ...]:
-    """Different values of a type: an empty one or zero first, then random ones, half of the numbers negative.
+    """Different values of a type, as tagged data; none if it is unknown.
 
-    Args:
-        declared: The type as an annotation.
-
-    Returns:
-        Tagged data; nothing if the type is unknown.
+    An empty one or zero comes first, then random ones, half of the numbers negative.
     """
     try:
         make = _of(parsed_expression(declared[:_LONGEST]))
@@ -48,11 +44,7 @@ def other_values(declared: str) -> tuple[Any, ...]:
 
 
 def _of(kind: ast.expr) -> Make:
-    """What makes values of a type.
-
-    Raises:
-        LookupError: The type is unknown.
-    """
+    """What makes values of a type; `LookupError` if it is unknown."""
     if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
         return _one_of([kind.left, kind.right])
     if isinstance(kind, ast.Constant) and kind.value is None:

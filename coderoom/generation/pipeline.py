@@ -54,11 +54,7 @@ T = TypeVar("T")
 
 
 async def write_specs(client: BudgetedModel, instruction: str, language: Language) -> list[FunctionSpec]:
-    """Let the model write the specs; mistakes are sent back once.
-
-    Raises:
-        GenerationError: They are still wrong.
-    """
+    """Let the model write the specs; mistakes are sent back once."""
 
     async def read(text: str) -> list[FunctionSpec]:
         data = read_specs_data(text)
@@ -80,12 +76,6 @@ async def write_tests(
     spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner
 ) -> tuple[list[FunctionTest], list[str]]:
     """Let the model write the tests of a function; mistakes are sent back once.
-
-    Args:
-        spec: The function.
-        program: The program that it belongs to.
-        client: The client of the model.
-        runner: Evaluates properties.
 
     Returns:
         The valid tests, and the problems of the others.
@@ -189,13 +179,7 @@ def _expected_of(test: FunctionTest) -> str:
 
 
 class Pipeline:
-    """Runs the steps from an instruction to a solution.
-
-    Args:
-        program: The program, which has only an instruction yet, or also specs and code that exist already.
-        client: The client of the model.
-        runner: Runs the tests.
-    """
+    """Runs the steps from an instruction to a solution. Parts of the program may exist already: specs, and code."""
 
     def __init__(self, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
         self._program = program
@@ -207,14 +191,7 @@ class Pipeline:
         self._error = ""
 
     async def run(self, model: str) -> Solution:
-        """Run all steps, or as many as possible.
-
-        Args:
-            model: The name of the model.
-
-        Raises:
-            SandboxUnavailable: The sandbox broke.
-        """
+        """Run all steps, or as many as possible."""
         started = time.monotonic()
         try:
             specs = await self._write_specs()

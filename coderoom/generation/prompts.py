@@ -159,14 +159,7 @@ def tests_request(instruction: str, spec: FunctionSpec, language: Language, leas
 def code_request(
     instruction: str, spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None]
 ) -> list[Message]:
-    """Request the code of a function.
-
-    Args:
-        instruction: The instruction.
-        spec: The function.
-        language: The language.
-        dependencies: The functions that it calls, each with its code if that passes its tests.
-    """
+    """Request the code of a function. Each dependency has its code, if that passes its tests."""
     return _request(_CODE, instruction, language, **_facts(spec, language, dependencies))
 
 
@@ -203,13 +196,7 @@ def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> 
 
 
 def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
-    """Describe failed tests to the model; equal failures give equal texts.
-
-    Args:
-        results: The results of all tests.
-        tests: The tests.
-        notes: Changes that were made to the code before it ran.
-    """
+    """Describe failed tests to the model, and the changes made to its code; equal failures give equal texts."""
     by_name = {test.name: test for test in tests}
     failed = [result for result in results if not result.passed]
     lines = [f"{len(results) - len(failed)} of its {len(results)} tests pass. These do not:"]

@@ -35,16 +35,7 @@ _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 
 @dataclass(frozen=True)
 class Rules:
-    """Limits and rules for the work on each function.
-
-    Attributes:
-        max_attempts: The most attempts.
-        max_test_changes: The most test changes.
-        allowed_imports: The modules that code may import; `None`: all.
-        block_severity: The lowest severity of a scanner finding that blocks code from running; `None`: none blocks.
-            Weak hashes never block.
-        accept_changed_tests: Whether a function that passes only because its tests were changed counts as passed.
-    """
+    """Limits and rules for the work on each function; see `AICodeGenerator`."""
 
     max_attempts: int = 6
     max_test_changes: int = 2
@@ -57,20 +48,10 @@ class Rules:
 class Program:
     """The program under construction.
 
-    Attributes:
-        instruction: The instruction.
-        language: The language.
-        rules: Limits and rules for the work on each function.
-        emit: Called with each event.
-        specs: The functions, dependencies first.
-        tests: The tests, with all changes.
-        original: The tests that were frozen first.
-        code: The best code of each function so far.
-        passed: The functions whose code passes its tests.
-        findings: What the scanner found in the best code of each function.
-        warnings: Remarks for the reader.
-        existing: The code of functions that exist already, of which only the tests are written.
-        last: The code, the hash of the tests and the results of the last run, if it was one of the whole program.
+    In `specs`, dependencies come first. `tests` are those with all changes, and `original` those that were frozen
+    first. `code` is the best one of each function so far, `passed` has the functions whose code passes its tests, and
+    `findings` what the scanner found in it. Of functions in `existing`, only the tests are written. `last` has the
+    code, the hash of the tests and the results of the last run, if it was one of the whole program.
     """
 
     instruction: str
@@ -184,15 +165,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 @dataclass(frozen=True)
 class _Proposal:
-    """What to try next.
-
-    Attributes:
-        approach: How it started.
-        code: The code; empty if the reply had none.
-        problems: Why it cannot be tried.
-        reason: The model's diagnosis of the previous attempt.
-        notes: Changes that were made to the code.
-    """
+    """What to try next: code, or the `problems` why there is none, and the changes that were made to it (`notes`)."""
 
     approach: Approach
     code: str
@@ -202,18 +175,7 @@ class _Proposal:
 
 
 class FunctionWork:
-    """The work on one function.
-
-    Args:
-        spec: The function.
-        program: The program that it belongs to.
-        client: The client of the model.
-        runner: Runs the tests.
-
-    Attributes:
-        attempts: The attempts so far.
-        error: Why a request to the model failed; empty if none did.
-    """
+    """The work on one function: the attempts so far, and why a request to the model failed (`error`)."""
 
     def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
         self._spec = spec
@@ -363,11 +325,7 @@ class FunctionWork:
         self._signatures.append(signature)
 
     async def _change_test(self, repair: Repair) -> None:
-        """Change a test, and record it.
-
-        Raises:
-            GenerationError: The change is not allowed or not valid.
-        """
+        """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
         program, spec = self._program, self._spec
         assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:

@@ -23,11 +23,7 @@ from coderoom.generation.tests import FunctionTest
 
 
 class Form(BaseModel):
-    """The schema of a reply as JSON.
-
-    Attributes:
-        closed: Whether the schema names every part, so that it can be used as a strict schema.
-    """
+    """The schema of a reply as JSON; it is `closed` if it names every part and can be used as a strict schema."""
 
     closed: ClassVar[bool] = True
 
@@ -82,14 +78,7 @@ class RepairForm(Form):
 
 
 class Repair(BaseModel):
-    """A model's diagnosis and repair, as far as it could be read.
-
-    Attributes:
-        wrong: What is wrong according to the model.
-        reason: Why.
-        code: The new code; empty if there is none.
-        test: The test as it should be; `None` if there is none.
-    """
+    """A model's diagnosis and repair, as far as it could be read; the code is empty if there is none."""
 
     wrong: Literal["implementation", "test"]
     reason: str = ""
@@ -189,11 +178,8 @@ _EMPTY = ("expected_error", "property", "setup", "then", "error_message")
 def values_in(text: str) -> list[Any]:
     """The JSON values in a reply: the whole reply, fenced blocks, or objects within prose.
 
-    JSON with comments or trailing commas and Python literals are accepted, too. Parts of an unreadable object are
-    ignored.
-
-    Args:
-        text: The reply. The model's thoughts in it are ignored.
+    JSON with comments or trailing commas and Python literals are accepted, too. Parts of an unreadable object and the
+    model's thoughts are ignored.
     """
     stripped = without_thoughts(text).strip()
     fenced = _fenced(stripped) if "```" in stripped or "~~~" in stripped else []  # Searching takes time.

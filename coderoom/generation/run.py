@@ -121,16 +121,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Seen:
-    """One undisturbed run of a test.
-
-    Attributes:
-        answer: The answer; `None` if there was none.
-        why: Why it fails the test; empty if it passes.
-        outcome: How the call ended.
-        seconds: Its duration.
-        peak: The peak memory of its process in bytes; `None` if unknown.
-        stdout: The printed text.
-    """
+    """One undisturbed run of a test; `why` it fails the test is empty if it passes."""
 
     answer: Answer | None
     why: str

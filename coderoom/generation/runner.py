@@ -24,11 +24,7 @@ _LANGUAGES: dict[str, Callable[[], Language]] = {
 
 
 def language_named(language: str | Language) -> Language:
-    """The language with a name; a `Language` is returned unchanged.
-
-    Raises:
-        RequestError: There is no language with that name.
-    """
+    """The language with a name; a `Language` is returned unchanged."""
     if isinstance(language, Language):
         return language
     if language not in _LANGUAGES:

@@ -26,11 +26,8 @@ _LONGEST = 4_000
 class Raised:
     """An exception, as the process reported it.
 
-    Attributes:
-        types: The names of its class and base classes, without those of the language itself.
-        base: The nearest base class of the language itself.
-        message: Its message.
-        trace: File, line and function of its frames.
+    `types` are the names of its class and base classes, without those of the language itself, of which `base` is the
+    nearest. `trace` has file, line and function of its frames.
     """
 
     types: tuple[str, ...]
@@ -51,14 +48,8 @@ class Raised:
 class Answer:
     """The answer to a job, as the process reported it. It is untrusted.
 
-    Attributes:
-        value: The returned value as tagged data; for a property, whether it holds.
-        raised: The exception that was raised instead; `None` if there was none.
-        stdout: The printed text, if the job included it.
-        seconds: The duration.
-        peak: The peak memory of the process in bytes.
-        after: The arguments after the call, as tagged data by name; `None` if they were not reported.
-        left: What the program has left behind after all calls; such an answer has nothing else.
+    `value` is tagged data, or whether a property holds; `after` has the arguments after the call, if they were
+    reported. An answer that says what the program has `left` behind after all calls has nothing else.
     """
 
     value: Any = None
@@ -71,12 +62,7 @@ class Answer:
 
 
 def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
-    """Parse and validate an answer.
-
-    Args:
-        text: What the process sent.
-        longest: Its maximum length in characters.
-        about: The printed text, the seconds and the bytes of memory.
+    """Parse and validate an answer, and the printed text, the seconds and the bytes of memory `about` it.
 
     Returns:
         The answer; `None` if it is not a valid one.
@@ -235,13 +221,7 @@ _LEAST = 65_536
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the code of a function could not be loaded.
-
-    Attributes:
-        outcome: How the code ended.
-        why: The message.
-        error: The traceback.
-    """
+    """Why the code of a function could not be loaded."""
 
     outcome: Outcome
     why: str
@@ -249,12 +229,7 @@ class Failure:
 
 
 class TestQueue:
-    """Jobs that several test sessions share, and their answers.
-
-    Args:
-        jobs: The jobs.
-        keys: A key for each job. After a slow job, no further jobs with its key are taken.
-    """
+    """Jobs that several test sessions share, and their answers. After a slow job, no more with its key are taken."""
 
     def __init__(self, jobs: Sequence[Job], keys: Sequence[str]) -> None:
         self.jobs = list(jobs)
@@ -284,13 +259,7 @@ class TestQueue:
 
 
 class TestSession:
-    """A session with a program in it.
-
-    Args:
-        sandbox: Where it runs.
-        language: The program's language.
-        sources: The code of each function, in the order in which it is loaded.
-    """
+    """A session with a program in it, the functions of which are loaded in their order."""
 
     def __init__(self, sandbox: Sandbox, language: Language, sources: Mapping[str, str]) -> None:
         self._sandbox = sandbox
@@ -340,19 +309,7 @@ class TestSession:
         variation: Variation,
         again: bool,
     ) -> list[list[Answer | None]]:
-        """Run the jobs of a program, which is not loaded into this session, in order in processes of their own.
-
-        Args:
-            sources: The code of each function of the program.
-            jobs: The jobs.
-            count: The number of processes.
-            seconds: The time limit of each job.
-            variation: On what the answers can depend.
-            again: Whether to run all jobs again in each process, several times if they are fast.
-
-        Returns:
-            The different answers of each job; `None` is among them if a process gave none.
-        """
+        """Run the jobs of a program, which is not loaded into this session; see `Language.run_in_order`."""
         longest = self._longest // count
         cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation, again)
         result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)

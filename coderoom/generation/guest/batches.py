@@ -38,11 +38,7 @@ _before: Dict[str, Tuple[int, ...]] = {}
 
 
 def remember(scratch: str) -> None:
-    """Record the files that exist.
-
-    Args:
-        scratch: The folder for temporary files.
-    """
+    """Record the files that exist, `scratch` being the folder for temporary ones."""
     _folders[:] = sorted({os.getcwd(), scratch})
     _before.clear()
     _before.update(_files())
@@ -144,14 +140,8 @@ def alone(job: Dict[str, Any]) -> str:
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
     """Run jobs until time or room is used up, or a job takes too long or leaves something behind.
 
-    Each call and each evaluation of a property runs in a fork of its own.
-
-    Args:
-        jobs: The jobs.
-        each: The time limit of each job in seconds.
-        whole: The seconds after which no further job is started.
-        largest: The most bytes of an answer.
-        room: The most bytes of all answers together.
+    Each call and each evaluation of a property runs in a fork of its own. `each` and `whole` are the seconds for a job
+    and for starting jobs, `largest` and `room` the bytes for an answer and for all of them.
 
     Returns:
         For each job, in order, its answer, the printed text, its duration in seconds and its memory; `None` without an
@@ -188,15 +178,7 @@ def in_turn(
     largest: int,
     room: int,
 ) -> List[Any]:
-    """Run jobs one after the other, like `run`.
-
-    Args:
-        jobs: The jobs.
-        do: Runs one job and returns its answer.
-        whole: The seconds after which no further job is started.
-        largest: The most bytes of an answer.
-        room: The most bytes of all answers together.
-    """
+    """Run jobs one after the other, like `run`; `do` runs one of them and returns its answer."""
     answers: List[Any] = []
     end = time.monotonic() + whole
     for job in jobs:

@@ -65,10 +65,7 @@ _dumps = _make_dumps()
 def make_call(job: Dict[str, Any]) -> Call:
     """The function to call for a job, its arguments, and the arguments to report after the call, by name.
 
-    Args:
-        job: A `function`, its `inputs`, and `after` if the inputs are reported after the call; for steps before and
-            after it, `setup`, `then` and the `functions` that they may call. Or a `property`, the `result`, the
-            `inputs`, and the inputs `after` the call.
+    `coderoom.generation.languages.Job` describes jobs.
     """
     if "functions" in job:
         after: Dict[str, Any] = {}
@@ -162,15 +159,8 @@ def serve(
     the value has changed since it was returned. Another line, `left ...`, says what the program has left behind. When
     Python exits, one more line is written: the program has not ended the process.
 
-    Args:
-        jobs: The jobs.
-        longest: The maximum length of an answer in characters.
-        writer: The descriptor to write to.
-        folder: The folder.
-        name: The name of the module.
-        linger: The seconds to wait after the jobs, since the program could end the process later.
-        by_name: Whether arguments are passed by name where possible; otherwise, by position.
-        rounds: How often to run the jobs; slow ones at most twice.
+    After the jobs it waits `linger` seconds, since the program could end the process later. It runs the jobs `rounds`
+    times, slow ones at most twice, with arguments `by_name` where possible, or by position.
     """
     write, text_of, answer_of, now = os.write, _texts[0], answer_now, time.monotonic
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
@@ -407,14 +397,9 @@ def _explain(error: BaseException) -> Dict[str, Any]:
 
 
 def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
-    """Whether an exception matches the name of an expected one.
+    """See `Language.error_matches`.
 
     Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
-
-    Args:
-        expected: The expected name.
-        types: The names of the exception's class and its base classes, without those that are built in.
-        base: Its nearest built-in base class.
     """
     own = getattr(builtins, base, None)
     known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()

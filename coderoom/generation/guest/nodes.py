@@ -58,11 +58,7 @@ _cells = [1]
 
 
 def load() -> Optional[str]:
-    """Check that Node runs here.
-
-    Returns:
-        Why it does not; `None` if it does.
-    """
+    """Check that Node runs here; return why it does not."""
     remember(tempfile.gettempdir())
     try:
         version = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, env=_environment()).stdout.decode()
@@ -92,16 +88,10 @@ def _room(addresses: int) -> Optional[int]:
 
 
 def define(function: str, body: str, imports: List[str], parameters: Any) -> Optional[str]:
-    """Load the code of a function; if that works, it becomes part of the program.
+    """Load the code of a function, without imports and exports; if that works, it becomes part of the program.
 
-    Args:
-        function: The function.
-        body: Its code, without imports and exports.
-        imports: What it imports.
-        parameters: The names of its parameters, and whether each is a rest parameter; `None`: unknown.
-
-    Returns:
-        An answer with an error; `None` if it was loaded.
+    `parameters` has their names, and whether each is a rest parameter; `None`: unknown. Returns an answer with an
+    error, or `None`.
     """
     _cells[0] += 1
     part = Part("<cell %d>" % _cells[0], body, imports)
@@ -115,11 +105,7 @@ def define(function: str, body: str, imports: List[str], parameters: Any) -> Opt
 
 
 def alone(job: Dict[str, Any]) -> str:
-    """Run a job in a new process, if the state is clean.
-
-    Raises:
-        MemoryError: The process exceeded its memory limit.
-    """
+    """Run a job in a new process, if the state is clean; `MemoryError` if the process exceeded its memory limit."""
     if not tidy():
         return "untidy"
     if "property" in job:
@@ -131,37 +117,14 @@ def alone(job: Dict[str, Any]) -> str:
 
 
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
-    """Run jobs until time or room is used up, or a job takes too long or leaves something behind.
-
-    Args:
-        jobs: The jobs.
-        each: The time limit of each job in seconds.
-        whole: The seconds after which no further job is started.
-        largest: The most bytes of an answer.
-        room: The most bytes of all answers together.
-
-    Returns:
-        As `batches.run`.
-    """
+    """Run jobs like `batches.run`, each in a process of its own."""
     return in_turn(jobs, lambda job: _done(job, each, largest), whole, largest, room) if tidy() else []
 
 
 def run_in_order(
     program: List[List[Any]], jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int, again: bool
 ) -> List[List[Optional[str]]]:
-    """Run jobs in order in one process, several times.
-
-    Args:
-        program: The arguments of `define` for each function.
-        jobs: The jobs.
-        count: The number of processes.
-        seconds: The time limit of each job.
-        longest: The maximum length of the answers of a process together in characters.
-        again: Whether to run all jobs twice in each process.
-
-    Returns:
-        The different answers of each job; `None` is among them if a process ended or took too long.
-    """
+    """Run jobs in order like `plain.run_in_order`; `program` has the arguments of `define` for each function."""
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)
     found: List[List[Optional[str]]] = [[] for _ in jobs]
@@ -246,12 +209,7 @@ def _start(
 ) -> Done:
     """Run jobs in a process of their own, and end that process and its children.
 
-    Args:
-        jobs: The jobs.
-        parts: The program.
-        seconds: The time limit of each job.
-        show: Whether to print what they print.
-        plain: Whether the process looks like that of a user's test file.
+    `seconds` is for each job. What they print is printed if `show`; a `plain` process looks like a user's test file.
     """
     program, places = _program(parts)
     reader, writer = os.pipe()

@@ -61,17 +61,10 @@ def run_in_order(
     pause: float,
     again: bool,
 ) -> List[List[Optional[str]]]:
-    """Run jobs in order in one process, several times.
+    """Run jobs in order in `count` processes; see `Language.run_in_order`.
 
-    Args:
-        program: The source of the program's module.
-        jobs: The jobs.
-        count: The number of processes.
-        seconds: The time limit of each job.
-        longest: The maximum length of the answers of a process together in characters.
-        new: Whether they are new processes of Python; otherwise, they are forks of this one.
-        pause: The most seconds between two processes; if it is above 0, their numbers are varied too.
-        again: Whether to run all jobs again in each process, in two of them several times if they are fast.
+    They are `new` processes of Python, or forks of this one. If there is a `pause` between them, their numbers are
+    varied too. With `again`, all jobs run again in each process, in two of them several times if they are fast.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long. Among those of the
@@ -198,10 +191,7 @@ class _Process:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def answers(self, count: int, seconds: float, longest: int) -> Iterator[Tuple[int, Optional[str]]]:
-        """The answers, each with the number of its job; `None` for a missing one.
-
-        If the process does not exit as it should, there is a `None` for the last job too.
-        """
+        """The answers with the numbers of their jobs; `None` for a missing one, or if the process ends wrongly."""
         done = 0
         for line in lines(self._answers, seconds):
             text = line.decode("utf-8", "replace")

@@ -40,11 +40,7 @@ _ENVIRONMENT = "os.environ."
 
 
 class StepError(Exception):
-    """A step before the call failed. A test cannot expect that.
-
-    Args:
-        error: The exception.
-    """
+    """A step before the call raised `error`. A test cannot expect that."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -52,12 +48,7 @@ class StepError(Exception):
 
 
 class Steps:
-    """The objects of a test by their names.
-
-    Args:
-        program: The program's namespace.
-        functions: The functions of the program that may be called.
-    """
+    """The objects of a test by their names. The steps may call some `functions` of the program."""
 
     def __init__(self, program: Dict[str, Any], functions: List[str]) -> None:
         self._program = program
@@ -66,11 +57,7 @@ class Steps:
         self.names: Dict[str, Any] = {}
 
     def perform(self, steps: List[Dict[str, Any]]) -> Any:
-        """Perform steps.
-
-        Returns:
-            The value of the last call.
-        """
+        """Perform steps; return the value of the last call."""
         value = None
         for step in steps:
             if "call" in step:

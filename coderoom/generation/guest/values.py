@@ -100,9 +100,7 @@ class Record:
 class Encoder(ValueEncoder):
     """Turns a value into tagged data, also objects, iterators and subclasses of built-in types.
 
-    Args:
-        refuse: Called for a value without tagged form, with its type, the reason and the place; its result is put into
-            the data. `None`: such a value becomes `$opaque`.
+    A value without tagged form becomes `$opaque`, or what `refuse` returns for its type, the reason and the place.
     """
 
     def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None) -> None:

@@ -396,11 +396,7 @@ _OWN_BUILTINS = "__builtins__ = dict(vars(__import__('builtins')))\n"
 
 @functools.cache
 def harness_modules(**more: str) -> tuple[SourceModule, ...]:
-    """The modules of the test harness.
-
-    Args:
-        more: Additional modules of a language, each with code to append.
-    """
+    """The modules of the test harness, and `more` modules of a language, each with code to append."""
     sources = {name: _source(name) for name in (*_MODULES, *more)}
     calling = [(_PACKAGE, ""), *((f"{_PACKAGE}.{name}", sources[name]) for name in _CALLING)]
     more = {**more, "plain": f"\nprepare({calling!r})\n"}
@@ -416,24 +412,13 @@ def _source(name: str) -> str:
 
 
 def make_harness(harness: Iterable[SourceModule], preloaded: Sequence[object]) -> str:
-    """Code that creates the modules of the harness in a session; empty if its sandbox has preloaded them.
-
-    Args:
-        harness: The modules.
-        preloaded: What the sandbox preloads.
-    """
+    """Code that creates the modules of the harness in a session; empty if its sandbox has preloaded them."""
     lacking = [tuple(each) for each in harness if each not in preloaded]
     return _MAKE.format(modules=lacking, package=_PACKAGE) if lacking else ""
 
 
 def call_inside(module: str, function: str, *arguments: object) -> str:
-    """A Python expression that calls a function of the harness.
-
-    Args:
-        module: Its module.
-        function: The function.
-        arguments: JSON-like data.
-    """
+    """A Python expression that calls a function of a module of the harness with JSON-like data."""
     given = ", ".join(map(_literal, arguments))
     return f"__import__('sys').modules['{_PACKAGE}.{module}'].{function}({given})"
 

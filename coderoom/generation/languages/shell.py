@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 class Shell:
     """Calls shell functions from Python. Its source also runs in sessions and beside exported tests (Python 3.8).
 
-    Args:
-        text: The shell code.
-        kept: Whether a call sees the variables that earlier ones have left, as in one shell.
+    If its state is `kept`, a call sees the variables that earlier ones have left, as in one shell.
     """
 
     def __init__(self, text: str = "", kept: bool = False) -> None:
@@ -30,11 +28,7 @@ class Shell:
         self._state = ""
 
     def define(self, name: str, source: str, parameters: Sequence[str], result: str) -> Callable[..., Any]:
-        """Add the code of a function (empty: the shell already has it), and return the function.
-
-        Raises:
-            SyntaxError: The code cannot be loaded.
-        """
+        """Add the code of a function (empty: the shell already has it), and return the function."""
         _, printed, complaint = Shell(f"{self._text}{source}\n").run(f"declare -F {name}")
         if not printed.endswith(f"{name}\n"):
             raise SyntaxError(complaint or f"the code does not define {name}, or ends the shell")

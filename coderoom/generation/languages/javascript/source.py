@@ -41,11 +41,7 @@ _INTO = (".", "?.", "[")
 
 @functools.cache
 def grammar() -> Any:
-    """The grammar for the parser.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """The grammar for the parser; `MissingDependencyError` if it is not installed."""
     try:
         import tree_sitter
         import tree_sitter_javascript
@@ -94,13 +90,7 @@ class _Imported:
 class Program:
     """The top level of a source. What tree-sitter could not parse is left to Node, which reports the error.
 
-    Attributes:
-        text: The source with Unix line ends.
-        root: The root of the tree.
-        declared: The declared names.
-        imported: The imports.
-        removed: The spans in bytes to remove when sources are joined: imports and `export` keywords.
-        others: The other statements.
+    When sources are joined, the spans in bytes in `removed` are left out: imports and `export` keywords.
     """
 
     text: str
@@ -329,12 +319,7 @@ def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
 
 @dataclass(frozen=True, eq=False)
 class _Statement:
-    """A top-level statement.
-
-    Attributes:
-        node: Its node.
-        declared: The one name that it declares, if it is not part of a pattern.
-    """
+    """A top-level statement, and the one name that it declares, if that is not part of a pattern."""
 
     node: Node
     declared: _Declared | None

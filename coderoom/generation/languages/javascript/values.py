@@ -109,12 +109,9 @@ class _NoLiteralError(ValueError):
 
 
 def node_test_file(tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec]) -> str:
-    """The content of the file.
+    """The content of the file, for a module in the same folder.
 
-    Args:
-        tests: The tests by function name.
-        module: The file name of the module, in the same folder.
-        specs: The functions; by default, the inputs of each test are in the order of the arguments.
+    The `specs` have the order of the arguments; without them, it is that of the inputs of each test.
     """
     orders = {spec.name: [each.name for each in spec.inputs] for spec in specs}
     helpers = (resources.files("coderoom.generation.languages.javascript") / "node" / "alike.mjs").read_text("utf-8")
@@ -155,15 +152,7 @@ def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
 
 
 def literal(data: Any, whole: str = "{}") -> str:
-    """Tagged data as a JavaScript expression.
-
-    Args:
-        data: The data.
-        whole: The template for whole floats.
-
-    Raises:
-        ValueError: The value cannot be written in JavaScript.
-    """
+    """Tagged data as a JavaScript expression, with a template for whole floats; `_NoLiteralError` if there is none."""
     if data is None or isinstance(data, bool | str):
         return json.dumps(data)
     tag, content = tag_of(data)

@@ -99,14 +99,7 @@ def _parse(source: str) -> ast.Module | CodeProblem:
 
 
 def without_examples(source: str) -> tuple[str, list[str]]:
-    """Remove examples from the top level of code: calls of its functions, `print` and `assert`, also within loops.
-
-    Args:
-        source: The code.
-
-    Returns:
-        The code, unchanged if nothing was removed, and a note on each part that was removed.
-    """
+    """See `Language.without_examples`: calls of the code's functions, `print` and `assert`, also within loops."""
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return source, []

@@ -64,38 +64,19 @@ _Made = tuple[Any, bool]
 
 
 def as_declared(data: Any, declared: str, *, result: bool = False) -> Any:
-    """Convert tagged data to a declared type.
-
-    Args:
-        data: The data.
-        declared: The type as an annotation; ignored if it is not one.
-        result: Whether integers become floats where these are declared; arguments stay as they are.
-
-    Returns:
-        The converted data; the same data if it is of the type already, cannot be converted, or is ambiguous.
-    """
+    """See `Language.as_declared`; data that cannot be converted, or is ambiguous, stays the same."""
     found = _read(data, re.sub(r"\bfloat\b", _RESULT, declared) if result else declared)
     return found[0] if found is not None and not any(_unclear_in(found[0])) else data
 
 
 def fits(data: Any, declared: str) -> bool:
-    """Whether data is of a type or can be converted to it; true if the type is not a valid annotation.
-
-    Args:
-        data: The data.
-        declared: The type, as for `as_declared`.
-    """
+    """See `Language.fits`; true if the type is not a valid annotation."""
     found = _read(data, declared)
     return found is None or found[1]
 
 
 def unclear(data: Any, declared: str) -> str:
-    """A question about data that could mean several values of its type; empty if it is clear.
-
-    Args:
-        data: The data.
-        declared: The type, as for `as_declared`.
-    """
+    """See `Language.unclear`."""
     found = _read(data, declared)
     text = next(_unclear_in(found[0]), None) if found is not None else None
     if text is None:

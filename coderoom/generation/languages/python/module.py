@@ -77,17 +77,10 @@ _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Remove definitions from code that repeat the functions that it calls.
+    """See `Language.without_repeats`.
 
-    Removed are definitions of these functions, and of their helpers if they are the same or unused in the rest.
+    Removed are definitions of the known functions, and of their helpers if they are the same or unused in the rest.
     Definitions that differ and are used stay, as do names bound other than by a definition; a later check rejects them.
-
-    Args:
-        source: The code.
-        known: The code of the functions that exist when it runs.
-
-    Returns:
-        The code, unchanged if nothing was removed, and the names of the removed definitions.
     """
     lines = source.replace("\r\n", "\n").replace("\r", "\n")
     try:
@@ -195,12 +188,7 @@ def _dumps(body: Sequence[ast.stmt]) -> list[str]:
 
 
 def python_module(implementations: Mapping[str, str], about: str) -> str:
-    """The source of the module.
-
-    Args:
-        implementations: The code of each function, dependencies first.
-        about: The purpose of the module, which becomes the docstring.
-    """
+    """The source of the module; its purpose becomes the docstring."""
     future: dict[str, None] = {}
     parts = []
     for source in implementations.values():

@@ -107,13 +107,7 @@ def why_wrong(test, report):
 
 
 def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, functions: Sequence[str]) -> dict[str, str]:
-    """The pytest file and the file with the cases: their contents by name.
-
-    Args:
-        tests: The tests by function name.
-        module: The module with the functions, perhaps after its folder, seen from the tests: `../NAME`.
-        functions: The functions that steps may call.
-    """
+    """See `Language.write_tests`; steps may call the functions."""
     folder, _, module = module.rpartition("/")
     here = "os.path.dirname(os.path.abspath(__file__))"
     path = f"sys.path.insert(0, os.path.join({here}, {folder!r}))\n" if folder else ""
@@ -137,13 +131,7 @@ def plain_inputs(test: FunctionTest) -> dict[str, Any]:
 
 
 def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
-    """The job for the process with the code. It has neither the name of the test nor what is expected.
-
-    Args:
-        function: The function.
-        test: The test.
-        functions: The functions of the program, which steps may call.
-    """
+    """The job for the process with the code. It has neither the name of the test nor what is expected."""
     job: dict[str, Any] = {"function": function, "inputs": test.inputs}
     if test.has_steps:
         steps = test.model_dump(mode="json", include={"setup", "then"})

@@ -101,14 +101,11 @@ _READING_METHODS: Final = _words("copy count get index items keys values")
 
 @functools.lru_cache(maxsize=512)
 def is_stateless(sources: tuple[str, ...]) -> bool:
-    """Whether provably no call of these functions affects a later call of any of them.
+    """Whether provably no call of the functions in these sources affects a later call of any of them.
 
     That holds if they access only their arguments, each other, constants, and stateless parts of Python: no classes,
     assigned attributes, `global`, decorators, or mutable defaults and constants that could be changed. The result is
     false in all cases of doubt.
-
-    Args:
-        sources: The code of the functions, each of which may use the others.
     """
     read = [_read(source, "exec") for source in sources]
     codes = [code for code in read if code is not None]
@@ -122,12 +119,7 @@ def is_stateless(sources: tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=4_096)
 def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
-    """The same for an expression that uses `math` and values that are created for each evaluation.
-
-    Args:
-        source: The expression.
-        names: The names of the values.
-    """
+    """The same for an expression that uses `math` and named values that are created for each evaluation."""
     code = _read(source, "eval")
     program = _Program(any_fields=True)
     program.values |= names
@@ -136,11 +128,7 @@ def is_stateless_expression(source: str, names: frozenset[str]) -> bool:
 
 
 class _Program:
-    """The top-level definitions of all sources, by kind.
-
-    Args:
-        any_fields: Whether objects may have attributes of any name.
-    """
+    """The top-level definitions of all sources, by kind. With `any_fields`, attributes may have any name."""
 
     def __init__(self, any_fields: bool = False) -> None:
         self._any_fields = any_fields
