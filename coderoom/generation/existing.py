@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from coderoom.errors import RequestError
-from coderoom.generation.languages.python.check import UNREADABLE, parsed
+from coderoom.generation.languages.python.check import UNREADABLE, parameters_of, parsed
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -59,21 +59,12 @@ def existing_specs(source: str, functions: Sequence[str] = ()) -> list[FunctionS
 
 
 def _spec(node: _Function, dependencies: Sequence[str]) -> FunctionSpec:
-    arguments = node.args
-    several = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
-    positional = [*arguments.posonlyargs, *arguments.args]
-    optional = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
-    optional |= {each.arg for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value}
-    inputs = [*positional, *several[:1], *arguments.kwonlyargs, *several[1:]]
     return FunctionSpec(
         name=node.name,
         purpose=ast.get_docstring(node) or f"See the code of {node.name}.",
         inputs=tuple(
-            FunctionInput(
-                name=each.arg,
-                type=_type(each.annotation) + (" = default" if each.arg in optional or each in several else ""),
-            )
-            for each in inputs
+            FunctionInput(name=each.arg, type=_type(each.annotation) + (" = default" if optional else ""))
+            for each, optional in parameters_of(node.args)
         ),
         outputs=FunctionOutput(type=_type(node.returns)),
         dependencies=tuple(dependencies),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coderoom.generation.languages import CodeProblem, Language
 from coderoom.generation.languages.python.declared import as_declared
 from coderoom.generation.languages.python.pytest_file import pytest_files
+from coderoom.generation.languages.shared import binding_problem
 from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:
@@ -168,11 +169,7 @@ class ShellLanguage(Language):
         """See `Language.check`; there are no imports, and syntax errors are found when the code is loaded."""
         found: list[tuple[int | None, str]] = []
         for line, name, problem in _top_level(source):
-            owner = (taken or {}).get(name, spec.name)
-            if name in spec.dependencies:
-                problem = f"{name!r} is another function, which exists when this code runs; remove it"
-            elif owner != spec.name:
-                problem = f"{name!r} is already defined by the code of {owner!r}; use another name"
+            problem = problem or binding_problem(name, spec, taken)
             found += [(line, problem)] if problem else []
         if self.names_defined(source).count(spec.name) != 1:
             found.append((None, f"it does not define the function {spec.name!r} once"))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from coderoom.errors import MissingDependencyError
 from coderoom.generation.languages import CodeProblem
+from coderoom.generation.languages.shared import (
+    Statement,
+    binding_problem,
+    find_repeats,
+    import_problem,
+    parameter_problems,
+)
 from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:
@@ -217,7 +224,7 @@ def check_source(
         return [CodeProblem(line=None, text=text)]
     program = read_program(source)
     found = [*_of_statements(program), *_of_imports(program, allowed_imports)]
-    found += [*_of_function(program, spec), *_of_names(program, spec, taken or {})]
+    found += [*_of_function(program, spec), *_of_names(program, spec, taken)]
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
@@ -277,22 +284,17 @@ def _of_module(name: str, node: Node, allowed: Collection[str] | None) -> Iterat
     if name.startswith((".", "/", "file:")):
         yield _problem(node, "imports of other files are not possible here")
         return
-    parts = name.removeprefix("node:").split("/")
     known = {each.removeprefix("node:") for each in allowed} if allowed is not None else None
-    if known is not None and not any("/".join(parts[:count]) in known for count in range(1, len(parts) + 1)):
-        listed = ", ".join(sorted(allowed or ())) or "none"
-        yield _problem(node, f"the module {name!r} may not be imported; allowed are {listed}")
+    if problem := import_problem(name, name.removeprefix("node:").split("/"), known, "/"):
+        yield _problem(node, problem)
 
 
-def _of_names(program: Program, spec: FunctionSpec, taken: Mapping[str, str]) -> Iterator[CodeProblem]:
-    others = {name: owner for name, owner in taken.items() if owner != spec.name}
+def _of_names(program: Program, spec: FunctionSpec, taken: Mapping[str, str] | None) -> Iterator[CodeProblem]:
     bound = [(each.name, each.node) for each in program.declared]
     bound += [(here, each.node) for each in program.imported for _, here in each.names]
     for name, node in bound:
-        if name in others:
-            yield _problem(node, f"{name!r} is already defined by the code of {others[name]!r}; use another name")
-        elif name in spec.dependencies:
-            yield _problem(node, f"{name!r} is another function, which exists when this code runs; remove it")
+        if problem := binding_problem(name, spec, taken):
+            yield _problem(node, problem)
 
 
 def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
@@ -302,67 +304,8 @@ def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
         return [CodeProblem(line=None, text=f"it does not define the function {spec.name!r} at its top level")]
     if len(found) > 1:
         return [_problem(found[1].node, f"it defines {spec.name!r} twice")]
-    parameters = function.parameters()
-    names = [name for name, _, _ in parameters]
-    wanted = [each.name for each in spec.inputs]
-    signature = f"{spec.name}({', '.join(wanted)})"
-    wrong = [f"the parameter {name!r} of {signature} is missing" for name in wanted if name not in names]
-    wrong += [
-        f"{name or 'a pattern'!r} is not a parameter of {signature}; remove it"
-        for name, optional, _ in parameters
-        if name not in wanted and not (optional and name)
-    ]
-    if not wrong and [name for name in names if name in wanted] != wanted:
-        wrong.append(f"the parameters must be in the order of {signature}")
-    return [_problem(function.node, text) for text in wrong]
-
-
-@dataclass(frozen=True, eq=False)
-class _Statement:
-    """A top-level statement, and the one name that it declares, if that is not part of a pattern."""
-
-    node: Node
-    declared: _Declared | None
-
-    @functools.cached_property
-    def leaves(self) -> list[Node]:
-        """Its tokens, without `export`."""
-        return [each for each in _leaves(self.node) if each.type != "export"]
-
-    @functools.cached_property
-    def texts(self) -> list[str]:
-        """Its tokens as text."""
-        return [_text(each) for each in self.leaves]
-
-    @property
-    def name(self) -> str:
-        """The name that it declares; empty if there is none."""
-        return self.declared.name if self.declared else ""
-
-    @property
-    def is_callable(self) -> bool:
-        """Whether it declares a function or a class."""
-        value = self.declared.value if self.declared else None
-        return value is not None and (value.type in _FUNCTIONS or value.type == "class_declaration")
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether its value is immutable, apart from assignments to the name."""
-        value = self.declared.value if self.declared else None
-        if value is None:
-            return False
-        constant = self.texts[0] == "const" and value.type in ("number", "string")
-        return constant or value.type in ("function_declaration", "generator_function_declaration")
-
-    def changed(self) -> set[str]:
-        """The names that it may assign or whose fields it may change."""
-        texts = ["", *self.texts, ""]
-        return {
-            texts[index]
-            for index, node in enumerate(self.leaves, 1)
-            if (texts[index - 1] in ("++", "--") or texts[index + 1] in _SETTING or texts[index + 1] in _INTO)
-            and not (self.declared and node == self.declared.node)
-        }
+    parameters = [(name, optional) for name, optional, _ in function.parameters()]
+    return [_problem(function.node, text) for text in parameter_problems(spec, parameters)]
 
 
 def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -371,7 +314,8 @@ def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[st
     own = _statements(program) if known else []
     if not own or len(own) > _MOST:
         return source, []
-    repeats = _repeats(own, known, [each for code in known.values() for each in _statements(read_program(code))])
+    beside = [each for code in known.values() for each in _statements(read_program(code))]
+    repeats = find_repeats(own, known, beside)
     if not repeats:
         return source, []
     left = _encoded(program.text)
@@ -380,58 +324,34 @@ def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[st
     return left.decode("utf-8", "surrogatepass"), list(dict.fromkeys(each.name for each in repeats))
 
 
-def _statements(program: Program) -> list[_Statement]:
+def _statements(program: Program) -> list[Statement]:
     """The top-level statements; none if the code is invalid."""
-    found = []
-    for node in program.root.named_children if not program.root.has_error else ():
-        declared = [*_declared(node.child_by_field_name("declaration") or node)]
-        parent = declared[0].node.parent if len(declared) == 1 else None
-        whole = parent is not None and not parent.type.endswith("pattern")
-        if node.type not in _IGNORED:
-            found.append(_Statement(node, declared[0] if whole else None))
-    return found
+    nodes = program.root.named_children if not program.root.has_error else []
+    return [_statement(node) for node in nodes if node.type not in _IGNORED]
 
 
-def _repeats(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequence[_Statement]) -> list[_Statement]:
-    found: list[_Statement] = []
-    there = {each.name for each in beside if each.name}
-    same = _same(own, known, beside)
-    count = -1
-    while len(found) > count:  # Removing a repeat may leave others unused.
-        count = len(found)
-        for each in [one for one in own if one not in found]:
-            used = any(each.name in other.texts for other in own if other is not each and other not in found)
-            if each.name in known:
-                found += [each] if each.is_callable else []
-            elif each.name in there and (not used or each.name in same):
-                found.append(each)
-    return found
-
-
-def _same(own: Sequence[_Statement], known: Mapping[str, str], beside: Sequence[_Statement]) -> set[str]:
-    """The names whose definitions are the same and constant on both sides, including everything that they use."""
-    here, there = _by_name(own), _by_name(beside)
-    found = {
-        name
-        for name in here.keys() & there.keys()
-        if len({tuple(each.texts) for each in (*here[name], *there[name])}) == 1
-        and all(each.is_lasting for each in here[name])
-    }
-    found -= {name for each in (*own, *beside) for name in each.changed()}
-    count = -1
-    while len(found) != count:
-        count = len(found)
-        other = here.keys() - known.keys() - found
-        found -= {name for name in found if any(other.intersection(each.texts) for each in here[name])}
-    return found
-
-
-def _by_name(statements: Iterable[_Statement]) -> dict[str, list[_Statement]]:
-    found: dict[str, list[_Statement]] = {}
-    for each in statements:
-        if each.name:
-            found.setdefault(each.name, []).append(each)
-    return found
+def _statement(node: Node) -> Statement:
+    declared = [*_declared(node.child_by_field_name("declaration") or node)]
+    parent = declared[0].node.parent if len(declared) == 1 else None
+    one = declared[0] if parent is not None and not parent.type.endswith("pattern") else None
+    kind = one.value.type if one is not None and one.value is not None else ""
+    leaves = [each for each in _leaves(node) if each.type != "export"]
+    texts = ["", *map(_text, leaves), ""]
+    constant = texts[1] == "const" and kind in ("number", "string")
+    return Statement(
+        node,
+        name=one.name if one is not None else "",
+        text="\n".join(texts),
+        uses=set(texts),
+        changes={
+            texts[index]
+            for index, leaf in enumerate(leaves, 1)
+            if (texts[index - 1] in ("++", "--") or texts[index + 1] in _SETTING or texts[index + 1] in _INTO)
+            and not (one is not None and leaf == one.node)
+        },
+        is_callable=kind in _FUNCTIONS or kind == "class_declaration",
+        is_lasting=constant or kind in ("function_declaration", "generator_function_declaration"),
+    )
 
 
 def javascript_module(implementations: Mapping[str, str], about: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
+from coderoom.generation.languages.shared import binding_problem, import_problem, parameter_problems
 from coderoom.generation.specs import FunctionSpec
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -63,18 +64,9 @@ def check_implementation(
     if isinstance(tree, CodeProblem):
         return [tree]
     found = [*_of_imports(tree, allowed_imports), *_of_function(tree, spec)]
-    others = {name: owner for name, owner in (taken or {}).items() if owner != spec.name}
     for node in tree.body:
-        for name in _bound(node):
-            if name in spec.dependencies:
-                text = f"{name!r} is another function, which exists when this code runs; do not define it"
-                found.append(CodeProblem(line=node.lineno, text=text))
-            elif others.get(name) == name:
-                text = f"{name!r} is another function of the program; do not define it here, or use another name"
-                found.append(CodeProblem(line=node.lineno, text=text))
-            elif name in others:
-                text = f"{name!r} is already defined by the code of {others[name]!r}; use another name"
-                found.append(CodeProblem(line=node.lineno, text=text))
+        problems = [binding_problem(name, spec, taken) for name in _bound(node)]
+        found += [CodeProblem(line=node.lineno, text=text) for text in problems if text]
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
@@ -164,11 +156,7 @@ def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeP
             text = "__import__() is not available; import one of the allowed modules"
             found.append(CodeProblem(line=node.lineno, text=text))
         for name in names:
-            parts = name.split(".")
-            if allowed is not None and not any(
-                ".".join(parts[:count]) in allowed for count in range(1, len(parts) + 1)
-            ):
-                text = f"the module {name!r} may not be imported; allowed are {', '.join(sorted(allowed)) or 'none'}"
+            if text := import_problem(name, name.split("."), allowed, "."):
                 found.append(CodeProblem(line=getattr(node, "lineno", None), text=text))
     return found
 
@@ -215,34 +203,20 @@ def _of_one(function: _Definition, spec: FunctionSpec) -> list[CodeProblem]:
 
 
 def _of_parameters(node: _Function | ast.Lambda, spec: FunctionSpec, skipped: int = 0) -> list[CodeProblem]:
-    arguments = node.args
+    parameters = [(each.arg, optional) for each, optional in parameters_of(node.args, skipped)]
+    return [CodeProblem(line=node.lineno, text=text) for text in parameter_problems(spec, parameters)]
+
+
+def parameters_of(arguments: ast.arguments, skipped: int = 0) -> list[tuple[ast.arg, bool]]:
+    """The parameters of a function, and whether each may be omitted."""
     positional = [*arguments.posonlyargs, *arguments.args][skipped:]
-    several = [each for each in (arguments.vararg, arguments.kwarg) if each is not None]
-    names = [each.arg for each in (*positional, *several[:1], *arguments.kwonlyargs, *several[1:])]
-    wanted = [each.name for each in spec.inputs]
-    defaulted = {each.arg for each in positional[len(positional) - len(arguments.defaults) :]}
-    defaulted |= {each.arg for each in several}
-    defaulted |= {
-        each.arg
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if default is not None
-    }
-    signature = f"{spec.name}({', '.join(wanted)})"
-    found = [
-        CodeProblem(line=node.lineno, text=f"the parameter {name!r} of {signature} is missing")
-        for name in wanted
-        if name not in names
-    ]
+    first = len(positional) - len(arguments.defaults)
+    found = [(each, number >= first) for number, each in enumerate(positional)]
+    found += [(arguments.vararg, True)] if arguments.vararg else []
     found += [
-        CodeProblem(
-            line=node.lineno, text=f"{name!r} is not a parameter of {signature}; remove it or give it a default"
-        )
-        for name in names
-        if name not in wanted and name not in defaulted
+        (each, default is not None) for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
-    if not found and [name for name in names if name in wanted] != wanted:
-        found.append(CodeProblem(line=node.lineno, text=f"the parameters must be in the order of {signature}"))
-    return found
+    return found + ([(arguments.kwarg, True)] if arguments.kwarg else [])
 
 
 def _bound(node: ast.stmt) -> list[str]:

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed
+from coderoom.generation.languages.shared import Statement, find_repeats
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -84,62 +85,24 @@ def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[st
     """
     lines = source.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        body = parsed(lines).body
-        beside = _definitions(node for code in known.values() for node in parsed(code).body)
-        repeats = _repeats(body, known, beside) if known and len(body) <= _MOST else []
-        text = _without(lines, repeats)
+        own = [*map(_statement, parsed(lines).body)]
+        beside = [_statement(node) for code in known.values() for node in parsed(code).body]
+        repeats = find_repeats(own, known, beside) if known and len(own) <= _MOST else []
+        text = _without(lines, [each.node for each in repeats])
         # The removed lines may contain other statements, too.
-        if repeats and _dumps(parsed(text).body) == _dumps([node for node in body if node not in repeats]):
-            return text, [_name(node) for node in repeats]
+        if repeats and [*map(ast.dump, parsed(text).body)] == [each.text for each in own if each not in repeats]:
+            return text, [each.name for each in repeats]
     except UNREADABLE:
         pass
     return source, []
 
 
-def _repeats(
-    body: Sequence[ast.stmt], known: Mapping[str, str], beside: Mapping[str, Sequence[ast.stmt]]
-) -> list[ast.stmt]:
-    found: list[ast.stmt] = []
-    uses = {node: _used(node) for node in body}
-    same = _same(_definitions(body), known, beside)
-    count = -1
-    while len(found) > count:  # Removing a repeat may leave others unused.
-        count = len(found)
-        for node in [each for each in body if each not in found]:
-            name = _name(node)
-            used = any(name in uses[each] for each in body if each is not node and each not in found)
-            if name in known:
-                found += [node] if isinstance(node, _DEFINING) else []
-            elif name in beside and (not used or name in same):
-                found.append(node)
-    return found
-
-
-def _same(
-    own: Mapping[str, Sequence[ast.stmt]], known: Mapping[str, str], beside: Mapping[str, Sequence[ast.stmt]]
-) -> set[str]:
-    """The names whose definitions are the same and constant on both sides, including everything that they use."""
-    found = {
-        name
-        for name in own.keys() & beside.keys()
-        if len({ast.dump(node) for node in (*own[name], *beside[name])}) == 1 and all(map(_is_lasting, own[name]))
-    }
-    nodes = [node for several in (*own.values(), *beside.values()) for node in several]
-    found -= {name for node in nodes for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
-    count = -1
-    while len(found) != count:
-        count = len(found)
-        other = own.keys() - known.keys() - found
-        found -= {name for name in found if any(_used(node) & other for node in own[name])}
-    return found
-
-
-def _definitions(nodes: Iterable[ast.stmt]) -> dict[str, list[ast.stmt]]:
-    found: dict[str, list[ast.stmt]] = {}
-    for node in nodes:
-        if name := _name(node):
-            found.setdefault(name, []).append(node)
-    return found
+def _statement(node: ast.stmt) -> Statement:
+    inside = [*ast.walk(node)]
+    changes = {name for each in inside if isinstance(each, ast.Global) for name in each.names}
+    uses = changes | {each.id for each in inside if isinstance(each, ast.Name)}
+    is_callable = isinstance(node, _DEFINING)
+    return Statement(node, _name(node), ast.dump(node), uses, changes, is_callable, _is_lasting(node))
 
 
 def _name(node: ast.stmt) -> str:
@@ -148,11 +111,6 @@ def _name(node: ast.stmt) -> str:
         return node.name
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
-
-
-def _used(node: ast.stmt) -> set[str]:
-    found = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-    return found.union(*(each.names for each in ast.walk(node) if isinstance(each, ast.Global)))
 
 
 def _is_lasting(node: ast.stmt) -> bool:
@@ -181,10 +139,6 @@ def _without(source: str, repeats: Sequence[ast.stmt]) -> str:
             last += 1
         lines[first - 1 : last] = [None] * (last - first + 1)
     return "\n".join(line for line in lines if line is not None)
-
-
-def _dumps(body: Sequence[ast.stmt]) -> list[str]:
-    return [ast.dump(node) for node in body]
 
 
 def python_module(implementations: Mapping[str, str], about: str) -> str:

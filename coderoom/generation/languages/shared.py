@@ -1,0 +1,115 @@
+"""What the checks of several languages have in common, and which definitions of a reply repeat known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coderoom.generation.specs import FunctionSpec
+
+
+def parameter_problems(spec: FunctionSpec, parameters: Sequence[tuple[str, bool]]) -> list[str]:
+    """What is wrong with parameters: their names (empty for a pattern), and whether each may be omitted."""
+    names = [name for name, _ in parameters]
+    wanted = [each.name for each in spec.inputs]
+    signature = f"{spec.name}({', '.join(wanted)})"
+    wrong = [f"the parameter {name!r} of {signature} is missing" for name in wanted if name not in names]
+    wrong += [
+        f"{name or 'a pattern'!r} is not a parameter of {signature}; remove it or give it a default"
+        for name, optional in parameters
+        if name not in wanted and not (optional and name)
+    ]
+    if not wrong and [name for name in names if name in wanted] != wanted:
+        wrong.append(f"the parameters must be in the order of {signature}")
+    return wrong
+
+
+def binding_problem(name: str, spec: FunctionSpec, taken: Mapping[str, str] | None) -> str:
+    """Why the code of a function may not bind a name at its top level; empty if it may."""
+    owner = (taken or {}).get(name, spec.name)
+    if name in spec.dependencies:
+        return f"{name!r} is another function, which exists when this code runs; do not define it"
+    if owner == spec.name:
+        return ""
+    if owner == name:
+        return f"{name!r} is another function of the program; do not define it here, or use another name"
+    return f"{name!r} is already defined by the code of {owner!r}; use another name"
+
+
+def import_problem(name: str, parts: Sequence[str], allowed: Collection[str] | None, separator: str) -> str:
+    """Why a module may not be imported; empty if it or a package that it is in is allowed."""
+    if allowed is None or any(separator.join(parts[:count]) in allowed for count in range(1, len(parts) + 1)):
+        return ""
+    return f"the module {name!r} may not be imported; allowed are {', '.join(sorted(allowed)) or 'none'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A statement at the top level of code.
+
+    Attributes:
+        node: Its node.
+        name: The one name that it defines; empty if it is not a definition.
+        text: The same text for the same definition.
+        uses: The names in it.
+        changes: The names that it may assign or whose values it may change.
+        is_callable: Whether it defines a function or a class.
+        is_lasting: Whether its value is immutable, apart from assignments to the name.
+    """
+
+    node: Any
+    name: str
+    text: str
+    uses: Collection[str]
+    changes: Collection[str]
+    is_callable: bool
+    is_lasting: bool
+
+
+def find_repeats(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> list[Statement]:
+    """The statements of code that repeat others.
+
+    Args:
+        own: The statements of the code.
+        known: The functions that exist when it runs. Definitions of them are repeats.
+        beside: The statements of these functions. Their helpers are repeats if they are the same or not used.
+    """
+    found: list[Statement] = []
+    there = {each.name for each in beside if each.name}
+    same = _same(own, known, beside)
+    count = -1
+    while len(found) > count:  # Removing a repeat may leave others unused.
+        count = len(found)
+        for each in [one for one in own if one not in found]:
+            used = any(each.name in other.uses for other in own if other is not each and other not in found)
+            if each.name in known:
+                found += [each] if each.is_callable else []
+            elif each.name in there and (not used or each.name in same):
+                found.append(each)
+    return found
+
+
+def _same(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> set[str]:
+    """The names whose definitions are the same and constant on both sides, including everything that they use."""
+    here, there = _by_name(own), _by_name(beside)
+    found = {
+        name
+        for name in here.keys() & there.keys()
+        if len({each.text for each in (*here[name], *there[name])}) == 1 and all(one.is_lasting for one in here[name])
+    }
+    found = found.difference(*(each.changes for each in (*own, *beside)))
+    count = -1
+    while len(found) != count:
+        count = len(found)
+        other = here.keys() - known - found
+        found -= {name for name in found if any(other.intersection(each.uses) for each in here[name])}
+    return found
+
+
+def _by_name(statements: Iterable[Statement]) -> dict[str, list[Statement]]:
+    found: dict[str, list[Statement]] = {}
+    for each in statements:
+        if each.name:
+            found.setdefault(each.name, []).append(each)
+    return found
