@@ -122,9 +122,19 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
 
 
 def run_in_order(
-    program: List[List[Any]], jobs: List[Dict[str, Any]], count: int, seconds: float, longest: int, again: bool
+    program: List[List[Any]],
+    jobs: List[Dict[str, Any]],
+    count: int,
+    seconds: float,
+    longest: int,
+    new: bool,
+    pause: float,
+    again: bool,
 ) -> List[List[Optional[str]]]:
-    """Run jobs in order like `plain.run_in_order`; `program` has the arguments of `define` for each function."""
+    """Run jobs in order like `plain.run_in_order`; `program` has the arguments of `define` for each function.
+
+    All processes are new, without a pause.
+    """
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)
     found: List[List[Optional[str]]] = [[] for _ in jobs]

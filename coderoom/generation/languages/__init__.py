@@ -121,7 +121,7 @@ class Language(ABC):
         reserved: Names that functions and their inputs must not have, besides those that Python reserves.
         ways: Instructions for the model on how functions in this language are written and tested.
         processes: In how many new processes a program whose answers may depend on the process has to give the same
-            ones; 0 if the language has neither `program` nor a `run_in_order` of its own.
+            ones; 0 if the language has no `program`.
     """
 
     name: ClassVar[str]
@@ -132,6 +132,7 @@ class Language(ABC):
     reserved: ClassVar[frozenset[str]] = frozenset()
     ways: ClassVar[str]
     processes: ClassVar[int] = 0
+    _runs_jobs: ClassVar[tuple[str, str]] = ("batches", "plain")  # The modules that run them apart, and in order.
 
     def tests_file(self, module: str) -> str:
         """The name of the test file of a module, as the language's test tool expects it."""
@@ -226,7 +227,11 @@ class Language(ABC):
         """Scan code for security problems; no findings if there is no scanner for the language."""
         return []
 
-    # The cells below call functions that exist as Python functions in the session. JavaScript has its own ones.
+    # The cells below call functions that exist as Python functions in the session. For JavaScript, `nodes` does that.
+
+    def job(self, job: Job) -> Job:
+        """A job as the modules of the harness read it."""
+        return job
 
     def harness(self) -> Sequence[SourceModule]:
         """The modules that `load` needs. A sandbox may preload them into its worker."""
@@ -255,7 +260,7 @@ class Language(ABC):
             job: The job.
             longest: The maximum length of the answer in characters.
         """
-        return f"{setting(longest)} or {call_inside('batches', 'alone', job)}"
+        return f"{setting(longest)} or {call_inside(self._runs_jobs[0], 'alone', self.job(job))}"
 
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
@@ -265,8 +270,8 @@ class Language(ABC):
         """On what the answers of a program can depend, apart from arguments and kept state."""
         return Variation.CLOCK
 
-    def program(self, sources: Mapping[str, str]) -> str:
-        """The program as a Python module, for `run_in_order`.
+    def program(self, sources: Mapping[str, str]) -> Any:
+        """The program as a Python module, for `run_in_order`; in JavaScript, as data.
 
         Args:
             sources: The code of each function, dependencies first.
@@ -297,9 +302,10 @@ class Language(ABC):
             variation: On what the answers can depend.
             again: Whether to run all jobs again in each process, several times if they are fast.
         """
-        program, new = self.program(sources), variation is not Variation.NONE
         pause = _PAUSE if variation is Variation.CLOCK and count > 1 else 0
-        return call_inside("plain", "run_in_order", program, list(jobs), count, seconds, longest, new, pause, again)
+        how = count, seconds, longest, variation is not Variation.NONE, pause, again
+        cell = call_inside(self._runs_jobs[1], "run_in_order", self.program(sources), [*map(self.job, jobs)], *how)
+        return f"{setting(longest)} or {cell}"
 
     def run(
         self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
@@ -315,7 +321,8 @@ class Language(ABC):
             stateless: Whether `is_stateless` holds for each job, so that they may share one state.
         """
         do = "run_together" if stateless else "run"
-        return f"{setting(longest)} or {call_inside('batches', do, list(jobs), each, whole, longest, room)}"
+        cell = call_inside(self._runs_jobs[0], do, [*map(self.job, jobs)], each, whole, longest, room)
+        return f"{setting(longest)} or {cell}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """Compare an actual value with the one that a test expects."""

@@ -124,6 +124,7 @@ class ShellLanguage(Language):
     suffix = ".sh"
     reserved = frozenset(_COMMANDS.split())
     processes = 16
+    as_declared = staticmethod(as_declared)
     ways = (
         "Bash, as functions that are sourced: at the top level there are only functions, variables and comments, each "
         "function ends with } in the first column, and directly above it stands the given comment with its signature. "
@@ -153,10 +154,6 @@ class ShellLanguage(Language):
     def _comment(self, spec: FunctionSpec) -> str:
         inputs = ", ".join(f"{each.name}: {each.type}" for each in spec.inputs)
         return f"# {spec.name}({inputs}) -> {spec.outputs.type}"
-
-    def as_declared(self, data: Any, declared: str, *, result: bool = False) -> Any:
-        """See `Language.as_declared`."""
-        return as_declared(data, declared, result=result)
 
     def check(
         self,

@@ -8,40 +8,17 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.compare import Comparison, compare, is_sound
-from coderoom.generation.languages import (
-    START,
-    CodeProblem,
-    Job,
-    Language,
-    Variation,
-    call_inside,
-    harness_modules,
-    setting,
-)
-from coderoom.generation.languages.javascript.source import (
-    RESERVED,
-    check_source,
-    grammar,
-    javascript_module,
-    read_program,
-    without_repeats,
-)
-from coderoom.generation.languages.javascript.values import (
-    as_actual,
-    as_expected,
-    for_judge,
-    for_node,
-    node_test_file,
-)
+from coderoom.generation.languages import START, Job, Language, call_inside, harness_modules
+from coderoom.generation.languages.javascript import source
+from coderoom.generation.languages.javascript.source import RESERVED, grammar, read_program
+from coderoom.generation.languages.javascript.values import as_actual, as_expected, for_judge, for_node, node_test_file
 from coderoom.generation.specs import FunctionSpec
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = [
-    "JavaScriptLanguage",
-]
+__all__ = ["JavaScriptLanguage"]
 
 _HELPERS = ("harness.mjs", "values.mjs")
 _ERRORS = frozenset(
@@ -66,6 +43,10 @@ class JavaScriptLanguage(Language):
     comment = "//"
     reserved = RESERVED
     processes = 16
+    _runs_jobs = ("nodes", "nodes")
+    without_repeats = staticmethod(source.without_repeats)
+    check = staticmethod(source.check_source)  # Syntax errors are found when the code is loaded.
+    write_module = staticmethod(source.javascript_module)
     ways = (
         "JavaScript (ES2022) on Node 18 or later, as a module. At the top level of the code there are only functions, "
         "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "
@@ -90,21 +71,6 @@ class JavaScriptLanguage(Language):
         return "\n".join(
             ["/**", *lines, " */", f"function {spec.name}({', '.join(each.name for each in spec.inputs)})"]
         )
-
-    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-        """See `Language.without_repeats`."""
-        return without_repeats(source, known)
-
-    def check(
-        self,
-        source: str,
-        spec: FunctionSpec,
-        *,
-        taken: Mapping[str, str] | None = None,
-        allowed_imports: Collection[str] | None = None,
-    ) -> list[CodeProblem]:
-        """See `Language.check`; syntax errors are found when the code is loaded."""
-        return check_source(source, spec, taken, allowed_imports)
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
@@ -139,31 +105,17 @@ class JavaScriptLanguage(Language):
         known = parameters if all(name for name, _ in parameters) else None
         return [function, program.body(), program.imports(), known]
 
-    def run_alone(self, job: Job, longest: int) -> str:
-        """See `Language.run_alone`."""
-        return f"{setting(longest)} or {call_inside('nodes', 'alone', _for_node(job))}"
+    def job(self, job: Job) -> Job:
+        """See `Language.job`."""
+        if "property" in job:
+            after = {"after": {name: for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
+            return {**job, "result": for_judge(job["result"]), **after}
+        steps = {kind: [_step_for_node(step) for step in job[kind]] for kind in ("setup", "then") if kind in job}
+        return {**job, **steps, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
 
-    def run(
-        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
-    ) -> str:
-        """See `Language.run`."""
-        data = [_for_node(job) for job in jobs]
-        return f"{setting(longest)} or {call_inside('nodes', 'run', data, each, whole, longest, room)}"
-
-    def run_in_order(
-        self,
-        sources: Mapping[str, str],
-        jobs: Sequence[Job],
-        count: int,
-        seconds: float,
-        longest: int,
-        variation: Variation,
-        again: bool,
-    ) -> str:
-        """See `Language.run_in_order`; nothing runs in forks, since each test runs in a process of its own before."""
-        program = [self._part(*each) for each in sources.items()]
-        cell = call_inside("nodes", "run_in_order", program, list(map(_for_node, jobs)), count, seconds, longest, again)
-        return f"{setting(longest)} or {cell}"
+    def program(self, sources: Mapping[str, str]) -> Any:
+        """See `Language.program`; it has the arguments of `define` in the session for each function."""
+        return [self._part(*each) for each in sources.items()]
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""
@@ -181,10 +133,6 @@ class JavaScriptLanguage(Language):
             return False
         return expected in (base, "Error") if expected in _ERRORS else expected in types
 
-    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
-        """See `Language.write_module`; all top-level definitions are exported."""
-        return javascript_module(implementations, about)
-
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
     ) -> dict[str, str]:
@@ -197,14 +145,6 @@ def _harness() -> tuple[SourceModule, ...]:
     folder = resources.files("coderoom.generation.languages.javascript") / "node"
     files = {name: (folder / name).read_text("utf-8") for name in _HELPERS}
     return harness_modules(nodes=f"\n_helpers.update({files!r})\n")
-
-
-def _for_node(job: Job) -> dict[str, Any]:
-    if "property" in job:
-        after = {"after": {name: for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
-        return {**job, "result": for_judge(job["result"]), **after}
-    steps = {kind: [_step_for_node(step) for step in job[kind]] for kind in ("setup", "then") if kind in job}
-    return {**job, **steps, "inputs": {name: for_node(data) for name, data in job["inputs"].items()}}
 
 
 def _step_for_node(step: Mapping[str, Any]) -> dict[str, Any]:

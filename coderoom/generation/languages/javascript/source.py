@@ -216,7 +216,11 @@ def _read_import(node: Node) -> _Imported:
 
 
 def check_source(
-    source: str, spec: FunctionSpec, taken: Mapping[str, str] | None, allowed_imports: Collection[str] | None
+    source: str,
+    spec: FunctionSpec,
+    *,
+    taken: Mapping[str, str] | None = None,
+    allowed_imports: Collection[str] | None = None,
 ) -> list[CodeProblem]:
     """See `Language.check`."""
     if len(source) > _LONGEST:
@@ -355,7 +359,7 @@ def _statement(node: Node) -> Statement:
 
 
 def javascript_module(implementations: Mapping[str, str], about: str) -> str:
-    """See `Language.write_module`."""
+    """See `Language.write_module`; all top-level definitions are exported."""
     programs = [read_program(source) for source in implementations.values()]
     imports = dict.fromkeys(line for program in programs for line in program.imports())
     names = dict.fromkeys(name for program in programs for name in program.names)
