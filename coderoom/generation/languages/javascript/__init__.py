@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JavaScriptLanguage"]
 
-_HELPERS = ("harness.mjs", "values.mjs")
+_HELPERS = ("harness.mjs", "values.mjs", "decode.mjs")
 _ERRORS = frozenset(
     {"TypeError", "RangeError", "SyntaxError", "ReferenceError", "EvalError", "URIError", "AggregateError", "Error"}
 )

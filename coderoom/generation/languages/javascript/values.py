@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.values import fields_of, tag_of
+from coderoom.generation.values import tag_of
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
@@ -100,12 +99,7 @@ def _deeper(data: Any, change: Callable[[Any], Any]) -> Any:
     return data
 
 
-_CLOSE = 10**6  # Smaller whole floats are written as plain numbers.
-_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
-class _NoLiteralError(ValueError):
-    """The value cannot be written in JavaScript."""
+_CLOSE = 10**6  # Smaller whole floats are compared like integers.
 
 
 def node_test_file(tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec]) -> str:
@@ -114,87 +108,37 @@ def node_test_file(tests: Mapping[str, Sequence[FunctionTest]], module: str, spe
     The `specs` have the order of the arguments; without them, it is that of the inputs of each test.
     """
     orders = {spec.name: [each.name for each in spec.inputs] for spec in specs}
-    helpers = (resources.files("coderoom.generation.languages.javascript") / "node" / "alike.mjs").read_text("utf-8")
-    parts = [
-        "import assert from 'node:assert/strict';\nimport test from 'node:test';\n"
-        "import { inspect } from 'node:util';\n\n"
-        f"import * as program from {json.dumps('./' + module)};"
+    folder = resources.files("coderoom.generation.languages.javascript") / "node"
+    helpers, decoding = ((folder / name).read_text("utf-8") for name in ("tests.mjs", "decode.mjs"))
+    cases = [
+        _case(function, test, orders.get(function) or list(test.inputs))
+        for function, several in tests.items()
+        for test in several
     ]
-    for function, cases in tests.items():
-        for test in cases:
-            parts.append(_test(function, test, orders.get(function) or list(test.inputs)))
-    return "\n\n".join([*parts, helpers])
+    # As a plain key of an object literal, `__proto__` would set the prototype. Within strings, its quotes are escaped.
+    lines = ["  " + json.dumps(case).replace('"__proto__":', '["__proto__"]:') + "," for case in cases]
+    listed = "\n".join(["const CASES = [", *lines, "];\n"])
+    program = f"import * as program from {json.dumps('./' + module)};\n\n"
+    return f"{program}{listed}\n{decoding}\n{helpers}"
 
 
-def _test(function: str, test: FunctionTest, names: Sequence[str]) -> str:
-    title = json.dumps(f"{function}: {test.name}")
-    if test.expects == "property":
-        return f"// Omitted, since its property is a Python expression: {title}"
-    if test.has_steps:
-        return f"// Omitted, since it has steps: {title}"
-    try:
-        lines = _body(function, test, names)
-    except _NoLiteralError as error:
-        return f"// Omitted, since JavaScript has no  {error}: {title}"
-    return "\n".join([f"test({title}, async () => {{", *(f"  {line}" for line in lines), "});"])
-
-
-def _body(function: str, test: FunctionTest, names: Sequence[str]) -> list[str]:
-    lines = [f"const given = {_object({name: for_node(data) for name, data in test.inputs.items()})};"]
+def _case(function: str, test: FunctionTest, names: Sequence[str]) -> dict[str, Any]:
+    case: dict[str, Any] = {"name": f"{function}: {test.name}"}
+    if test.expects == "property" or test.has_steps:
+        what = "its property is a Python expression" if test.expects == "property" else "it has steps"
+        return {**case, "omitted": what}
     # Omitted arguments at the end take their defaults.
     last = max((names.index(name) for name in test.inputs if name in names), default=-1)
-    call = f"program.{function}({', '.join(f'given.{name}' for name in names[: last + 1])})"
+    inputs = {name: for_node(data) for name, data in test.inputs.items()}
+    case |= {"call": function, "order": names[: last + 1], "inputs": inputs}
     if test.expects == "error":
-        name, message = json.dumps(test.expected_error), json.dumps(test.error_message or "")
-        return [*lines, f"await assert.rejects(async () => {call}, (error) => isA(error, {name}, {message}));"]
-    expected = literal(as_expected(test.expected_output), "new Float({})")
-    return [*lines, f"equal(await {call}, {expected}, {json.dumps(test.rel)}, {json.dumps(test.abs)});"]
+        return {**case, "error": test.expected_error, "message": test.error_message or ""}
+    expected = _with_floats(for_node(as_expected(test.expected_output)))
+    return {**case, "expected": expected, "rel": test.rel, "abs": test.abs}
 
 
-def literal(data: Any, whole: str = "{}") -> str:
-    """Tagged data as a JavaScript expression, with a template for whole floats; `_NoLiteralError` if there is none."""
-    if data is None or isinstance(data, bool | str):
-        return json.dumps(data)
-    tag, content = tag_of(data)
-    if tag == "float":
-        return (whole if data.is_integer() and abs(data) > _CLOSE else "{}").format(_number(data))
-    if tag in ("list", "$tuple"):
-        return f"[{', '.join(literal(item, whole) for item in content)}]"
-    if tag in ("$set", "$frozenset"):
-        return f"new Set([{', '.join(literal(item, whole) for item in content)}])"
-    if tag == "$dict":
-        if all(isinstance(key, str) for key, _ in content):
-            return _object(dict(content), whole)
-        return f"new Map([{', '.join(f'[{literal(key)}, {literal(item, whole)}]' for key, item in content)}])"
-    if tag == "$enum" and content.get("mixed") is True:
-        return literal(content["value"], whole)
-    if tag in ("$object", "$namedtuple", "$enum"):
-        fields = fields_of(content) if tag != "$enum" else [(name, content[name]) for name in ("name", "value")]
-        return f"instance({json.dumps(content['type'])}, {_object(dict(map(tuple, fields)), whole)})"
-    return literal(content["items"], whole) if tag == "$array" else _leaf(tag, content)
-
-
-def _leaf(tag: str, content: Any) -> str:
-    if tag == "int":
-        return str(content) if abs(content) <= _SAFE else f"{content}n"
-    if tag == "$float":
-        return _NUMBERS[content]
-    if tag == "$int":
-        return f"{content}n"  # Hexadecimal in both languages.
-    if tag in ("$bytes", "$bytearray"):
-        return f"Uint8Array.from(Buffer.from({json.dumps(content)}, 'base64'))"
-    if tag == "$datetime":
-        return f"new Date({json.dumps(content)})"
-    if tag == "$str":
-        return json.dumps(for_node({tag: content}))
-    raise _NoLiteralError(f"value for {tag}")
-
-
-def _number(value: float) -> str:
-    return "-0" if value == 0 and math.copysign(1, value) < 0 else repr(value)
-
-
-def _object(fields: Mapping[str, Any], whole: str = "{}") -> str:
-    # As a plain key of an object literal, `__proto__` would set the prototype.
-    pairs = [(f"[{json.dumps(key)}]" if key == "__proto__" else json.dumps(key), item) for key, item in fields.items()]
-    return f"{{{', '.join(f'{key}: {literal(item, whole)}' for key, item in pairs)}}}"
+def _with_floats(data: Any) -> Any:
+    """Expected data with a tag for whole floats, which are compared with a tolerance, unlike integers."""
+    if isinstance(data, float) and data.is_integer() and abs(data) > _CLOSE:
+        return {"$whole": data}
+    return _deeper(data, _with_floats)

@@ -1,6 +1,7 @@
 // Makes calls, one after the other, and reports their results. It does not know the expected results.
 import fs from 'node:fs';
-import { Encoder, NoValue, decode, namesOf, opaque, plainText } from './values.mjs';
+import { NoValue, decode } from './decode.mjs';
+import { Encoder, namesOf, opaque, plainText } from './values.mjs';
 
 const MOST_TOLD = 4_000;
 const MOST_FRAMES = 16;

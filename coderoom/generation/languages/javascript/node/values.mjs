@@ -1,4 +1,4 @@
-// Converts values to tagged data and back. It runs in the process of the code under test, so its output is untrusted.
+// Converts values to tagged data as JSON text. It runs in the process of the code under test, so its output is untrusted.
 // It keeps references to the built-ins that it needs before that code is loaded, since the code may change them.
 import { Buffer } from 'node:buffer';
 import { types } from 'node:util';
@@ -10,7 +10,7 @@ const MOST_DIGITS = 4_000;
 const RETURN_LIST = 'it can be iterated only once; return an array';
 
 const { apply, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
-const { keys, is, fromEntries } = Object;
+const { keys, is } = Object;
 const { isArray, from: listOf } = Array;
 const { stringify } = JSON;
 const { isInteger } = Number;
@@ -24,57 +24,6 @@ const codePointAt = String.prototype.codePointAt;
 const toBase64 = Buffer.prototype.toString;
 const bytesFrom = Buffer.from.bind(Buffer);
 const plainPrototype = Object.prototype;
-
-export class NoValue extends Error {}
-
-// Converts tagged data to values.
-
-export function decode(data, place) {
-  if (data === null || typeof data !== 'object') return data;
-  if (isArray(data)) return data.map((item, index) => decode(item, `${place}[${index}]`));
-  const names = keys(data);
-  if (names.length === 1 && names[0].startsWith('$')) {
-    const read = READERS[names[0]];
-    if (read === undefined) throw new NoValue(`${place}: JavaScript has no value for ${names[0]}`);
-    return read(data[names[0]], place);
-  }
-  return fromEntries(names.map((name) => [name, decode(data[name], `${place}.${name}`)]));
-}
-
-const items = (data, place) => decode(data, place);
-const bytes = (data) => Uint8Array.from(bytesFrom(data, 'base64'));
-
-const READERS = {
-  __proto__: null,
-  $tuple: items,
-  $name: (data) => ({ $name: data }),
-  $set: (data, place) => new Set(items(data, place)),
-  $frozenset: (data, place) => new Set(items(data, place)),
-  $dict(pairs, place) {
-    const found = pairs.map(([key, item]) => [decode(key, place), decode(item, place)]);
-    return found.every(([key]) => typeof key === 'string') ? fromEntries(found) : new Map(found);
-  },
-  $bytes: bytes,
-  $bytearray: bytes,
-  $float: (data) => ({ nan: NaN, inf: Infinity, '-inf': -Infinity })[data],
-  $int: (data) => (data.startsWith('-') ? -BigInt(data.slice(1)) : BigInt(data)),
-  $datetime: (data) => new Date(data),
-  $object: ({ type, fields }, place) => record(type, fields, place),
-  $namedtuple: ({ type, fields }, place) => record(type, fields, place),
-  $enum: (data, place) =>
-    data.mixed === true ? decode(data.value, place) : record(data.type, { name: data.name, value: data.value }, place),
-  $array: (data, place) => decode(data.items, place),
-};
-
-function record(type, fields, place) {
-  const made = new ({ [type]: class {} })[type]();
-  for (const [name, item] of isArray(fields) ? fields : Object.entries(fields)) {
-    made[name] = decode(item, `${place}.${name}`);
-  }
-  return made;
-}
-
-// Converts values to tagged data as JSON text.
 
 export class Encoder {
   #items = MOST_ITEMS;

@@ -1,7 +1,32 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { inspect } from 'node:util';
+
 // A whole float, which is compared with a tolerance, unlike an integer.
 class Float {
   constructor(value) {
     this.value = value;
+  }
+}
+
+READERS.$whole = (data) => new Float(data);
+
+for (const each of CASES) {
+  test(each.name, { skip: each.omitted ?? valueless(each) }, async () => {
+    const given = each.order.map((name) => (name in each.inputs ? decode(each.inputs[name], name) : undefined));
+    const call = async () => program[each.call](...given);
+    if (each.error) await assert.rejects(call, (error) => isA(error, each.error, each.message));
+    else equal(await call(), decode(each.expected, 'expected'), each.rel, each.abs);
+  });
+}
+
+// Why JavaScript does not have the values of a test; false if it has.
+function valueless({ inputs, expected }) {
+  try {
+    decode({ inputs, expected: expected ?? null }, 'test');
+    return false;
+  } catch (error) {
+    return error.message;
   }
 }
 
