@@ -53,7 +53,7 @@ _SAY = "state what the result has to be"
 T = TypeVar("T")
 
 
-async def write_specs(client: BudgetedModel, instruction: str, language: Language) -> list[FunctionSpec]:
+async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionSpec]:
     """Let the model write the specs; mistakes are sent back once."""
 
     async def read(text: str) -> list[FunctionSpec]:
@@ -61,12 +61,12 @@ async def write_specs(client: BudgetedModel, instruction: str, language: Languag
         if data is None:
             raise GenerationError(_NOTHING)
         specs = read_specs(as_specs(data))
-        wrong = [problem for spec in specs for problem in _spec_problems(spec, language)]
+        wrong = [problem for spec in specs for problem in _spec_problems(spec, program.language)]
         if wrong:
             raise GenerationError("\n".join(wrong))
         return specs
 
-    specs, problems = await _ask_twice(client, "specs", "", specs_request(instruction, language), SpecsForm, read)
+    specs, problems = await _ask_twice(client, "specs", "", specs_request(program), SpecsForm, read)
     if specs is None:
         raise GenerationError("No usable functions, even after a correction request:\n" + ";\n".join(problems))
     return specs
@@ -99,7 +99,7 @@ async def write_tests(
             raise GenerationError("\n".join(wrong))
         return tests
 
-    request = tests_request(program.instruction, spec, program.language, _LEAST_TESTS)
+    request = tests_request(program, spec, _LEAST_TESTS)
     tests, problems = await _ask_twice(client, "tests", spec.name, request, TestsForm, read)
     if tests is not None:
         return tests, []
@@ -204,7 +204,7 @@ class Pipeline:
     async def _write_specs(self) -> list[FunctionSpec]:
         program = self._program
         specs = [*program.specs.values()]
-        layers = program.take_specs(specs or await write_specs(self._client, program.instruction, program.language))
+        layers = program.take_specs(specs or await write_specs(program, self._client))
         program.emit(SpecsWritten(tuple(map(tuple, layers))))
         return list(program.specs.values())
 

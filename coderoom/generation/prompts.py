@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from coderoom.generation.languages import Language
 from coderoom.generation.models import Message
@@ -11,6 +12,9 @@ from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
+
+if TYPE_CHECKING:
+    from coderoom.generation.repair import Program
 
 PROMPT_VERSION = "5"
 
@@ -83,7 +87,7 @@ Instruction of the whole program:
 
 {instruction}
 
-Write the function `{name}`:
+Write the function `{name}`{how}
 
 {spec}
 
@@ -93,9 +97,11 @@ Signature:
 {signature}
 ```
 {dependencies}
-{ways}
+{trouble}{ways}
 
 Answer with one {language} code block with all of its code, including helpers and imports."""
+
+_AGAIN = " from scratch, with a different approach: earlier code for it kept failing."
 
 _REPAIR = """\
 Instruction of the whole program:
@@ -124,68 +130,26 @@ tests may be changed. Each change is recorded with your reason, and a function t
 
 {ways}"""
 
-_FRESH = """\
-Instruction of the whole program:
 
-{instruction}
-
-Write the function `{name}` from scratch, with a different approach: earlier code for it kept failing.
-
-{spec}
-
-Signature:
-
-```{language}
-{signature}
-```
-{dependencies}
-{trouble}
-
-{ways}
-
-Answer with one {language} code block with all of its code, including helpers and imports."""
-
-
-def specs_request(instruction: str, language: Language) -> list[Message]:
+def specs_request(program: Program) -> list[Message]:
     """Request the specs of a program."""
-    return _request(_SPECS, instruction, language)
+    return _request(_SPECS, program)
 
 
-def tests_request(instruction: str, spec: FunctionSpec, language: Language, least: int) -> list[Message]:
+def tests_request(program: Program, spec: FunctionSpec, least: int) -> list[Message]:
     """Request the tests of a function."""
-    return _request(_TESTS, instruction, language, **_facts(spec, language), least=max(least, 5))
+    return _request(_TESTS, program, spec, least=max(least, 5))
 
 
-def code_request(
-    instruction: str, spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None]
-) -> list[Message]:
-    """Request the code of a function. Each dependency has its code, if that passes its tests."""
-    return _request(_CODE, instruction, language, **_facts(spec, language, dependencies))
+def code_request(program: Program, spec: FunctionSpec, trouble: str = "") -> list[Message]:
+    """Request the code of a function; after trouble, with another approach, without showing the code that failed."""
+    more = {"how": _AGAIN, "trouble": f"{trouble}\n\n"} if trouble else {"how": ":", "trouble": ""}
+    return _request(_CODE, program, spec, **more)
 
 
-def repair_request(
-    instruction: str,
-    spec: FunctionSpec,
-    language: Language,
-    dependencies: Mapping[FunctionSpec, str | None],
-    code: str,
-    trouble: str,
-    changes: int,
-) -> list[Message]:
-    """Request a diagnosis and a repair."""
-    facts = _facts(spec, language, dependencies)
-    return _request(_REPAIR, instruction, language, **facts, code=code, trouble=trouble, changes=changes)
-
-
-def fresh_request(
-    instruction: str,
-    spec: FunctionSpec,
-    language: Language,
-    dependencies: Mapping[FunctionSpec, str | None],
-    trouble: str,
-) -> list[Message]:
-    """Request another approach, without showing the code that failed."""
-    return _request(_FRESH, instruction, language, **_facts(spec, language, dependencies), trouble=trouble)
+def repair_request(program: Program, spec: FunctionSpec, code: str, trouble: str, changes: int) -> list[Message]:
+    """Request a diagnosis and a repair; so many more tests may be changed."""
+    return _request(_REPAIR, program, spec, code=code, trouble=trouble, changes=changes)
 
 
 def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> list[Message]:
@@ -227,21 +191,17 @@ def _noted(notes: Sequence[str]) -> list[str]:
     return ["", *(f"Note: {note}." for note in notes[:20])] if notes else []
 
 
-def _request(text: str, instruction: str, language: Language, **facts: object) -> list[Message]:
-    question = text.format(instruction=instruction, language=language.name, ways=language.ways, **facts)
+def _request(text: str, program: Program, spec: FunctionSpec | None = None, **facts: object) -> list[Message]:
+    language = program.language
+    if spec is not None:
+        facts |= {
+            "name": spec.name,
+            "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
+            "signature": language.signature(spec),
+            "dependencies": _dependencies(program.dependencies(spec), language),
+        }
+    question = text.format(instruction=program.instruction, language=language.name, ways=language.ways, **facts)
     return [Message("system", _SYSTEM.format(language=language.name)), Message("user", question)]
-
-
-def _facts(
-    spec: FunctionSpec, language: Language, dependencies: Mapping[FunctionSpec, str | None] | None = None
-) -> dict[str, str]:
-    """The fields that describe a function in the prompts."""
-    return {
-        "name": spec.name,
-        "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
-        "signature": language.signature(spec),
-        "dependencies": _dependencies(dependencies or {}, language),
-    }
 
 
 def _dependencies(dependencies: Mapping[FunctionSpec, str | None], language: Language) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 from coderoom.errors import GenerationError, ModelError
 from coderoom.generation.frozen import FrozenTests, changed
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
-from coderoom.generation.models import Message
 from coderoom.generation.other_values import vacuous_tests
-from coderoom.generation.prompts import code_request, failures, fresh_request, refusals, repair_request
+from coderoom.generation.prompts import code_request, failures, refusals, repair_request
 from coderoom.generation.replies import Repair, RepairForm, as_tests, code_in, read_repair, unclear_values
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
@@ -94,7 +94,7 @@ class Program:
         if wrong := [*map(str, problems), *self._clashes(spec, code)]:
             return wrong, ()
         findings = tuple(self.language.scan(code))
-        blocked = self._refusals(findings)
+        blocked = [f"the security scanner blocks it: {each}" for each in findings if self._is_blocked(each)]
         if not blocked:
             self._codes[spec.name] = code, self.code.get(spec.name, "")
         return blocked, findings
@@ -148,9 +148,6 @@ class Program:
                     found[f"{text}; import the same, or take another name"] = None
         return [*found]
 
-    def _refusals(self, findings: Iterable[SecurityFinding]) -> list[str]:
-        return [f"the security scanner blocks it: {each}" for each in findings if self._is_blocked(each)]
-
     def _is_blocked(self, finding: SecurityFinding) -> bool:
         least = self.rules.block_severity
         return (
@@ -159,19 +156,7 @@ class Program:
 
 
 _MOST_PATCHES = 2  # After this many failed patches, another approach is requested.
-_NO_FINDINGS: tuple[SecurityFinding, ...] = ()
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-
-
-@dataclass(frozen=True)
-class _Proposal:
-    """What to try next: code, or the `problems` why there is none, and the changes that were made to it (`notes`)."""
-
-    approach: Approach
-    code: str
-    problems: tuple[str, ...] = ()
-    reason: str = ""
-    notes: tuple[str, ...] = ()
 
 
 class FunctionWork:
@@ -204,9 +189,9 @@ class FunctionWork:
             return StopReason.MODEL_FAILED
 
     async def _work(self) -> StopReason:
-        proposal = await self._begin()
+        attempt = await self._write()
         while True:
-            trouble = await self._try(proposal)
+            trouble = await self._try(attempt)
             if not trouble:
                 return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
             if len(self.attempts) >= self._program.rules.max_attempts:
@@ -214,94 +199,68 @@ class FunctionWork:
             if self._repeated is not None and self._fresh:
                 return self._repeated
             if not self._fresh and (self._repeated is not None or self._patches >= _MOST_PATCHES):
-                proposal = await self._start_over(trouble)
+                self._fresh, self._patches = True, 0
+                attempt = await self._write(trouble)
             else:
-                proposal = await self._repair(trouble)
+                attempt = await self._repair(trouble)
 
-    async def _begin(self) -> _Proposal:
-        program = self._program
-        dependencies = program.dependencies(self._spec)
-        return await self._write("first", code_request(program.instruction, self._spec, program.language, dependencies))
-
-    async def _start_over(self, trouble: str) -> _Proposal:
-        self._fresh, self._patches = True, 0
-        program = self._program
-        dependencies = program.dependencies(self._spec)
-        request = fresh_request(program.instruction, self._spec, program.language, dependencies, trouble)
-        return await self._write("fresh", request)
-
-    async def _write(self, approach: Approach, request: list[Message]) -> _Proposal:
-        reply = await self._client.ask("code", self._spec.name, request)
-        code = code_in(reply.text, self._spec.name, self._program.language)
+    async def _write(self, trouble: str = "") -> Attempt:
+        """Let the model write the code; after trouble, with another approach."""
+        reply = await self._client.ask("code", self._spec.name, code_request(self._program, self._spec, trouble))
+        approach: Approach = "fresh" if trouble else "first"
         if not reply.complete:
-            return _Proposal(approach, "", ("the reply was cut off at a length limit; write less",))
-        return _Proposal(approach, code, () if code.strip() else (self._no_code(),))
+            return self._attempt(approach, "", problems=("the reply was cut off at a length limit; write less",))
+        language = self._program.language
+        code = code_in(reply.text, self._spec.name, language)
+        lacking = f"there is no {language.name} code block with the function {self._spec.name!r}"
+        return self._attempt(approach, code, problems=() if code.strip() else (lacking,))
 
-    async def _repair(self, trouble: str) -> _Proposal:
+    async def _repair(self, trouble: str) -> Attempt:
         self._patches += 1
         program = self._program
-        request = repair_request(
-            program.instruction,
-            self._spec,
-            program.language,
-            program.dependencies(self._spec),
-            self._code,
-            trouble,
-            max(program.rules.max_test_changes - self._changes, 0),
-        )
+        changes = max(program.rules.max_test_changes - self._changes, 0)
+        request = repair_request(program, self._spec, self._code, trouble, changes)
         reply = await self._client.ask("repair", self._spec.name, request, RepairForm)
         repair = read_repair(reply.text, self._spec.name, program.language)
         if repair is None:
-            return _Proposal("patch", "", ("the reply had neither new code nor a changed test",))
+            return self._attempt("patch", "", problems=("the reply had neither new code nor a changed test",))
         if repair.wrong == "implementation":
-            return _Proposal("patch", repair.code, reason=repair.reason)
+            return self._attempt("patch", repair.code, reason=repair.reason)
         try:
             await self._change_test(repair)
         except GenerationError as error:
             problems = tuple(f"the test cannot be changed like this: {line}" for line in str(error).splitlines())
-            return _Proposal("patch", "", problems, repair.reason)
-        return _Proposal("changed test", self._code, reason=repair.reason)
+            return self._attempt("patch", "", problems=problems, reason=repair.reason)
+        return self._attempt("changed test", self._code, reason=repair.reason)
 
-    async def _try(self, proposal: _Proposal) -> str:
-        """Check a proposal and run its tests; return what to tell the model, or nothing if all tests passed."""
-        program, spec, number = self._program, self._spec, len(self.attempts) + 1
-        problems, findings = list(proposal.problems), _NO_FINDINGS
-        if not problems:
-            code, notes = program.without_repeats(spec, proposal.code)
-            proposal = replace(proposal, code=code, notes=notes)
+    def _attempt(self, approach: Approach, code: str, **more: Any) -> Attempt:
+        """What to try next; with problems, it cannot be tried."""
+        return Attempt(number=len(self.attempts) + 1, approach=approach, code=code, **more)
+
+    async def _try(self, attempt: Attempt) -> str:
+        """Check code and run its tests; return what to tell the model, or nothing if all tests passed."""
+        program, spec, number = self._program, self._spec, attempt.number
+        findings: tuple[SecurityFinding, ...] = ()
+        if not attempt.problems:
+            code, notes = program.without_repeats(spec, attempt.code)
             problems, findings = program.check(spec, code)
-        if proposal.code:
-            self._code = proposal.code
-        if problems:
-            self._record(proposal, number, problems=tuple(problems))
-            program.emit(CodeRefused(spec.name, number, tuple(problems), proposal.reason))
-            self._compare(proposal, tuple(problems))
-            return refusals(problems, proposal.notes)
-        language, reason = program.language.name, proposal.reason
-        program.emit(CodeWritten(spec.name, number, proposal.approach, proposal.code, language, reason))
-        results = await program.run(self._runner, spec, proposal.code)
+            attempt = attempt.model_copy(update={"code": code, "notes": notes, "problems": tuple(problems)})
+        if attempt.code:
+            self._code = attempt.code
+        if attempt.problems:
+            self.attempts.append(attempt)
+            program.emit(CodeRefused(spec.name, number, attempt.problems, attempt.reason))
+            self._compare(attempt, attempt.problems)
+            return refusals(attempt.problems, attempt.notes)
+        language = program.language.name
+        program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, attempt.reason))
+        results = await program.run(self._runner, spec, attempt.code)
         program.emit(TestsRun(spec.name, number, tuple(results)))
         passed = sum(result.passed for result in results)
-        self._record(proposal, number, passed=passed, failed=len(results) - passed)
-        self._keep(proposal.code, passed, passed == len(results), findings)
-        self._compare(proposal, _signature(results))
-        return "" if passed == len(results) else failures(results, self._tests(), proposal.notes)
-
-    def _record(
-        self, proposal: _Proposal, number: int, *, passed: int = 0, failed: int = 0, problems: tuple[str, ...] = ()
-    ) -> None:
-        self.attempts.append(
-            Attempt(
-                number=number,
-                approach=proposal.approach,
-                code=proposal.code,
-                passed=passed,
-                failed=failed,
-                problems=problems,
-                reason=proposal.reason[:2_000],
-                notes=proposal.notes,
-            )
-        )
+        self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
+        self._keep(attempt.code, passed, passed == len(results), findings)
+        self._compare(attempt, _signature(results))
+        return "" if passed == len(results) else failures(results, self._tests(), attempt.notes)
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
         better = passed > self._best or whole
@@ -312,11 +271,11 @@ class FunctionWork:
         if whole:
             self._program.passed.add(self._spec.name)
 
-    def _compare(self, proposal: _Proposal, signature: object) -> None:
+    def _compare(self, attempt: Attempt, signature: object) -> None:
         """Detect repeated code and repeated failures."""
         self._repeated = None
-        if proposal.code and proposal.approach != "changed test":
-            code = proposal.code.strip()
+        if attempt.code and attempt.approach != "changed test":
+            code = attempt.code.strip()
             if code in self._codes:
                 self._repeated = StopReason.SAME_CODE
             self._codes.add(code)
@@ -342,16 +301,13 @@ class FunctionWork:
             problems.append(f"it also holds for {values}")
         if problems:
             raise GenerationError("\n".join(problems))
-        program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason[:2_000])
+        program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason)
         self._changes += 1
         program.emit(TestChanged(program.tests.changes[-1]))
 
     def _tests(self) -> tuple[FunctionTest, ...]:
         assert self._program.tests is not None
         return self._program.tests.tests.get(self._spec.name, ())
-
-    def _no_code(self) -> str:
-        return f"there is no {self._program.language.name} code block with the function {self._spec.name!r}"
 
 
 def _signature(results: list[TestResult]) -> object:

@@ -21,6 +21,8 @@ from coderoom.generation.languages.python.check import parsed_expression
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 
+_LONGEST_REASON = 2_000
+
 
 class Form(BaseModel):
     """The schema of a reply as JSON; it is `closed` if it names every part and can be used as a strict schema."""
@@ -114,14 +116,13 @@ def _listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | N
 def read_repair(text: str, function: str, language: Language) -> Repair | None:
     """The diagnosis and repair in a reply; `None` if there is no repair."""
     for data in _values(text):
-        test = data.get("test")
-        wrong = data.get("wrong")
+        test, wrong, reason = data.get("test"), data.get("wrong"), str(data.get("reason") or "")[:_LONGEST_REASON]
         code = next((data[key] for key in ("implementation", "code") if isinstance(data.get(key), str)), "")
         if wrong == "test" and isinstance(test, Mapping):
-            return Repair(wrong="test", reason=str(data.get("reason") or ""), test=dict(test))
+            return Repair(wrong="test", reason=reason, test=dict(test))
         code = _bare(code, language) or (code_in(text, function, language) if "wrong" in data else "")
         if code.strip():
-            return Repair(wrong="implementation", reason=str(data.get("reason") or ""), code=code)
+            return Repair(wrong="implementation", reason=reason, code=code)
     code = code_in(text, function, language)
     return Repair(wrong="implementation", code=code) if code else None
 

@@ -136,7 +136,7 @@ class JavaScriptLanguage(Language):
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
     ) -> dict[str, str]:
-        """See `Language.write_tests`; the file is for `node --test`. It lacks tests with a property or steps."""
+        """See `Language.write_tests`; the file is for `node --test`. It skips tests with a property or steps."""
         return {self.tests_file(module): node_test_file(tests, module + self.suffix, specs)}
 
 
