@@ -21,7 +21,6 @@ from coderoom.generation.languages.python.varying import variation
 from coderoom.generation.session import (
     Answer,
     Failure,
-    Raised,
     TestQueue,
     TestResult,
     TestSession,
@@ -116,7 +115,7 @@ class Judge:
             answer, result = await self._sessions[0].alone(job, _JUDGE_SECONDS)
         if answer is None:
             return f"the property {job['property']!r} could not be evaluated: {why_no_answer(result)}"
-        return "" if answer.value is True else _why_not(job["property"], answer)
+        return _why_not(job["property"], answer)
 
 
 @dataclass(frozen=True)
@@ -129,6 +128,13 @@ class _Seen:
     seconds: float = 0.0
     peak: int | None = None
     stdout: str = ""
+    error: str = ""
+    warning: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it passes the test."""
+        return self.answer is not None and not self.why
 
     def said(self) -> str:
         """What it returned or raised."""
@@ -142,33 +148,25 @@ class _Seen:
 _NO_ANSWER = _Seen(None, "the process has ended, or took too long", Outcome.ERROR)
 
 
+@dataclass(eq=False)
 class Run:
     """One run of tests."""
 
-    def __init__(
-        self,
-        sandbox: Sandbox,
-        language: Language,
-        cases: Sequence[Case],
-        sources: Mapping[str, str],
-        *,
-        sessions: int,
-        timeout: float,
-        strict: bool,
-        final: bool,
-    ) -> None:
-        self._sandbox = sandbox
-        self._language = language
-        self._cases = cases
-        self._sources = sources
+    sandbox: Sandbox
+    language: Language
+    cases: Sequence[Case]
+    sources: Mapping[str, str]
+    sessions: int
+    timeout: float
+    strict: bool
+    final: bool
+
+    def __post_init__(self) -> None:
+        count = _number_of_sessions(len(self.cases), self.sessions)
+        self._sessions = [TestSession(self.sandbox, self.language, self.sources) for _ in range(count)]
+        self._judge = Judge(self.sandbox, self.language, count)
         self._loaded: Mapping[str, str] = {}
-        count = _number_of_sessions(len(cases), sessions)
-        self._sessions = [TestSession(sandbox, language, sources) for _ in range(count)]
-        self._judge = Judge(sandbox, language, count)
-        self._timeout = timeout
-        self._strict = strict
-        self._final = final
-        self._results: dict[int, TestResult] = {}
+        self._seen: dict[int, _Seen] = {}
         self._timeouts: Counter[str] = Counter()
         self._left = ""
 
@@ -185,17 +183,18 @@ class Run:
         failures: dict[str, Failure] = {}
         for session in self._sessions:
             failures.update(session.failures)
-        self._loaded = {name: source for name, source in self._sources.items() if name not in failures}
+        self._loaded = {name: source for name, source in self.sources.items() if name not in failures}
         cases = []
-        for case in self._cases:
+        for case in self.cases:
             if case.function in failures:
-                self._results[case.number] = _not_loaded(case, failures[case.function])
+                failure = failures[case.function]
+                self._seen[case.number] = _Seen(None, failure.why, failure.outcome, error=failure.error)
             elif problems := problems_of_steps(case.test, case.program):
-                self._results[case.number] = _not_run(case, problems)
+                self._seen[case.number] = _Seen(None, "; ".join(problems[:_MOST_PROBLEMS]), Outcome.REJECTED)
             else:
                 cases.append(case)
         await self._run_once(cases)
-        variation = self._language.variation(self._sources.values())
+        variation = self.language.variation(self.sources.values())
         if any(case.may_use_sets() for case in cases):
             variation = max(variation, Variation.PROCESS)
         if failures:  # Parts of code that could not be loaded may be there.
@@ -203,11 +202,11 @@ class Run:
         if variation >= Variation.CALL:
             await self._run_again(self._passing(cases))
         await self._run_in_order(self._passing(cases), variation)
-        return [self._results[case.number] for case in self._cases]
+        return [self._result(case, self._seen[case.number]) for case in self.cases]
 
     def _passing(self, cases: Sequence[Case]) -> list[Case]:
         """The tests of the functions that pass all of them."""
-        failing = {case.function for case in cases if not self._results[case.number].passed}
+        failing = {case.function for case in cases if not self._seen[case.number].passed}
         return [case for case in cases if case.function not in failing]
 
     async def _run_once(self, cases: Sequence[Case]) -> None:
@@ -215,34 +214,32 @@ class Run:
         left: deque[tuple[Case, _Seen | None]] = deque()
         for case, seen in zip(cases, await self._run_batch(cases), strict=True):
             if seen is not None and (not seen.why or self._is_stateless(case)):
-                self._results[case.number] = self._result(case, seen)
+                self._seen[case.number] = seen
             else:
                 left.append((case, seen))
 
         async def work(session: TestSession) -> None:
             while left:
                 case, first = left.popleft()
-                self._results[case.number] = await self._run_alone(session, case, first)
+                self._seen[case.number] = await self._run_alone(session, case, first)
 
         await _all([work(session) for session in self._sessions])
 
-    async def _run_alone(self, session: TestSession, case: Case, first: _Seen | None) -> TestResult:
+    async def _run_alone(self, session: TestSession, case: Case, first: _Seen | None) -> _Seen:
         if self._timeouts[case.function] >= _MOST_TIMEOUTS:
             why = f"not run, since {_MOST_TIMEOUTS} tests of this function have exceeded their time limit"
-            return self._result(case, _Seen(None, why, Outcome.REJECTED))
+            return _Seen(None, why, Outcome.REJECTED)
         seen = await self._see_alone(session, case)
         if seen.outcome is Outcome.TIMEOUT:
             self._timeouts[case.function] += 1
-        if first is not None and not seen.why:
-            return self._not_repeatable(case, first, seen)
-        return self._result(case, seen, session)
+        return seen if first is None or seen.why else _not_repeatable(first, seen)
 
     async def _run_again(self, cases: Sequence[Case]) -> None:
         """Repeat tests that passed: they pass only if every undisturbed run passes."""
         counts = Counter(case.function for case in cases)
         repeated = []
         for case in cases:
-            seconds = max(self._results[case.number].duration, self._size(case) * _SECONDS_PER_CHARACTER, 1e-4)
+            seconds = max(self._seen[case.number].seconds, self._size(case) * _SECONDS_PER_CHARACTER, 1e-4)
             most = min(_RUNS, _SECONDS_TO_REPEAT / seconds) / counts[case.function]
             repeated += [case] * max(_LEAST_RUNS, math.ceil(most))
         repeated.sort(key=lambda case: case.number)
@@ -257,22 +254,22 @@ class Run:
 
         await _all([work(session) for session in self._sessions])
         for case, each in pairs:
-            if each.why and self._results[case.number].passed:
-                self._results[case.number] = self._not_repeatable(case, self._passed(case), each)
+            if each.why and self._seen[case.number].passed:
+                self._seen[case.number] = _not_repeatable(self._seen[case.number], each)
 
     async def _run_in_order(self, cases: Sequence[Case], variation: Variation) -> None:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
-        count = self._language.processes
-        if not self._final or variation is Variation.NONE:
+        count = self.language.processes
+        if not self.final or variation is Variation.NONE:
             proven = variation is Variation.NONE and all(map(self._is_stateless, cases))
-            count = min(count, 0 if proven and not self._final else 1)
+            count = min(count, 0 if proven and not self.final else 1)
         if not count or not cases:
             return
-        slow = sum(self._results[case.number].duration for case in cases)
+        slow = sum(self._seen[case.number].seconds for case in cases)
         count = min(count, max(_LEAST_PROCESSES, int(_SECONDS_IN_ORDER / slow))) if slow else count
         for session in self._sessions:  # The program in them could change what new processes do.
             await session.close()
-        async with TestSession(self._sandbox, self._language, {}) as session:
+        async with TestSession(self.sandbox, self.language, {}) as session:
             for several in self._parts(cases, session.longest // (8 * count)):
                 await self._see_several_in_order(session, several, count, variation)
 
@@ -280,26 +277,26 @@ class Run:
         self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
     ) -> None:
         repeatable: dict[str, bool] = {}
-        seconds = sum(self._results[case.number].duration for case in cases)
+        seconds = sum(self._seen[case.number].seconds for case in cases)
         again = variation is not Variation.NONE and seconds < _SECONDS_TO_RUN_AGAIN
         for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation, again), strict=True):
-            if not seen.why or not self._results[case.number].passed:
+            if not seen.why or not self._seen[case.number].passed:
                 continue
             if case.function not in repeatable:
                 # Nothing runs before it.
                 [alone] = await self._see_in_order(session, [case], _CHECKS, variation)
                 repeatable[case.function] = not alone.why
             if not repeatable[case.function]:
-                self._results[case.number] = self._not_repeatable(case, self._passed(case), seen)
+                self._seen[case.number] = _not_repeatable(self._seen[case.number], seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
             self._warn(case, text)
-        if self._left and self._results[cases[-1].number].passed:
+        if self._left and self._seen[cases[-1].number].passed:
             self._warn(cases[-1], f"after the tests, the program leaves {self._left}")
 
     def _warn(self, case: Case, text: str) -> None:
-        update = {"passed": False, "why": text} if self._strict else {"warning": text}
-        self._results[case.number] = self._results[case.number].model_copy(update=update)
+        seen = self._seen[case.number]
+        self._seen[case.number] = replace(seen, why=text) if self.strict else replace(seen, warning=text)
 
     def _parts(self, cases: Sequence[Case], most: int) -> Iterator[list[Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
@@ -316,8 +313,8 @@ class Run:
 
     def _size(self, case: Case) -> int:
         """The characters of the answer of a test."""
-        result = self._results[case.number]
-        return len(json.dumps([result.actual_output, result.arguments_after, result.error])) + _HEAD
+        answer = _some(self._seen[case.number].answer)
+        return len(json.dumps([answer.value, answer.after, str(answer.raised)])) + _HEAD
 
     def _is_stateless(self, case: Case) -> bool:
         return self._sessions[0].is_stateless(case.job)
@@ -332,8 +329,8 @@ class Run:
         self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation, again: bool = False
     ) -> list[_Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
-        seconds = self._timeout + 4 * max(self._results[case.number].duration for case in cases)
-        found = [self._passed(case) for case in cases]
+        seconds = self.timeout + 4 * max(self._seen[case.number].seconds for case in cases)
+        found = [self._seen[case.number] for case in cases]
         jobs = [case.job for case in cases]
         at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
         while count > 0:
@@ -350,31 +347,28 @@ class Run:
 
     async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:
         found: list[_Seen | None] = [None] * len(cases)
-        looks: list[int] = []
+        looks: dict[int, Job] = {}
         for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if answer is None:
                 continue
-            why = verdict_on(case.test, answer, self._language)
+            why = verdict_on(case.test, answer, self.language)
+            if (why or case.test.expects == "property") and not _is_whole(answer):
+                continue
             if not why and case.test.expects == "property":
-                if _is_whole(answer):
-                    looks.append(number)
-            elif not why or _is_whole(answer):
+                looks[number] = case.look(answer)
+            else:
                 found[number] = _seen(answer, why)
-        verdicts = await self._judge.look_at([cases[number].look(_some(answers[number])) for number in looks])
-        for number, verdict in zip(looks, verdicts, strict=True):
-            if verdict is not None and verdict.value is True:
-                found[number] = _seen(_some(answers[number]), "")
-            elif verdict is not None:
-                why = _why_not(cases[number].test.property, verdict)
-                found[number] = _seen(_some(answers[number]), why)
+        for number, verdict in zip(looks, await self._judge.look_at([*looks.values()]), strict=True):
+            if verdict is not None:
+                found[number] = _seen(_some(answers[number]), _why_not(cases[number].test.property, verdict))
         return found
 
     async def _see_alone(self, session: TestSession, case: Case) -> _Seen:
-        answer, result = await session.alone(case.job, self._timeout)
+        answer, result = await session.alone(case.job, self.timeout)
         if answer is None:
             why = why_no_answer(result)
         else:
-            why = verdict_on(case.test, answer, self._language)
+            why = verdict_on(case.test, answer, self.language)
             if not why and case.test.expects == "property":
                 why = await self._judge.look(case.look(answer))
         raised = answer is not None and answer.raised is not None
@@ -387,44 +381,33 @@ class Run:
             result.stdout[:_MOST_PRINTED],
         )
 
-    def _passed(self, case: Case) -> _Seen:
-        """The run that has passed."""
-        result = self._results[case.number]
-        if result.outcome is Outcome.OK:
-            return _Seen(Answer(result.actual_output), "", result.outcome)
-        kind, _, message = result.error.rpartition("\n")[2].partition(": ")
-        return _Seen(Answer(raised=Raised((kind,), "", message)), "", result.outcome)
-
-    def _not_repeatable(self, case: Case, one: _Seen, other: _Seen) -> TestResult:
-        seen = one if one.why else other
-        why = f"not repeatable: one run {one.said()}, and another one {other.said()}"
-        return self._result(case, replace(seen, why=why))
-
-    def _result(self, case: Case, seen: _Seen, session: TestSession | None = None) -> TestResult:
-        answer = seen.answer
-        raised = None if answer is None else answer.raised
-        error = ""
-        if raised is not None:
-            whole = seen.why or session is not None
-            cells = (session or self._sessions[0]).cells
-            error = error_text(raised, cells, self._sources) if whole else str(raised)
+    def _result(self, case: Case, seen: _Seen) -> TestResult:
+        answer = seen.answer or Answer()
         return TestResult(
             function=case.function,
             test=case.test.name,
-            passed=answer is not None and not seen.why,
-            actual_output=None if answer is None else answer.value,
-            arguments_after=None if answer is None else answer.after,
+            passed=seen.passed,
+            actual_output=answer.value,
+            arguments_after=answer.after,
             why=seen.why,
             outcome=seen.outcome,
-            error=error,
+            error=seen.error or error_text(answer.raised, self._sessions[0].cells, self.sources),
             duration=seen.seconds,
             peak_memory=seen.peak,
             stdout=seen.stdout[:_MOST_PRINTED],
+            warning=seen.warning,
         )
 
 
+def _not_repeatable(one: _Seen, other: _Seen) -> _Seen:
+    why = f"not repeatable: one run {one.said()}, and another one {other.said()}"
+    return replace(one if one.why else other, why=why)
+
+
 def _why_not(text: str | None, answer: Answer) -> str:
-    """Why a property does not hold."""
+    """Why a property does not hold; empty if it does."""
+    if answer.value is True:
+        return ""
     if answer.raised is not None:
         return f"the property {text!r} could not be evaluated: {answer.raised!s:.300}"
     return f"the property {text!r} does not hold"
@@ -449,22 +432,6 @@ def _is_whole(answer: Answer) -> bool:
 
 def _number_of_sessions(jobs: int, most: int) -> int:
     return min(most, -(-jobs // _PER_SESSION))
-
-
-def _not_loaded(case: Case, failure: Failure) -> TestResult:
-    return TestResult(
-        function=case.function,
-        test=case.test.name,
-        passed=False,
-        why=failure.why,
-        outcome=failure.outcome,
-        error=failure.error,
-    )
-
-
-def _not_run(case: Case, problems: Sequence[str]) -> TestResult:
-    why = "; ".join(problems[:_MOST_PROBLEMS])
-    return TestResult(function=case.function, test=case.test.name, passed=False, why=why, outcome=Outcome.REJECTED)
 
 
 async def _all(work: Sequence[Any]) -> None:

@@ -135,16 +135,8 @@ class TestRunner:
         cases = [Case(number, *each, list(implementations)) for number, each in enumerate(chosen)]
         if not cases:
             return []
-        run = Run(
-            self._sandbox,
-            self._language,
-            cases,
-            implementations,
-            sessions=self._sessions,
-            timeout=self._timeout,
-            strict=self._strict,
-            final=final,
-        )
+        how = self._sessions, self._timeout, self._strict, final
+        run = Run(self._sandbox, self._language, cases, implementations, *how)
         async with self._runs:
             return await run.do()
 
