@@ -7,6 +7,7 @@ import contextlib
 import io
 import logging
 import tempfile
+import typing
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -65,7 +66,7 @@ def check_implementation(
         return [tree]
     found = [*_of_imports(tree, allowed_imports), *_of_function(tree, spec)]
     for node in tree.body:
-        problems = [binding_problem(name, spec, taken) for name in _bound(node)]
+        problems = [binding_problem(name, spec, taken) for name, _ in bindings(node)]
         found += [CodeProblem(line=node.lineno, text=text) for text in problems if text]
     return sorted(found, key=lambda problem: problem.line or 0)
 
@@ -75,8 +76,7 @@ def names_defined(source: str) -> list[str]:
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return []
-    imports = (ast.Import, ast.ImportFrom)
-    return [name for node in tree.body if not isinstance(node, imports) for name in _bound(node)]
+    return [name for node in tree.body for name, imported in bindings(node) if not imported]
 
 
 def _parse(source: str) -> ast.Module | CodeProblem:
@@ -171,7 +171,7 @@ def _definitions(node: ast.stmt, name: str) -> Iterator[_Definition]:
         if node.name == name and not _is_overload(node):
             yield node
     elif isinstance(node, ast.Assign):
-        if isinstance(node.value, ast.Lambda) and _defined(node) == [name]:
+        if isinstance(node.value, ast.Lambda) and [each for each, _ in bindings(node)] == [name]:
             yield node.value
     elif isinstance(node, ast.If | ast.Try):
         for each in ast.iter_child_nodes(node):
@@ -189,7 +189,7 @@ def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
     if len(defining) > 1:
         return [CodeProblem(line=defining[1][0].lineno, text=f"it defines the function {spec.name!r} twice")]
     others = [node for node, several in zip(tree.body, found, strict=True) if not several and not _is_overload(node)]
-    if any(spec.name in _bound(node) for node in others):
+    if any(spec.name == name for node in others for name, _ in bindings(node)):
         text = f"{spec.name!r} is defined as the function and as something else"
         return [CodeProblem(line=first.lineno, text=text)]
     return [problem for each in defining[0] for problem in _of_one(each, spec)]
@@ -219,42 +219,37 @@ def parameters_of(arguments: ast.arguments, skipped: int = 0) -> list[tuple[ast.
     return found + ([(arguments.kwarg, True)] if arguments.kwarg else [])
 
 
-def _bound(node: ast.stmt) -> list[str]:
-    """The names that a statement binds in its own scope."""
-    return [*_defined(node), *_by_walrus(node)]
+def bindings(statement: ast.stmt) -> Iterator[tuple[str, str | None]]:
+    """The names that a statement binds in its own scope, each with what it imports; empty if nothing.
 
-
-def _by_walrus(statement: ast.stmt) -> Iterator[str]:
-    """The names that `:=` binds in the scope of a statement, without the bodies of functions and classes."""
+    It is `None` for a name that stays what it is, but an attribute or item of which is set.
+    """
     left: list[ast.AST] = [statement]
     while left:
         node = left.pop()
-        if isinstance(node, ast.NamedExpr):
-            yield node.target.id
-        own = node.body if isinstance(node, (*_DEFINING, ast.Lambda)) else ()
-        inside = own if isinstance(own, list | tuple) else [own]
-        left += [each for each in ast.iter_child_nodes(node) if each not in inside]
+        base = node
+        while isinstance(base, ast.Attribute | ast.Subscript):
+            base = base.value
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                yield (each.asname, each.name) if each.asname else 2 * (each.name.partition(".")[0],)
+        elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
+            yield from ((each.asname or each.name, _origin(node.module or "", each.name)) for each in node.names)
+        elif isinstance(node, (*_DEFINING, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            yield node.name, ""
+        elif isinstance(base, ast.Name) and isinstance(getattr(node, "ctx", None), ast.Store):
+            yield base.id, "" if base is node else None
+        inside: list[ast.AST] = [node.target] if isinstance(node, ast.comprehension) else []  # It has its own scope.
+        if isinstance(node, (*_DEFINING, ast.Lambda)):
+            inside = [*node.body] if isinstance(node.body, list) else [node.body]
+        left += [each for each in reversed([*ast.iter_child_nodes(node)]) if each not in inside]
 
 
-def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, _DEFINING):
-        return [node.name]
-    if isinstance(node, ast.Import):
-        return [alias.asname or alias.name.split(".")[0] for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [alias.asname or alias.name for alias in node.names]
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-    if isinstance(node, ast.For):
-        names = [each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)]
-        return [*names, *(name for each in [*node.body, *node.orelse] for name in _defined(each))]
-    if isinstance(node, ast.If | ast.Try | ast.While | ast.With):
-        bodies = [*node.body, *getattr(node, "orelse", ())]
-        if isinstance(node, ast.Try):
-            bodies += [*(each for handler in node.handlers for each in handler.body), *node.finalbody]
-        return [name for each in bodies for name in _defined(each)]
-    return []
+def _origin(module: str, name: str) -> str:
+    """What is imported; aliases in `typing` count as their originals in `collections.abc`."""
+    origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
+    same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
+    return f"{'collections.abc' if same else module}.{name}"
 
 
 def _is_main(node: ast.stmt) -> bool:

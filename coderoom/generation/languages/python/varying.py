@@ -281,16 +281,9 @@ def _of_attribute_name(name: str) -> Variation:
 
 def _bound_by(node: ast.AST) -> Iterator[str]:
     """The names that a node binds, perhaps to something else than what is built in."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.alias):
-        yield node.asname or node.name
-    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-        yield node.name
+    reads = isinstance(getattr(node, "ctx", None), ast.Load)
+    if not reads and not isinstance(node, ast.Attribute | ast.Constant | ast.keyword):
+        yield from (each for _, each in ast.iter_fields(node) if isinstance(each, str))
 
 
 def _catches_recursion(node: ast.AST) -> bool:
