@@ -139,16 +139,19 @@ class AICodeGenerator:
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
             raise RequestError("model=, api_key=, base_url= and headers= cannot be combined with a model client.")
+        limits = {
+            "concurrency": concurrency,
+            "request_timeout": request_timeout,
+            "retries": retries,
+            "max_tokens": max_tokens,
+            "max_seconds": max_seconds,
+        }
         _check_numbers(
+            **limits,
             max_attempts=max_attempts,
             max_test_changes=max_test_changes,
-            max_tokens=max_tokens,
             max_answer_tokens=max_answer_tokens,
-            request_timeout=request_timeout,
-            max_seconds=max_seconds,
-            concurrency=concurrency,
             requests_per_minute=requests_per_minute,
-            retries=retries,
             test_timeout=test_timeout,
         )
         _check_rules(allowed_imports, block_severity)
@@ -178,13 +181,9 @@ class AICodeGenerator:
             block_severity=block_severity,
             accept_changed_tests=accept_changed_tests,
         )
-        self._max_tokens = max_tokens
+        rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
+        self._limits: dict[str, Any] = {**limits, "rate_limiter": rate_limiter}
         self._max_answer_tokens = max_answer_tokens
-        self._max_seconds = max_seconds
-        self._concurrency = concurrency
-        self._rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
-        self._request_timeout = request_timeout
-        self._retries = retries
         self._timeout = test_timeout
         self._strict = strict
 
@@ -236,21 +235,19 @@ class AICodeGenerator:
 
         return asyncio.run(generate())
 
-    async def stream(self, instruction: str) -> AsyncGenerator[GenerationEvent | Solution]:
+    def stream(self, instruction: str) -> AsyncGenerator[GenerationEvent | Solution]:
         """Generate a solution and report progress; the solution comes last.
 
         Args:
             instruction: What the program should do.
 
-        Yields:
-            Events, then the solution.
+        Returns:
+            An iterator of events; the last item is the solution.
 
         Raises:
             Exception: The same as `generate_solution`.
         """
-        async with contextlib.aclosing(self._stream(self._program(instruction))) as items:
-            async for item in items:
-                yield item
+        return self._stream(lambda: self._program(instruction))
 
     async def generate_tests(self, source: str, functions: Sequence[str] = (), *, instruction: str = "") -> Solution:
         """Write tests for functions of a module that exists already, and run them. Its code is not changed.
@@ -269,7 +266,7 @@ class AICodeGenerator:
         """
         return await _solution_of(self.stream_tests(source, functions, instruction=instruction))
 
-    async def stream_tests(
+    def stream_tests(
         self, source: str, functions: Sequence[str] = (), *, instruction: str = ""
     ) -> AsyncGenerator[GenerationEvent | Solution]:
         """Write tests as `generate_tests` and report progress; the solution comes last.
@@ -279,12 +276,18 @@ class AICodeGenerator:
             functions: The functions; by default all public ones at the top level.
             instruction: A remark for the model.
 
-        Yields:
-            Events, then the solution.
+        Returns:
+            An iterator of events; the last item is the solution.
 
         Raises:
             Exception: The same as `generate_tests`.
         """
+        return self._stream(lambda: self._program_of_tests(source, functions, instruction))
+
+    def _program(self, instruction: object) -> Program:
+        return Program(_instruction(instruction), self._language, self._rules)
+
+    def _program_of_tests(self, source: str, functions: Sequence[str], instruction: str) -> Program:
         if self._language.name != "python":
             raise RequestError(f"Tests for existing code are written for Python only, not for {self._language.name}.")
         specs = existing_specs(source, functions)
@@ -292,14 +295,10 @@ class AICodeGenerator:
         program.take_specs(specs)
         program.existing = code_of(source, specs)
         program.code.update(program.existing)
-        async with contextlib.aclosing(self._stream(program)) as items:
-            async for item in items:
-                yield item
+        return program
 
-    def _program(self, instruction: object) -> Program:
-        return Program(_instruction(instruction), self._language, self._rules)
-
-    async def _stream(self, program: Program) -> AsyncGenerator[GenerationEvent | Solution]:
+    async def _stream(self, make: Callable[[], Program]) -> AsyncGenerator[GenerationEvent | Solution]:
+        program = make()
         queue: asyncio.Queue[GenerationEvent | None] = asyncio.Queue()
 
         def emit(event: GenerationEvent) -> None:
@@ -354,17 +353,7 @@ class AICodeGenerator:
             # Replies that were cut off at one limit are not those at another.
             work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
             journal = self._cache.journal(work) if self._cache is not None else None
-            client = BudgetedModel(
-                self._model,
-                journal,
-                emit,
-                concurrency=self._concurrency,
-                rate_limiter=self._rate_limiter,
-                request_timeout=self._request_timeout,
-                retries=self._retries,
-                max_tokens=self._max_tokens,
-                max_seconds=self._max_seconds,
-            )
+            client = BudgetedModel(self._model, journal, emit, **self._limits)
             solution = await Pipeline(program, client, runner).run(encodable(self._model.name))
         passed = sum(result.passed for result in solution.test_results)
         facts = passed, len(solution.test_results), solution.stop_reason, solution.duration

@@ -11,8 +11,9 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Protocol
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
@@ -22,6 +23,7 @@ from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import ModelError
+from coderoom.generation.cache import Journal
 from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
@@ -38,16 +40,6 @@ _TRANSIENT = frozenset(
 """Names of the exceptions after which a retry may help. By name, since no client is imported here."""
 
 
-class Memory(Protocol):
-    """Keeps replies, so that a repeated request costs nothing."""
-
-    def take(self, request: str) -> Reply | None:
-        """The next stored reply to a request; `None` if there is none."""
-
-    def add(self, request: str, reply: Reply) -> None:
-        """Store a reply."""
-
-
 class BudgetSpent(Exception):  # noqa: N818 (not an error)
     """The token or time budget is used up."""
 
@@ -56,35 +48,26 @@ class BudgetSpent(Exception):  # noqa: N818 (not an error)
         self.reason = reason
 
 
+@dataclass(eq=False)
 class BudgetedModel:
     """Sends the requests of one solution to a model, within its budgets; see `AICodeGenerator` for the limits.
 
     The memory has the replies of earlier, interrupted work; `emit` is called with each event.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        memory: Memory | None,
-        emit: Callable[[GenerationEvent], None],
-        *,
-        concurrency: int,
-        rate_limiter: RateLimiter | None,
-        request_timeout: float | None,
-        retries: int,
-        max_tokens: int | None,
-        max_seconds: float | None,
-    ) -> None:
-        self._model = model
-        self._memory = memory
-        self._emit = emit
-        self._places = asyncio.Semaphore(concurrency)
-        self._rate: AbstractAsyncContextManager[Any] = rate_limiter if rate_limiter is not None else nullcontext()
-        self._timeout = request_timeout
-        self._retries = retries
-        self._max_tokens = max_tokens
-        self.max_seconds = max_seconds
-        self._end = None if max_seconds is None else time.monotonic() + max_seconds
+    model: Model
+    memory: Journal | None
+    emit: Callable[[GenerationEvent], None]
+    concurrency: int
+    rate_limiter: RateLimiter | None
+    request_timeout: float | None
+    retries: int
+    max_tokens: int | None
+    max_seconds: float | None
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.concurrency)
+        self._end = None if self.max_seconds is None else time.monotonic() + self.max_seconds
         self._broken: ModelError | None = None
         self.usage = Usage()
 
@@ -97,8 +80,8 @@ class BudgetedModel:
             BudgetSpent: The token or time budget is used up.
             ModelError: The request failed.
         """
-        request = _hash(self._model.name, messages, form)
-        reply = self._memory.take(request) if self._memory is not None else None
+        request = _hash(self.model.name, messages, form)
+        reply = self.memory.take(request) if self.memory is not None else None
         replayed = reply is not None
         if reply is None:
             purpose, started = _purpose_of(step, function), time.monotonic()
@@ -108,10 +91,10 @@ class BudgetedModel:
             finally:
                 how = "is answered" if reply is not None else "ended without an answer"
                 _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
-            if self._memory is not None:
-                self._memory.add(request, reply)
+            if self.memory is not None:
+                self.memory.add(request, reply)
         self._count(reply, replayed)
-        self._emit(ModelAsked(step, function, reply.prompt_tokens, reply.completion_tokens, replayed))
+        self.emit(ModelAsked(step, function, reply.prompt_tokens, reply.completion_tokens, replayed))
         return reply
 
     async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
@@ -125,7 +108,7 @@ class BudgetedModel:
 
     async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
         attempts = AsyncRetrying(
-            stop=stop_after_attempt(self._retries + 1),
+            stop=stop_after_attempt(self.retries + 1),
             wait=wait_random_exponential(multiplier=0.5, max=30),
             retry=retry_if_result(_may_pass),
             retry_error_callback=_last_result,
@@ -134,7 +117,7 @@ class BudgetedModel:
         reply, found = tried
         if reply is not None:
             return reply
-        text = f"The model {self._model.name!r} could not be called: {_described(found)}"
+        text = f"The model {self.model.name!r} could not be called: {_described(found)}"
         self._broken = ModelError(text)
         raise self._broken from found
 
@@ -146,14 +129,14 @@ class BudgetedModel:
         """
 
         async def request() -> Reply:
-            async with self._rate:
-                limit = asyncio.timeout(self._timeout)
+            async with self.rate_limiter or nullcontext():
+                limit = asyncio.timeout(self.request_timeout)
                 try:
                     async with limit:
-                        return _cleaned(await self._model.complete(messages, form))
+                        return _cleaned(await self.model.complete(messages, form))
                 except TimeoutError as error:
                     if limit.expired():
-                        raise TimeoutError(f"no reply within {self._timeout} s") from error
+                        raise TimeoutError(f"no reply within {self.request_timeout} s") from error
                     raise
 
         task = asyncio.create_task(request())
@@ -176,7 +159,7 @@ class BudgetedModel:
     def _check(self) -> None:
         if self._broken is not None:  # Concurrent work need not fail with a request of its own.
             raise ModelError(str(self._broken)) from self._broken
-        if self._max_tokens is not None and self.usage.total_tokens >= self._max_tokens:
+        if self.max_tokens is not None and self.usage.total_tokens >= self.max_tokens:
             raise BudgetSpent(StopReason.TOKENS)
         if self._end is not None and time.monotonic() >= self._end:
             raise BudgetSpent(StopReason.SECONDS)

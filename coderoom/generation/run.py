@@ -20,7 +20,7 @@ from coderoom.generation.languages.python.stateless import is_stateless_expressi
 from coderoom.generation.languages.python.varying import variation
 from coderoom.generation.session import (
     Answer,
-    Failure,
+    Seen,
     TestQueue,
     TestResult,
     TestSession,
@@ -29,7 +29,7 @@ from coderoom.generation.session import (
     why_no_answer,
 )
 from coderoom.generation.tests import FunctionTest, problems_of_steps
-from coderoom.generation.values import canonical, show, tag_of
+from coderoom.generation.values import canonical, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
@@ -118,34 +118,7 @@ class Judge:
         return _why_not(job["property"], answer)
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """One undisturbed run of a test; `why` it fails the test is empty if it passes."""
-
-    answer: Answer | None
-    why: str
-    outcome: Outcome
-    seconds: float = 0.0
-    peak: int | None = None
-    stdout: str = ""
-    error: str = ""
-    warning: str = ""
-
-    @property
-    def passed(self) -> bool:
-        """Whether it passes the test."""
-        return self.answer is not None and not self.why
-
-    def said(self) -> str:
-        """What it returned or raised."""
-        if self.answer is None:
-            return f"gave no answer ({self.why})"
-        if self.answer.raised is not None:
-            return f"raised {self.answer.raised!s:.300}"
-        return f"returned {show(self.answer.value)}"
-
-
-_NO_ANSWER = _Seen(None, "the process has ended, or took too long", Outcome.ERROR)
+_NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
 
 
 @dataclass(eq=False)
@@ -166,7 +139,7 @@ class Run:
         self._sessions = [TestSession(self.sandbox, self.language, self.sources) for _ in range(count)]
         self._judge = Judge(self.sandbox, self.language, count)
         self._loaded: Mapping[str, str] = {}
-        self._seen: dict[int, _Seen] = {}
+        self._seen: dict[int, Seen] = {}
         self._timeouts: Counter[str] = Counter()
         self._left = ""
 
@@ -180,17 +153,16 @@ class Run:
             return await self._do()
 
     async def _do(self) -> list[TestResult]:
-        failures: dict[str, Failure] = {}
+        failures: dict[str, Seen] = {}
         for session in self._sessions:
             failures.update(session.failures)
         self._loaded = {name: source for name, source in self.sources.items() if name not in failures}
         cases = []
         for case in self.cases:
             if case.function in failures:
-                failure = failures[case.function]
-                self._seen[case.number] = _Seen(None, failure.why, failure.outcome, error=failure.error)
+                self._seen[case.number] = failures[case.function]
             elif problems := problems_of_steps(case.test, case.program):
-                self._seen[case.number] = _Seen(None, "; ".join(problems[:_MOST_PROBLEMS]), Outcome.REJECTED)
+                self._seen[case.number] = Seen(None, "; ".join(problems[:_MOST_PROBLEMS]), Outcome.REJECTED)
             else:
                 cases.append(case)
         await self._run_once(cases)
@@ -211,7 +183,7 @@ class Run:
 
     async def _run_once(self, cases: Sequence[Case]) -> None:
         """Run each test, many of them in one cell, and those again alone that did not pass."""
-        left: deque[tuple[Case, _Seen | None]] = deque()
+        left: deque[tuple[Case, Seen | None]] = deque()
         for case, seen in zip(cases, await self._run_batch(cases), strict=True):
             if seen is not None and (not seen.why or self._is_stateless(case)):
                 self._seen[case.number] = seen
@@ -225,10 +197,10 @@ class Run:
 
         await _all([work(session) for session in self._sessions])
 
-    async def _run_alone(self, session: TestSession, case: Case, first: _Seen | None) -> _Seen:
+    async def _run_alone(self, session: TestSession, case: Case, first: Seen | None) -> Seen:
         if self._timeouts[case.function] >= _MOST_TIMEOUTS:
             why = f"not run, since {_MOST_TIMEOUTS} tests of this function have exceeded their time limit"
-            return _Seen(None, why, Outcome.REJECTED)
+            return Seen(None, why, Outcome.REJECTED)
         seen = await self._see_alone(session, case)
         if seen.outcome is Outcome.TIMEOUT:
             self._timeouts[case.function] += 1
@@ -319,7 +291,7 @@ class Run:
     def _is_stateless(self, case: Case) -> bool:
         return self._sessions[0].is_stateless(case.job)
 
-    async def _run_batch(self, cases: Sequence[Case]) -> list[_Seen | None]:
+    async def _run_batch(self, cases: Sequence[Case]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
         jobs = TestQueue([case.job for case in cases], [case.function for case in cases])
         await _all([session.work(jobs) for session in self._sessions])
@@ -327,7 +299,7 @@ class Run:
 
     async def _see_in_order(
         self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation, again: bool = False
-    ) -> list[_Seen]:
+    ) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         seconds = self.timeout + 4 * max(self._seen[case.number].seconds for case in cases)
         found = [self._seen[case.number] for case in cases]
@@ -345,8 +317,8 @@ class Run:
                     found[number] = each or _NO_ANSWER
         return found
 
-    async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[_Seen | None]:
-        found: list[_Seen | None] = [None] * len(cases)
+    async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[Seen | None]:
+        found: list[Seen | None] = [None] * len(cases)
         looks: dict[int, Job] = {}
         for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if answer is None:
@@ -363,7 +335,7 @@ class Run:
                 found[number] = _seen(_some(answers[number]), _why_not(cases[number].test.property, verdict))
         return found
 
-    async def _see_alone(self, session: TestSession, case: Case) -> _Seen:
+    async def _see_alone(self, session: TestSession, case: Case) -> Seen:
         answer, result = await session.alone(case.job, self.timeout)
         if answer is None:
             why = why_no_answer(result)
@@ -372,7 +344,7 @@ class Run:
             if not why and case.test.expects == "property":
                 why = await self._judge.look(case.look(answer))
         raised = answer is not None and answer.raised is not None
-        return _Seen(
+        return Seen(
             answer,
             why,
             Outcome.ERROR if raised else result.outcome,
@@ -381,7 +353,7 @@ class Run:
             result.stdout[:_MOST_PRINTED],
         )
 
-    def _result(self, case: Case, seen: _Seen) -> TestResult:
+    def _result(self, case: Case, seen: Seen) -> TestResult:
         answer = seen.answer or Answer()
         return TestResult(
             function=case.function,
@@ -399,7 +371,7 @@ class Run:
         )
 
 
-def _not_repeatable(one: _Seen, other: _Seen) -> _Seen:
+def _not_repeatable(one: Seen, other: Seen) -> Seen:
     why = f"not repeatable: one run {one.said()}, and another one {other.said()}"
     return replace(one if one.why else other, why=why)
 
@@ -413,9 +385,9 @@ def _why_not(text: str | None, answer: Answer) -> str:
     return f"the property {text!r} does not hold"
 
 
-def _seen(answer: Answer, why: str) -> _Seen:
+def _seen(answer: Answer, why: str) -> Seen:
     outcome = Outcome.OK if answer.raised is None else Outcome.ERROR
-    return _Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
+    return Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
 
 
 def _some(answer: Answer | None) -> Answer:

@@ -159,6 +159,33 @@ class TestResult(BaseModel):
     warning: str = ""
 
 
+@dataclass(frozen=True)
+class Seen:
+    """One undisturbed run of a test; `why` it fails the test is empty if it passes."""
+
+    answer: Answer | None
+    why: str
+    outcome: Outcome
+    seconds: float = 0.0
+    peak: int | None = None
+    stdout: str = ""
+    error: str = ""
+    warning: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it passes the test."""
+        return self.answer is not None and not self.why
+
+    def said(self) -> str:
+        """What it returned or raised."""
+        if self.answer is None:
+            return f"gave no answer ({self.why})"
+        if self.answer.raised is not None:
+            return f"raised {self.answer.raised!s:.300}"
+        return f"returned {show(self.answer.value)}"
+
+
 def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
     """Why an answer fails a test; empty if it passes. A property is evaluated elsewhere."""
     raised = answer.raised
@@ -219,15 +246,6 @@ _LARGE = 32_768  # A job with a longer answer runs alone in the session.
 _LEAST = 65_536
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why the code of a function could not be loaded."""
-
-    outcome: Outcome
-    why: str
-    error: str = ""
-
-
 class TestQueue:
     """Jobs that several test sessions share, and their answers. After a slow job, no more with its key are taken."""
 
@@ -268,7 +286,7 @@ class TestSession:
         self._session: Session | None = None
         self._mark: Checkpoint | None = None
         self.cells: dict[str, str] = {}
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, Seen] = {}  # By functions whose code could not be loaded.
         if sandbox.limits.value_bytes < _LEAST:
             raise RequestError(f"Tests need Sandbox(limits=Limits(value_bytes={_LEAST:,})), or more.")
         self._longest = sandbox.limits.value_bytes * 9 // 20  # Quoted as JSON, it may be twice as long.
@@ -406,22 +424,22 @@ class TestSession:
             pass
         if not self._without_failures():
             raise RequestError(f"Functions cannot be tested in this sandbox: {result.error}")
-        failure = Failure(result.outcome, "After all functions were loaded, the program could no longer be run.")
+        failure = Seen(None, "After all functions were loaded, the program could no longer be run.", result.outcome)
         self.failures.update(dict.fromkeys(self._without_failures(), failure))
         return False
 
-    def _failure(self, result: ExecutionResult) -> Failure | None:
+    def _failure(self, result: ExecutionResult) -> Seen | None:
         """Why code could not be loaded; `None` if it was."""
         if result.success and not result.state_lost:
             answer = read_answer(result.value, self._longest) if result.value_is_data else None
             if answer is None or answer.raised is None:
                 return None
             error = error_text(answer.raised, self.cells, self._sources)
-            return Failure(Outcome.ERROR, f"The code could not be loaded: {answer.raised}", error)
+            return Seen(None, f"The code could not be loaded: {answer.raised}", Outcome.ERROR, error=error)
         if result.error is None:
-            return Failure(result.outcome, "The code ended its own process while it was loaded.")
+            return Seen(None, "The code ended its own process while it was loaded.", result.outcome)
         why = f"The code could not be loaded: {result.error.type}: {result.error.message}"
-        return Failure(result.outcome, why, str(result.error))
+        return Seen(None, why, result.outcome, error=str(result.error))
 
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}

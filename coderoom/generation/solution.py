@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,51 +21,31 @@ that existed before."""
 
 
 class StopReason(StrEnum):
-    """Why the work on a function, or on the whole solution, ended."""
+    """Why the work on a function, or on the whole solution, ended; `words` says it in words."""
 
-    PASSED = "passed"
-    PASSED_CHANGED_TESTS = "passed_changed_tests"
-    """It passes only because its tests were changed."""
-    ATTEMPTS = "attempts"
-    """The maximum number of attempts failed."""
-    SAME_CODE = "same_code"
-    """The model repeated the same code, even when asked for another approach."""
-    SAME_ERROR = "same_error"
-    """The code kept failing in the same way, even after another approach."""
-    TOKENS = "tokens"
-    """The token budget is used up."""
-    SECONDS = "seconds"
-    """The time budget is used up."""
-    MODEL_FAILED = "model_failed"
-    """A request to the model failed; the same call continues from here."""
-    UNUSABLE = "unusable"
-    """The model's replies could not be used, even after a correction request."""
-    FAILED = "failed"
-    """The functions of the solution failed for different reasons."""
+    words: str
 
-    @property
-    def words(self) -> str:
-        """The reason in words."""
-        return _REASONS[self]
+    def __new__(cls, value: str, words: str) -> Self:
+        """A member, which is equal to its value."""
+        member = str.__new__(cls, value)
+        member._value_, member.words = value, words
+        return member
+
+    PASSED = "passed", "all tests passed"
+    PASSED_CHANGED_TESTS = "passed_changed_tests", "it passes only because its tests were changed"
+    ATTEMPTS = "attempts", "all attempts failed"
+    SAME_CODE = "same_code", "the model repeated the same code"
+    SAME_ERROR = "same_error", "the code kept failing in the same way"
+    TOKENS = "tokens", "the token budget is used up"
+    SECONDS = "seconds", "the time budget is used up"
+    MODEL_FAILED = "model_failed", "a request to the model failed"
+    UNUSABLE = "unusable", "the replies of the model could not be used"
+    FAILED = "failed", "functions failed for different reasons"
 
     @property
     def cut_short(self) -> bool:
         """Whether the work was interrupted, so that it says nothing about the code and the same call continues it."""
         return self in (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
-
-
-_REASONS = {
-    StopReason.PASSED: "all tests passed",
-    StopReason.PASSED_CHANGED_TESTS: "it passes only because its tests were changed",
-    StopReason.ATTEMPTS: "all attempts failed",
-    StopReason.SAME_CODE: "the model repeated the same code",
-    StopReason.SAME_ERROR: "the code kept failing in the same way",
-    StopReason.TOKENS: "the token budget is used up",
-    StopReason.SECONDS: "the time budget is used up",
-    StopReason.MODEL_FAILED: "a request to the model failed",
-    StopReason.UNUSABLE: "the replies of the model could not be used",
-    StopReason.FAILED: "functions failed for different reasons",
-}
 
 
 class _Data(BaseModel):
