@@ -6,14 +6,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from coderoom.errors import GenerationError
+from coderoom.generation.specs import Data
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import canonical
 
 
-class TestChange(BaseModel):
+class TestChange(Data):
     """A change of frozen tests.
 
     Attributes:
@@ -28,7 +29,6 @@ class TestChange(BaseModel):
     """
 
     __test__: ClassVar[bool] = False
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str
     test: str
@@ -40,7 +40,7 @@ class TestChange(BaseModel):
     hash_after: str
 
 
-class FrozenTests(BaseModel):
+class FrozenTests(Data):
     """Tests with a hash of their whole content.
 
     Attributes:
@@ -48,8 +48,6 @@ class FrozenTests(BaseModel):
         hash: The SHA-256 of their canonical JSON.
         changes: The changes since the tests were first frozen.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tests: dict[str, tuple[FunctionTest, ...]]
     hash: str

@@ -28,13 +28,7 @@ from coderoom.generation.pipeline import Pipeline, all_passed
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
 from coderoom.generation.runner import TestRunner, language_named, make_sandbox
-from coderoom.generation.solution import (
-    CacheHit,
-    GenerationEvent,
-    Solution,
-    Usage,
-    Warned,
-)
+from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
 from coderoom.sandbox import Sandbox
 
 _log = logging.getLogger("coderoom.generation")

@@ -8,7 +8,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -189,7 +189,7 @@ def values_in(text: str) -> list[Any]:
         if found:
             return found
     # Prose may contain braces; only objects that no bracket encloses count.
-    return [value for value, raw in json_objects(stripped) if _widest(raw) == raw and _stands_alone(stripped, raw)]
+    return [value for value, raw in json_objects(stripped) if _stands_alone(stripped, raw)]
 
 
 def as_specs(found: Sequence[Any]) -> list[Any]:
@@ -358,8 +358,4 @@ def _widest(text: str) -> str:
 def _stands_alone(text: str, raw: str) -> bool:
     """Whether no open bracket encloses an object."""
     before = text[: text.find(raw)]
-    return all(before.count(opening) <= before.count(closing) for opening, closing in _brackets())
-
-
-def _brackets() -> Iterator[tuple[str, str]]:
-    yield from (("{", "}"), ("[", "]"))
+    return all(before.count(opening) <= before.count(closing) for opening, closing in ("{}", "[]"))

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict
-
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.compare import is_sound
 from coderoom.generation.languages import UNTIDY, Job, Language, Variation, make_harness
+from coderoom.generation.specs import Data
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
 from coderoom.outcome import Outcome
@@ -123,7 +122,7 @@ def _number(data: Any, most: float) -> float:
 _MOST_SHOWN = 2_000
 
 
-class TestResult(BaseModel):
+class TestResult(Data):
     """The result of a test.
 
     Attributes:
@@ -143,7 +142,6 @@ class TestResult(BaseModel):
     """
 
     __test__: ClassVar[bool] = False
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     function: str
     test: str

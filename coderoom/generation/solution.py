@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from coderoom._util.text import counted
 from coderoom.generation.frozen import FrozenTests, TestChange
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.session import TestResult
-from coderoom.generation.specs import FunctionSpec
+from coderoom.generation.specs import Data, FunctionSpec
 from coderoom.generation.tests import FunctionTest
 
 Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
@@ -48,11 +48,7 @@ class StopReason(StrEnum):
         return self in (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
 
 
-class _Data(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Usage(_Data):
+class Usage(Data):
     """What a solution cost.
 
     Attributes:
@@ -73,7 +69,7 @@ class Usage(_Data):
         return self.prompt_tokens + self.completion_tokens
 
 
-class Attempt(_Data):
+class Attempt(Data):
     """One attempt at a function.
 
     Attributes:
@@ -97,7 +93,7 @@ class Attempt(_Data):
     notes: tuple[str, ...] = ()
 
 
-class FunctionReport(_Data):
+class FunctionReport(Data):
     """The result for one function.
 
     Attributes:
@@ -127,7 +123,7 @@ class FunctionReport(_Data):
     peak_memory: int | None = None
 
 
-class Solution(_Data):
+class Solution(Data):
     """The result of a generation.
 
     Attributes:
@@ -157,8 +153,8 @@ class Solution(_Data):
 
     instruction: str
     function_specs: tuple[FunctionSpec, ...] = ()
-    implementations: dict[str, str] = {}
-    tests: dict[str, tuple[FunctionTest, ...]] = {}
+    implementations: dict[str, str] = Field(default_factory=dict)
+    tests: dict[str, tuple[FunctionTest, ...]] = Field(default_factory=dict)
     test_results: tuple[TestResult, ...] = ()
     all_tests_passed: bool = False
     functions: tuple[FunctionReport, ...] = ()

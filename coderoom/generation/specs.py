@@ -37,11 +37,13 @@ def _check_name(name: str) -> str:
 Name = Annotated[str, Field(max_length=100), AfterValidator(_check_name)]
 
 
-class _Spec(BaseModel):
+class Data(BaseModel):
+    """Data that cannot be changed and has no unknown fields."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class FunctionInput(_Spec):
+class FunctionInput(Data):
     """An argument of a function.
 
     Attributes:
@@ -53,7 +55,7 @@ class FunctionInput(_Spec):
     type: str = Field(max_length=_LONGEST)
 
 
-class FunctionOutput(_Spec):
+class FunctionOutput(Data):
     """What a function returns.
 
     Attributes:
@@ -65,7 +67,7 @@ class FunctionOutput(_Spec):
     description: str = Field(default="", max_length=_LONGEST)
 
 
-class FunctionSpec(_Spec):
+class FunctionSpec(Data):
     """The specification of a function.
 
     Attributes:

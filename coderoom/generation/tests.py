@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
 from coderoom.generation.guest.steps import BUILTINS
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.specs import FunctionSpec, name_problem, problems_of
+from coderoom.generation.specs import Data, FunctionSpec, name_problem, problems_of
 from coderoom.generation.values import canonical, decode, tag_of
 
 _LONGEST = 20_000
@@ -32,7 +32,7 @@ _ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
 
 
-class Step(BaseModel):
+class Step(Data):
     """One step before or after the call of a test: a call, an assignment or a file.
 
     Values are tagged data, in which `{"$name": NAME}` stands for an object of an earlier step or for a function of the
@@ -51,8 +51,6 @@ class Step(BaseModel):
         text: Its text.
         bytes: Its content as base64 instead.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     call: str | None = Field(default=None, pattern=_PATH)
     args: tuple[Any, ...] = ()
@@ -94,7 +92,7 @@ def _any_name(name: str) -> None:
         raise ValueError(f"{name!r:.80} is not a name")
 
 
-class FunctionTest(BaseModel):
+class FunctionTest(Data):
     """A call of a function and the expected result: an output, an error or a property.
 
     Attributes:
@@ -115,7 +113,6 @@ class FunctionTest(BaseModel):
     """
 
     __test__: ClassVar[bool] = False
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(min_length=1, max_length=300)
     kind: Literal["normal", "edge", "error"] = "normal"

@@ -18,16 +18,7 @@ from coderoom.generation.guest.values import Encoder, Record, decode
 from coderoom.sandbox.guest.decoding import TaggedError
 from coderoom.sandbox.guest.encoding import place
 
-__all__ = [
-    "Record",
-    "TaggedError",
-    "canonical",
-    "decode",
-    "encode",
-    "fields_of",
-    "show",
-    "tag_of",
-]
+__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "show", "tag_of"]
 
 _SHOWN = 200
 _WRAPPED = {

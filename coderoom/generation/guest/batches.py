@@ -19,17 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 from .calls import answer, answer_now, make_call, warm
 from .values import Encoder
 
-__all__ = [
-    "alone",
-    "begin",
-    "clear",
-    "in_turn",
-    "lines",
-    "remember",
-    "run",
-    "run_together",
-    "tidy",
-]
+__all__ = ["alone", "begin", "clear", "in_turn", "lines", "remember", "run", "run_together", "tidy"]
 
 _MOST_FILES = 2_000
 

@@ -21,17 +21,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
     _Named = Tuple[Any, str, Any]  # A namespace, a name in it, and what it stands for.
 
-__all__ = [
-    "answer",
-    "answer_now",
-    "budget",
-    "error_matches",
-    "make_call",
-    "scatter",
-    "serve",
-    "space",
-    "warm",
-]
+__all__ = ["answer", "answer_now", "budget", "error_matches", "make_call", "scatter", "serve", "space", "warm"]
 
 _VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000

@@ -10,29 +10,12 @@ from enum import IntEnum
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from coderoom.generation.compare import Comparison, compare
-from coderoom.generation.specs import FunctionSpec, name_problem
+from coderoom.generation.specs import Data, FunctionSpec, name_problem
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
-
-__all__ = [
-    "START",
-    "UNTIDY",
-    "CodeProblem",
-    "Job",
-    "Language",
-    "Level",
-    "SecurityFinding",
-    "Variation",
-    "call_inside",
-    "harness_modules",
-    "make_harness",
-    "setting",
-]
 
 Job = Mapping[str, Any]
 """A call (`function`, `inputs`; for steps also `setup`, `then` and `functions`), or the evaluation of a property
@@ -66,15 +49,13 @@ class Variation(IntEnum):
     CLOCK = 3
 
 
-class CodeProblem(BaseModel):
+class CodeProblem(Data):
     """A problem that must be fixed before code may run.
 
     Attributes:
         line: The line, counted from 1; `None` if it concerns the whole code.
         text: The problem and how to fix it.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     line: int | None
     text: str
@@ -83,7 +64,7 @@ class CodeProblem(BaseModel):
         return self.text if self.line is None else f"line {self.line}: {self.text}"
 
 
-class SecurityFinding(BaseModel):
+class SecurityFinding(Data):
     """A finding of a security scanner.
 
     Attributes:
@@ -93,8 +74,6 @@ class SecurityFinding(BaseModel):
         text: The description.
         line: The line, counted from 1.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     severity: Level
     confidence: Level

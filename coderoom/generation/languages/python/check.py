@@ -34,6 +34,11 @@ def parsed_expression(source: str) -> ast.expr:
         return ast.parse(source, mode="eval").body
 
 
+def words(text: str) -> frozenset[str]:
+    """The words of a text, which are names."""
+    return frozenset(text.split())
+
+
 _LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = _Function | ast.ClassDef | ast.Lambda
@@ -126,9 +131,10 @@ def _changes_globals(node: ast.AST) -> bool:
     return False
 
 
-_CHANGING = frozenset(
-    ["add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popleft", "push", "put"]
-) | {"register", "remove", "reverse", "setdefault", "sort", "update"}
+_CHANGING = words(
+    "add append appendleft clear discard extend insert pop popleft push put register remove reverse setdefault sort "
+    "update"
+)
 """Methods that change their object."""
 
 

@@ -9,7 +9,6 @@ import ast
 import base64
 import binascii
 import datetime
-import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -128,9 +127,9 @@ def _made(data: Any, kind: ast.expr) -> _Made:
         return data, True  # The author used tags, so the type is intended.
     if tag in _PLAIN.get(name, ()):
         return data, True
-    read = _READERS.get(name)
-    if read is None:
-        return data, name not in _PLAIN
+    types, read = _READERS.get(name, ((), None))
+    if read is None or type(data) not in types:
+        return data, read is None and name not in _PLAIN
     try:
         return encode(read(data)), True
     except _UnclearError:
@@ -210,53 +209,28 @@ def _named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
     return (kind.id if isinstance(kind, ast.Name) else ""), ()
 
 
-def _of(*types: type) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Restrict a reader to data of some types."""
-
-    def limited(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        @functools.wraps(read)
-        def checked(data: Any) -> Any:
-            if type(data) not in types:
-                raise TypeError
-            return read(data)
-
-        return checked
-
-    return limited
-
-
-@_of(str)
 def _float(text: str) -> float:
     if not _ENDLESS.fullmatch(text):
         raise ValueError
     return float(text)
 
 
-@_of(str, int)
 def _float_of_result(data: Any) -> float:
     if isinstance(data, int) and int(float(data)) != data:
         raise ValueError  # It cannot be a float.
     return _float(data) if isinstance(data, str) else float(data)
 
 
-@_of(str, list)
 def _complex(data: Any) -> complex:
     return complex(data) if isinstance(data, str) else complex(*_two(data))
 
 
-@_of(str, int, float)
-def _decimal(data: Any) -> Decimal:
-    return Decimal(str(data))
-
-
-@_of(str, int, list)
 def _fraction(data: Any) -> Fraction:
     if isinstance(data, str) and not _RATIO.fullmatch(data):
         raise ValueError  # A large exponent would take too long.
     return Fraction(*_two(data)) if isinstance(data, list) else Fraction(data)
 
 
-@_of(list)
 def _timedelta(data: list[Any]) -> datetime.timedelta:
     days, seconds, microseconds = data
     return datetime.timedelta(days, seconds, microseconds)
@@ -266,7 +240,6 @@ class _UnclearError(ValueError):
     """The text may be plain or base64."""
 
 
-@_of(str, list)
 def _bytes(data: Any) -> bytes:
     if isinstance(data, list):
         return bytes(data)
@@ -291,16 +264,17 @@ def _two(data: list[Any]) -> list[Any]:
     return data
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "float": _float,
-    _RESULT: _float_of_result,
-    "complex": _complex,
-    "Decimal": _decimal,
-    "Fraction": _fraction,
-    "date": _of(str)(datetime.date.fromisoformat),
-    "datetime": _of(str)(datetime.datetime.fromisoformat),
-    "time": _of(str)(datetime.time.fromisoformat),
-    "timedelta": _timedelta,
-    "bytes": _bytes,
-    "bytearray": lambda data: bytearray(_bytes(data)),
+_READERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
+    "float": ((str,), _float),
+    _RESULT: ((str, int), _float_of_result),
+    "complex": ((str, list), _complex),
+    "Decimal": ((str, int, float), lambda data: Decimal(str(data))),
+    "Fraction": ((str, int, list), _fraction),
+    "date": ((str,), datetime.date.fromisoformat),
+    "datetime": ((str,), datetime.datetime.fromisoformat),
+    "time": ((str,), datetime.time.fromisoformat),
+    "timedelta": ((list,), _timedelta),
+    "bytes": ((str, list), _bytes),
+    "bytearray": ((str, list), lambda data: bytearray(_bytes(data))),
 }
+"""For each type, the types of data that it is read from, and what reads them."""

@@ -17,16 +17,12 @@ from fractions import Fraction
 from types import GeneratorType, MappingProxyType
 from typing import Final, Literal
 
-from coderoom.generation.languages.python.check import UNREADABLE
+from coderoom.generation.languages.python.check import UNREADABLE, words
 
 _Code = tuple[ast.AST, Sequence[symtable.SymbolTable]]
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_BUILTINS: Final = _words(
+_BUILTINS: Final = words(
     "abs all any ascii bin bool bytearray bytes callable chr complex dict divmod enumerate filter float format "
     "frozenset hex int isinstance issubclass iter len list map max min next oct ord pow print range repr "
     "reversed round set slice sorted str sum tuple zip"
@@ -35,7 +31,7 @@ _BUILTINS: Final = _words(
 # The members of modules that have no state and do not give access to any. They can only be read or called.
 _MODULES: Final = MappingProxyType(
     {
-        module: _words(names)
+        module: words(names)
         for module, names in {
             "__future__": "annotations",
             "base64": "b64decode b64encode urlsafe_b64decode urlsafe_b64encode",
@@ -95,8 +91,8 @@ _NODES: Final = (
 )
 
 # Uses of a top-level list, dict or set that neither change it nor pass it on.
-_READING_CALLS: Final = _words("all any dict enumerate frozenset len list max min reversed set sorted sum tuple")
-_READING_METHODS: Final = _words("copy count get index items keys values")
+_READING_CALLS: Final = words("all any dict enumerate frozenset len list max min reversed set sorted sum tuple")
+_READING_METHODS: Final = words("copy count get index items keys values")
 
 
 @functools.lru_cache(maxsize=512)

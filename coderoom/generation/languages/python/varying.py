@@ -19,34 +19,29 @@ import types
 from collections.abc import Iterator
 
 from coderoom.generation.languages import Variation
-from coderoom.generation.languages.python.check import UNREADABLE, parsed
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from coderoom.generation.languages.python.check import UNREADABLE, parsed, words
 
 # Built-in names with which code can neither reach anything outside the program nor see hashes or addresses.
-_HARMLESS = _words(
+_HARMLESS = words(
     "abs all any bin bool bytearray bytes callable chr classmethod complex dict divmod enumerate filter float format "
     "hasattr hex int isinstance issubclass iter len list map max min next oct ord pow print property range reversed "
     "round slice sorted staticmethod str sum super tuple type zip NotImplemented Ellipsis __debug__ __name__ "
     "ascii repr"
 ) | {name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, BaseException)}
-_OF_PROCESS = _words("frozenset hash id object set")
-_NAMED_ATTRIBUTES = _words("delattr getattr setattr")
+_OF_PROCESS = words("frozenset hash id object set")
+_NAMED_ATTRIBUTES = words("delattr getattr setattr")
 
 # Modules whose public names are harmless, with the exceptions below.
-_MODULES = _words(
+_MODULES = words(
     "__future__ abc base64 binascii bisect calendar cmath collections collections.abc contextlib copy dataclasses "
     "datetime decimal enum fractions functools hashlib heapq itertools json math numbers operator re statistics string "
     "struct textwrap typing unicodedata"
 )
-_RANDOM = _words("random secrets")
-_CLOCKS = _words("now today utcnow")
-_ZONES = _words("astimezone fromtimestamp strftime timestamp")  # They may depend on the time zone of the machine.
-_RECURSION = _words("RecursionError RuntimeError Exception BaseException")
-_FORMATS = _words("format format_map")
+_RANDOM = words("random secrets")
+_CLOCKS = words("now today utcnow")
+_ZONES = words("astimezone fromtimestamp strftime timestamp")  # They may depend on the time zone of the machine.
+_RECURSION = words("RecursionError RuntimeError Exception BaseException")
+_FORMATS = words("format format_map")
 _REACHING = {
     name
     for kind in (types.FrameType, types.CodeType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType,
@@ -56,22 +51,22 @@ _REACHING = {
 }  # fmt: skip
 # Public names that take the names of attributes, evaluate text, draw random numbers, turn objects into text or give
 # access to the process.
-_EXCEPTIONS = _words(
+_EXCEPTIONS = words(
     "Formatter ForwardRef NormalDist UserString attrgetter chdir get_type_hints imod kde_random methodcaller mod "
     "redirect_stderr redirect_stdout singledispatch singledispatchmethod update_wrapper"
 )
-_DUNDERS = _words(
+_DUNDERS = words(
     "__abs__ __add__ __and__ __bool__ __call__ __class__ __contains__ __delitem__ __doc__ __enter__ __eq__ __exit__ "
     "__float__ __floordiv__ __ge__ __getitem__ __gt__ __init__ __int__ __iter__ __le__ __len__ __lt__ __mul__ "
     "__name__ __ne__ __neg__ __new__ __next__ __or__ __post_init__ __pow__ __qualname__ __radd__ __reversed__ "
     "__setitem__ __sub__ __truediv__ __xor__"
 )
-_SHOWING = _words("__format__ __hash__ __repr__ __str__")
+_SHOWING = words("__format__ __hash__ __repr__ __str__")
 
-_ORDER_FREE = _words("any all bool frozenset len set")  # And `sorted` without arguments by name.
-_CONSUMERS = _words("all any bytes dict enumerate filter frozenset list map max min set sorted sum tuple zip join")
-_LAZY = _words("enumerate filter iter map reversed zip")
-_MAKING = _words("functools heapq itertools operator")  # Modules that make iterators and functions.
+_ORDER_FREE = words("any all bool frozenset len set")  # And `sorted` without arguments by name.
+_CONSUMERS = words("all any bytes dict enumerate filter frozenset list map max min set sorted sum tuple zip join")
+_LAZY = words("enumerate filter iter map reversed zip")
+_MAKING = words("functools heapq itertools operator")  # Modules that make iterators and functions.
 _METHODS = {
     name
     for kind in (*(each for each in vars(builtins).values() if isinstance(each, type)), collections.Counter,
