@@ -19,7 +19,7 @@ from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.frozen import TestChange
 from coderoom.generation.languages import MARK, Language
-from coderoom.generation.languages.python.module import imports_in
+from coderoom.generation.languages.python import imports_in
 from coderoom.generation.runner import language_named
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import FunctionReport, Solution

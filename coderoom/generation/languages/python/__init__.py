@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,16 +10,22 @@ from coderoom.generation.guest import calls
 from coderoom.generation.guest.values import LIBRARIES
 from coderoom.generation.languages import START, Job, Language, Level, SecurityFinding, Variation, call_inside
 from coderoom.generation.languages.python import check as checks
-from coderoom.generation.languages.python import declared, module
+from coderoom.generation.languages.python import declared
+from coderoom.generation.languages.python.check import UNREADABLE, bindings, parsed
 from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation.languages.python.varying import variation
+from coderoom.generation.languages.shared import Statement, find_repeats
 from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = ["PythonLanguage"]
+__all__ = ["PythonLanguage", "imports_in"]
+
+_MOST = 300
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class PythonLanguage(Language):
@@ -38,11 +45,8 @@ class PythonLanguage(Language):
     fits = staticmethod(declared.fits)
     unclear = staticmethod(declared.unclear)
     without_examples = staticmethod(checks.without_examples)
-    without_repeats = staticmethod(module.without_repeats)
     check = staticmethod(checks.check_implementation)
     names_defined = staticmethod(checks.names_defined)
-    imports = staticmethod(module.imported_names)
-    write_module = staticmethod(module.python_module)
     error_matches = staticmethod(calls.error_matches)
 
     def signature(self, spec: FunctionSpec) -> str:
@@ -50,6 +54,36 @@ class PythonLanguage(Language):
         parameters = [f"{each.name}: {each.type}" if _is_type(each.type) else each.name for each in spec.inputs]
         returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
         return f"def {spec.name}({', '.join(parameters)}){returned}:"
+
+    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
+        """See `Language.without_repeats`.
+
+        Removed are definitions of the known functions, and of their helpers if they are the same or unused in the
+        rest. Definitions that differ and are used stay, as do names bound otherwise; a later check rejects them.
+        """
+        lines = source.replace("\r\n", "\n").replace("\r", "\n")
+        try:
+            own = [*map(_statement, parsed(lines).body)]
+            beside = [_statement(node) for code in known.values() for node in parsed(code).body]
+            repeats = find_repeats(own, known, beside) if known and len(own) <= _MOST else []
+            text = _without(lines, [each.node for each in repeats])
+            # The removed lines may contain other statements, too.
+            if repeats and [*map(ast.dump, parsed(text).body)] == [each.text for each in own if each not in repeats]:
+                return text, [each.name for each in repeats]
+        except UNREADABLE:
+            pass
+        return source, []
+
+    def imports(self, source: str) -> dict[str, str]:
+        """See `Language.imports`."""
+        found: dict[str, set[str]] = {}
+        others: set[str] = set()
+        for name, what in (each for node in _tree_of(source).body for each in bindings(node)):
+            if what:
+                found.setdefault(name, set()).add(what)
+            elif what is not None:
+                others.add(name)
+        return {name: " or ".join(sorted(several)) for name, several in found.items() if name not in others}
 
     def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
         """See `Language.scan`."""
@@ -78,7 +112,20 @@ class PythonLanguage(Language):
 
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""
-        return self.marked(module.python_module(sources, self.about))
+        return self.marked(self.write_module(sources, self.about))
+
+    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
+        """See `Language.write_module`; its purpose becomes the docstring."""
+        future: dict[str, None] = {}
+        parts = []
+        for source in implementations.values():
+            text, features = _without_future(source)
+            future.update(dict.fromkeys(features))
+            parts.append(text.strip("\n"))
+        head = _docstring(about)
+        if future:  # It must come first.
+            head += f"\n\nfrom __future__ import {', '.join(future)}"
+        return "\n\n\n".join([head, *parts]) + "\n"
 
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
@@ -90,6 +137,91 @@ class PythonLanguage(Language):
 def _is_type(text: str) -> bool:
     try:
         checks.parsed_expression(text)
-    except checks.UNREADABLE:
+    except UNREADABLE:
         return False
     return True
+
+
+def _tree_of(source: str) -> ast.Module:
+    """The tree of code; an empty one if it is invalid, which is reported elsewhere."""
+    try:
+        return parsed(source)
+    except UNREADABLE:
+        return ast.Module([], [])
+
+
+def imports_in(source: str) -> set[str]:
+    """The top-level names of the modules that code imports."""
+    names: list[str] = []
+    for node in ast.walk(_tree_of(source)):
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+    return {name.split(".")[0] for name in names}
+
+
+def _statement(node: ast.stmt) -> Statement:
+    inside = [*ast.walk(node)]
+    changes = {name for each in inside if isinstance(each, ast.Global) for name in each.names}
+    uses = changes | {each.id for each in inside if isinstance(each, ast.Name)}
+    is_callable = isinstance(node, _DEFINING)
+    return Statement(node, _name(node), ast.dump(node), uses, changes, is_callable, _is_lasting(node))
+
+
+def _name(node: ast.stmt) -> str:
+    """The one name that a statement defines; empty if it is not a definition."""
+    if isinstance(node, _DEFINING):
+        return node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
+
+
+def _is_lasting(node: ast.stmt) -> bool:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return all(map(_is_immutable, [*node.args.defaults, *filter(None, node.args.kw_defaults)]))
+    return isinstance(node, _DEFINING) or _is_immutable(getattr(node, "value", None))
+
+
+def _is_immutable(node: ast.expr | None) -> bool:
+    """Whether a value is immutable."""
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_immutable, node.elts))
+    if isinstance(node, ast.BinOp):
+        return _is_immutable(node.left) and _is_immutable(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _is_immutable(node.operand)
+    return isinstance(node, ast.Constant)
+
+
+def _without(source: str, repeats: Sequence[ast.stmt]) -> str:
+    lines: list[str | None] = [*source.split("\n")]
+    for node in repeats:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        last = node.end_lineno or node.lineno
+        while last < len(lines) and not (lines[last] or "").strip():
+            last += 1
+        lines[first - 1 : last] = [None] * (last - first + 1)
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _without_future(source: str) -> tuple[str, list[str]]:
+    """Code without its `from __future__ import` statements, and the features that they enable."""
+    lines = source.split("\n")
+    features: list[str] = []
+    for node in _tree_of(source).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            features += [alias.name for alias in node.names]
+            last = node.end_lineno or node.lineno
+            begin = lines[node.lineno - 1].encode()[: node.col_offset].decode()
+            end = lines[last - 1].encode()[node.end_col_offset :].decode()
+            # The same lines may contain other statements.
+            lines[node.lineno - 1 : last] = [f"{begin}pass{end}" if (begin + end).strip() else ""] + [""] * (
+                last - node.lineno
+            )
+    return "\n".join(lines), features
+
+
+def _docstring(about: str) -> str:
+    text = "".join(char if char.isprintable() or char == "\n" else " " for char in about).strip() or "Functions."
+    text = text.replace("\\", "\\\\").replace('"""', "'''")
+    space = " " if text.endswith('"') else ""
+    return f'"""{text}{space}"""'
