@@ -47,6 +47,7 @@ _LEAST = {
     "retries": 0,
     "test_timeout": 0.01,
 }
+_OF_REQUESTS = ("concurrency", "request_timeout", "retries", "max_tokens", "max_seconds")
 
 
 class AICodeGenerator:
@@ -129,25 +130,12 @@ class AICodeGenerator:
         accept_changed_tests: bool = False,
         strict: bool = False,
     ) -> None:
+        numbers = {name: value for name, value in locals().items() if name in _LEAST}
         if isinstance(model_client, str):
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
             raise RequestError("model=, api_key=, base_url= and headers= cannot be combined with a model client.")
-        limits = {
-            "concurrency": concurrency,
-            "request_timeout": request_timeout,
-            "retries": retries,
-            "max_tokens": max_tokens,
-            "max_seconds": max_seconds,
-        }
-        _check_numbers(
-            **limits,
-            max_attempts=max_attempts,
-            max_test_changes=max_test_changes,
-            max_answer_tokens=max_answer_tokens,
-            requests_per_minute=requests_per_minute,
-            test_timeout=test_timeout,
-        )
+        _check_numbers(numbers)
         _check_rules(allowed_imports, block_severity)
         self._cache = _cache_of(cache, cache_dir)
         if embeddings is not None and (self._cache is None or not hasattr(embeddings, "embed")):
@@ -176,7 +164,7 @@ class AICodeGenerator:
             accept_changed_tests=accept_changed_tests,
         )
         rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
-        self._limits: dict[str, Any] = {**limits, "rate_limiter": rate_limiter}
+        self._limits = {name: numbers[name] for name in _OF_REQUESTS} | {"rate_limiter": rate_limiter}
         self._max_answer_tokens = max_answer_tokens
         self._timeout = test_timeout
         self._strict = strict
@@ -453,7 +441,7 @@ def _check_rules(allowed_imports: object, block_severity: object) -> None:
         raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is not a module name.")
 
 
-def _check_numbers(**numbers: float | None) -> None:
+def _check_numbers(numbers: Mapping[str, float | None]) -> None:
     for name, value in numbers.items():
         if value is not None and (not isinstance(value, int | float) or not value >= _LEAST[name]):
             raise RequestError(f"{name}={value!r} must be at least {_LEAST[name]}.")

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 from coderoom.generation.languages import Job, Language, Variation
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
@@ -83,10 +83,8 @@ class Judge:
         self._known: dict[bytes | int, Answer] = {}
         self._numbers = itertools.count()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def aclose(self) -> None:
+        """End the sessions."""
         for session in self._sessions:
             await session.close()
 
@@ -149,7 +147,7 @@ class Run:
             for each in self._sessions:
                 stack.push_async_exit(each)
             await _all([each.__aenter__() for each in self._sessions])
-            await stack.enter_async_context(self._judge)
+            await stack.enter_async_context(contextlib.aclosing(self._judge))
             return await self._do()
 
     async def _do(self) -> list[TestResult]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -173,7 +174,7 @@ class TestRunner:
             {"property": text, "result": result, "inputs": dict(inputs), **({} if after is None else {"after": after})}
             for text, result, inputs, after in properties
         ]
-        async with self._runs, Judge(self._sandbox, self._language, 1) as judge:
+        async with self._runs, contextlib.aclosing(Judge(self._sandbox, self._language, 1)) as judge:
             return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]
 
     @property
