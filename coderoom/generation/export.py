@@ -42,7 +42,9 @@ def report_markdown(solution: Solution) -> str:
     parts = [f"# {verdict(solution)}", "## Instruction", _block(solution.instruction)]
     if solution.cached_for:
         parts += ["## The instruction that was given, which is only similar", _block(solution.cached_for)]
-    parts += _lines("## What is missing", [_inline(line) for line in _missing(solution)])
+    # Failing tests have a section of their own.
+    failed = {f"{each.function}: {each.test}: {each.why}" for each in solution.test_results if not each.passed}
+    parts += _lines("## What is missing", [_inline(line) for line in solution.missing if line not in failed])
     parts += _table(solution.functions)
     for report in solution.functions:
         parts += _attempts(report)
@@ -122,12 +124,6 @@ def _lines(title: str, lines: Iterable[str]) -> list[str]:
     return [title, "\n".join(listed)] if listed else []
 
 
-def _missing(solution: Solution) -> list[str]:
-    """What is missing, without failing tests, which have a section of their own."""
-    failing = {f"{each.function}: {each.test}: {each.why}" for each in solution.test_results if not each.passed}
-    return [line for line in solution.missing if line not in failing]
-
-
 def _table(reports: Sequence[FunctionReport]) -> list[str]:
     if not reports:
         return []
@@ -168,11 +164,14 @@ def _failure(solution: Solution, result: TestResult) -> list[str]:
     test = next((each for each in cases if each.name == result.test), None)
     lines = [f"Why: {_inline(result.why)}"]
     if test is not None:
-        given = ", ".join(f"{name}={show(data)}" for name, data in test.inputs.items())
-        lines += [f"Call: {_inline(f'{result.function}({given})')}", f"Expected: {_inline(_expected(test))}"]
+        lines += [
+            f"Call: {_inline(f'{result.function}({_named(test.inputs)})')}",
+            f"Expected: {_inline(_expected(test))}",
+        ]
     if result.outcome is not Outcome.REJECTED:  # It was not run.
         lines.append(f"Actual: {_inline(_actual(result))}")
-        lines += [f"Arguments after: {_inline(_arguments(result))}"] if result.arguments_after is not None else []
+        after = result.arguments_after
+        lines += [f"Arguments after: {_inline(_named(after))}"] if after is not None else []
         lines.append(f"Outcome: {result.outcome.value}, after {in_seconds(result.duration)}")
     parts = _lines(f"### {_inline(result.function)}: {_inline(result.test)}", lines)
     parts += ["Traceback:", _block(result.error)] if result.error else []
@@ -185,8 +184,8 @@ def _actual(result: TestResult) -> str:
     return show(result.actual_output) if result.outcome is Outcome.OK else "nothing"
 
 
-def _arguments(result: TestResult) -> str:
-    return ", ".join(f"{name}={show(data)}" for name, data in (result.arguments_after or {}).items())
+def _named(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={show(data)}" for name, data in values.items())
 
 
 def _expected(test: FunctionTest) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_random_exponential
+from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from coderoom._util.advice import advice_for, is_out_of_credit, said
 from coderoom._util.rate_limit import RateLimiter
@@ -84,7 +84,7 @@ class BudgetedModel:
         reply = self.memory.take(request) if self.memory is not None else None
         replayed = reply is not None
         if reply is None:
-            purpose, started = _purpose_of(step, function), time.monotonic()
+            purpose, started = f"{step} of {function}" if function else step, time.monotonic()
             _log.debug("Model request for %s begins.", purpose)
             try:
                 reply = await self._ask(messages, form)
@@ -111,7 +111,7 @@ class BudgetedModel:
             stop=stop_after_attempt(self.retries + 1),
             wait=wait_random_exponential(multiplier=0.5, max=30),
             retry=retry_if_result(_may_pass),
-            retry_error_callback=_last_result,
+            retry_error_callback=lambda state: state.outcome.result(),  # type: ignore[union-attr]
         )
         tried: _Tried = await attempts(self._try_once, messages, form)
         reply, found = tried
@@ -206,12 +206,6 @@ def _may_pass(tried: _Tried) -> bool:
         return False
 
 
-def _last_result(state: RetryCallState) -> _Tried:
-    assert state.outcome is not None
-    found: _Tried = state.outcome.result()
-    return found
-
-
 def _described(error: Any) -> str:
     name = str(name_of(type(error)))
     try:
@@ -219,11 +213,6 @@ def _described(error: Any) -> str:
         return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
     except BaseException:  # Its text cannot be made, whatever the client raises there.
         return name
-
-
-def _purpose_of(step: str, function: str) -> str:
-    """What a request is for, in words."""
-    return f"{step} of {function}" if function else step
 
 
 def _hash(model: str, messages: Sequence[Message], form: type[BaseModel] | None) -> str:

@@ -129,15 +129,12 @@ async def vacuous_tests(
     candidates = [test for test in tests if test.property is not None and test not in [each for each, _ in found]]
     typed = other_values(spec.outputs.type) if candidates else ()
     results = [*_ABSURD, *(typed or _MIXED)]
-    verdicts = iter(
-        await runner.look(
-            [
-                (str(test.property), result, test.inputs, _after(test, result))
-                for test in candidates
-                for result in results
-            ]
-        )
-    )
+    looks = [
+        (str(test.property), result, test.inputs, dict.fromkeys(test.inputs, result) if test.sees_after else None)
+        for test in candidates
+        for result in results
+    ]
+    verdicts = iter(await runner.look(looks))
     for test in candidates:
         absurd = [next(verdicts) for _ in _ABSURD]
         mixed = [next(verdicts) for _ in _MIXED] if not typed else []
@@ -168,7 +165,3 @@ async def _pass_anyway(
         if all(plain) or (len(typed) > 1 and all(typed)):
             found.append((test, _ANYTHING if all(plain) else "other values of the type"))
     return found
-
-
-def _after(test: FunctionTest, result: Any) -> dict[str, Any] | None:
-    return dict.fromkeys(test.inputs, result) if test.sees_after else None

@@ -158,24 +158,14 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
         elif (same := said.setdefault(content_key(test), test.name)) != test.name:
             wrong.append(f"{place}: it is the same test as {same!r}")
             continue
-        call, expected = _call_of(test), _expected_of(test)
-        if known.setdefault(call, expected) != expected and test.property is None:
+        call = canonical([test.inputs, test.model_dump(mode="json", include={"setup", "then"})])
+        expected = canonical([test.expected_output, test.expected_error])
+        if test.property is None and known.setdefault(call, expected) != expected:  # It may have several properties.
             wrong.append(f"{place}: another test expects a different result of the same call")
         elif not problems and test.name not in names:
             tests.append(test)
             names.add(test.name)
     return tests, wrong
-
-
-def _call_of(test: FunctionTest) -> str:
-    # A call may have several properties.
-    about = test.name if test.property is not None else ""
-    steps = test.model_dump(mode="json", include={"setup", "then"})
-    return canonical([test.inputs, steps, about])
-
-
-def _expected_of(test: FunctionTest) -> str:
-    return canonical([test.expected_output, test.expected_error])
 
 
 class Pipeline:

@@ -94,7 +94,9 @@ class Program:
         if wrong := [*map(str, problems), *self._clashes(spec, code)]:
             return wrong, ()
         findings = tuple(self.language.scan(code))
-        blocked = [f"the security scanner blocks it: {each}" for each in findings if self._is_blocked(each)]
+        levels = _LEVELS[_LEVELS.index(self.rules.block_severity) :] if self.rules.block_severity is not None else ()
+        serious = [each for each in findings if each.severity in levels and each.id not in _HASHES]
+        blocked = [f"the security scanner blocks it: {each}" for each in serious]
         if not blocked:
             self._codes[spec.name] = code, self.code.get(spec.name, "")
         return blocked, findings
@@ -147,12 +149,6 @@ class Program:
                     text = f"{name!r} is {here} here, but {what} in the code of {owner!r}, which is in the same module"
                     found[f"{text}; import the same, or take another name"] = None
         return [*found]
-
-    def _is_blocked(self, finding: SecurityFinding) -> bool:
-        least = self.rules.block_severity
-        return (
-            least is not None and finding.id not in _HASHES and _LEVELS.index(finding.severity) >= _LEVELS.index(least)
-        )
 
 
 _MOST_PATCHES = 2  # After this many failed patches, another approach is requested.

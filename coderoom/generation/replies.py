@@ -183,7 +183,8 @@ def values_in(text: str) -> list[Any]:
     model's thoughts are ignored.
     """
     stripped = without_thoughts(text).strip()
-    fenced = _fenced(stripped) if "```" in stripped or "~~~" in stripped else []  # Searching takes time.
+    blocks = _all_blocks(stripped) if "```" in stripped or "~~~" in stripped else ()  # Searching takes time.
+    fenced = [block.code for block in blocks if block.language.lower() in _DATA]
     for candidates in ([stripped], fenced, [_widest(stripped)]):
         found = [value for value in map(_read, candidates) if isinstance(value, dict | list)]
         if found:
@@ -292,10 +293,6 @@ def _are_read(inputs: Mapping[str, Any], error: Any, types: Mapping[str, str], l
     """
     known = [language.fits(data, types[name]) for name, data in inputs.items() if name in types]
     return error not in _WRONG_TYPES or not all(known)
-
-
-def _fenced(text: str) -> list[str]:
-    return [block.code for block in extract_code_blocks(text) if block.language.lower() in _DATA]
 
 
 def _read(text: str) -> Any:

@@ -405,15 +405,11 @@ def make_harness(harness: Iterable[SourceModule], preloaded: Sequence[object]) -
 
 def call_inside(module: str, function: str, *arguments: object) -> str:
     """A Python expression that calls a function of a module of the harness with JSON-like data."""
-    given = ", ".join(map(_literal, arguments))
+    # No content can break out of such a literal, which is one line.
+    given = ", ".join(f"__import__('json').loads({json.dumps(each, separators=(',', ':'))!r})" for each in arguments)
     return f"__import__('sys').modules['{_PACKAGE}.{module}'].{function}({given})"
 
 
 def setting(longest: int) -> str:
     """A Python expression with a false value that sets the maximum length of an answer."""
     return f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"
-
-
-def _literal(data: object) -> str:
-    """JSON-like data as a one-line expression that no content can break out of."""
-    return f"__import__('json').loads({json.dumps(data, separators=(',', ':'))!r})"

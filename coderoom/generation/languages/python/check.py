@@ -142,7 +142,8 @@ def _is_example(node: ast.stmt, own: Collection[str]) -> bool:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         function = node.value.func
         return isinstance(function, ast.Name) and (function.id == "print" or function.id in own)
-    if isinstance(node, ast.For | ast.If) and not _is_main(node):
+    names = {each.id for each in ast.walk(node.test) if isinstance(each, ast.Name)} if isinstance(node, ast.If) else ()
+    if isinstance(node, ast.For | ast.If) and "__name__" not in names:
         return not node.orelse and all(_is_example(each, own) for each in node.body)
     return isinstance(node, ast.Assert)
 
@@ -198,19 +199,16 @@ def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
     if any(spec.name == name for node in others for name, _ in bindings(node)):
         text = f"{spec.name!r} is defined as the function and as something else"
         return [CodeProblem(line=first.lineno, text=text)]
-    return [problem for each in defining[0] for problem in _of_one(each, spec)]
+    return [problem for each in defining[0] for problem in _of_parameters(each, spec)]
 
 
-def _of_one(function: _Definition, spec: FunctionSpec) -> list[CodeProblem]:
+def _of_parameters(function: _Definition, spec: FunctionSpec) -> list[CodeProblem]:
+    makers: list[Any] = [function]
     if isinstance(function, ast.ClassDef):
         makers = [node for node in function.body if isinstance(node, _Function) and node.name == "__init__"]
-        return _of_parameters(makers[0], spec, skipped=1) if makers else []
-    return _of_parameters(function, spec)
-
-
-def _of_parameters(node: _Function | ast.Lambda, spec: FunctionSpec, skipped: int = 0) -> list[CodeProblem]:
-    parameters = [(each.arg, optional) for each, optional in parameters_of(node.args, skipped)]
-    return [CodeProblem(line=node.lineno, text=text) for text in parameter_problems(spec, parameters)]
+    found = parameters_of(makers[0].args, skipped=function is not makers[0]) if makers else []
+    problems = parameter_problems(spec, [(each.arg, optional) for each, optional in found]) if makers else []
+    return [CodeProblem(line=makers[0].lineno, text=text) for text in problems]
 
 
 def parameters_of(arguments: ast.arguments, skipped: int = 0) -> list[tuple[ast.arg, bool]]:
@@ -256,12 +254,6 @@ def _origin(module: str, name: str) -> str:
     origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
     same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
     return f"{'collections.abc' if same else module}.{name}"
-
-
-def _is_main(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and any(
-        isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test)
-    )
 
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:

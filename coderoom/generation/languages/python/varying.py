@@ -114,7 +114,9 @@ class _Source:
         found = max((each for node in self._nodes for each in self._of_node(node)), default=Variation.NONE)
         plain = [node for node in self._nodes if node not in self._in_annotations]
         shown = any(map(self._shows, plain)) and any(map(self._has_address, plain))
-        combined = any(map(_is_view, self._nodes)) and any(map(_combines_sets, self._nodes))
+        # Views of a dict can be combined to a set.
+        views = any(isinstance(node, ast.Attribute) and node.attr in ("keys", "items") for node in self._nodes)
+        combined = views and any(map(_combines_sets, self._nodes))
         deep = any(map(_catches_recursion, self._nodes)) and any(map(self._is_recursive, self._nodes))
         return max(found, Variation.PROCESS if shown or combined or deep else Variation.NONE)
 
@@ -288,11 +290,6 @@ def _catches_recursion(node: ast.AST) -> bool:
         isinstance(each, ast.Attribute) or (isinstance(each, ast.Name) and each.id in _RECURSION)
         for each in ast.walk(node.type)
     )
-
-
-def _is_view(node: ast.AST) -> bool:
-    """Whether a node is a view of a dict, which can be combined to a set."""
-    return isinstance(node, ast.Attribute) and node.attr in ("keys", "items")
 
 
 def _combines_sets(node: ast.AST) -> bool:
