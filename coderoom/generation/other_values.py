@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.frozen import freeze
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
+from coderoom.generation.languages.python.declared import named
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import TaggedError, canonical, decode, encode, show
@@ -45,24 +46,13 @@ def other_values(declared: str) -> tuple[Any, ...]:
 
 def _of(kind: ast.expr) -> Make:
     """What makes values of a type; `LookupError` if it is unknown."""
-    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
-        return _one_of([kind.left, kind.right])
-    if isinstance(kind, ast.Constant) and kind.value is None:
-        return lambda random, size: None
-    if isinstance(kind, ast.Subscript):
-        parts = kind.slice.elts if isinstance(kind.slice, ast.Tuple) else [kind.slice]
-        return _generic(_name(kind.value), parts)
-    name = _name(kind)
-    return _SIMPLE[name] if name in _SIMPLE else _generic(name, [ast.Name("int")] * (2 if name in _DICTS else 1))
-
-
-def _name(kind: ast.expr) -> str:
-    return (kind.attr if isinstance(kind, ast.Attribute) else getattr(kind, "id", "")).lower()
-
-
-def _generic(name: str, parts: Sequence[ast.expr]) -> Make:
+    name, parts = named(kind)
+    name = name.lower()
     if name in ("union", "optional"):
         return _one_of([*parts, ast.Constant(None)] if name == "optional" else parts)
+    if not parts and name in _SIMPLE:
+        return _SIMPLE[name]
+    parts = parts or [ast.Name("int")] * (2 if name in _DICTS else 1)
     items = [_of(each) for each in parts if not (isinstance(each, ast.Constant) and each.value is ...)]
     if name == "tuple" and len(items) == len(parts):
         return lambda random, size: tuple(item(random, size) for item in items)
@@ -90,6 +80,7 @@ _COLLECTIONS: dict[str, Callable[[Any], Any]] = {
 }
 _DICTS = ("dict", "mapping", "defaultdict", "ordereddict", "counter")
 _SIMPLE: dict[str, Make] = {
+    "none": lambda random, size: None,
     "bool": lambda random, size: bool(size) and random.random() < 0.5,
     "int": _int,
     "float": lambda random, size: _int(random, size) / 7,

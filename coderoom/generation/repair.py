@@ -13,7 +13,7 @@ from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import code_request, failures, refusals, repair_request
-from coderoom.generation.replies import Repair, RepairForm, as_tests, code_in, read_repair, unclear_values
+from coderoom.generation.replies import RepairForm, as_tests, code_in, read_repair, unclear_values
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
@@ -221,7 +221,7 @@ class FunctionWork:
         if repair is None:
             return self._attempt("patch", "", problems=("the reply had neither new code nor a changed test",))
         if repair.wrong == "implementation":
-            return self._attempt("patch", repair.code, reason=repair.reason)
+            return self._attempt("patch", repair.implementation or "", reason=repair.reason)
         try:
             await self._change_test(repair)
         except GenerationError as error:
@@ -279,7 +279,7 @@ class FunctionWork:
             self._repeated = StopReason.SAME_ERROR
         self._signatures.append(signature)
 
-    async def _change_test(self, repair: Repair) -> None:
+    async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
         program, spec = self._program, self._spec
         assert program.tests is not None

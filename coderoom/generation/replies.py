@@ -79,15 +79,6 @@ class RepairForm(Form):
     test: dict[str, Any] | None = None
 
 
-class Repair(BaseModel):
-    """A model's diagnosis and repair, as far as it could be read; the code is empty if there is none."""
-
-    wrong: Literal["implementation", "test"]
-    reason: str = ""
-    code: str = ""
-    test: dict[str, Any] | None = None
-
-
 def read_specs_data(text: str) -> Any:
     """The list of specs in a reply; `None` if there is none."""
     return _listed(text, ("function_specs", "functions", "specs"))
@@ -113,18 +104,18 @@ def _listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | N
     return [each for one in lists for each in one] if lists else None
 
 
-def read_repair(text: str, function: str, language: Language) -> Repair | None:
+def read_repair(text: str, function: str, language: Language) -> RepairForm | None:
     """The diagnosis and repair in a reply; `None` if there is no repair."""
     for data in _values(text):
         test, wrong, reason = data.get("test"), data.get("wrong"), str(data.get("reason") or "")[:_LONGEST_REASON]
         code = next((data[key] for key in ("implementation", "code") if isinstance(data.get(key), str)), "")
         if wrong == "test" and isinstance(test, Mapping):
-            return Repair(wrong="test", reason=reason, test=dict(test))
+            return RepairForm(wrong="test", reason=reason, test=dict(test))
         code = _bare(code, language) or (code_in(text, function, language) if "wrong" in data else "")
         if code.strip():
-            return Repair(wrong="implementation", reason=reason, code=code)
+            return RepairForm(wrong="implementation", reason=reason, implementation=code)
     code = code_in(text, function, language)
-    return Repair(wrong="implementation", code=code) if code else None
+    return RepairForm(wrong="implementation", reason="", implementation=code) if code else None
 
 
 def code_in(text: str, function: str, language: Language) -> str:

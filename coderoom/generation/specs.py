@@ -6,12 +6,13 @@ import graphlib
 import keyword
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from coderoom.errors import GenerationError
 
+T = TypeVar("T")
 _MOST = 200
 _LONGEST = 20_000
 
@@ -111,10 +112,7 @@ def read_specs(data: Any) -> list[FunctionSpec]:
     Raises:
         GenerationError: The data is invalid; the message lists every mistake.
     """
-    try:
-        specs = _SPECS.validate_python(data)
-    except ValidationError as error:
-        raise GenerationError("\n".join(problems_of(error, "specs"))) from error
+    specs = validated(_SPECS, data, "specs")
     order(specs)
     return specs
 
@@ -168,13 +166,16 @@ def _layers(by_name: dict[str, FunctionSpec]) -> list[list[FunctionSpec]]:
     return layers
 
 
-def problems_of(error: ValidationError, root: str) -> list[str]:
-    """The errors of a validation, one line each, with their locations."""
-    lines = []
-    for found in error.errors(include_url=False):
-        place = root + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
-        lines.append(f"{place}: {found['msg'].removeprefix('Value error, ')}.")
-    return lines
+def validated(kind: TypeAdapter[T], data: Any, root: str) -> T:
+    """The data, checked; `GenerationError` has the mistakes, one line each, with their places below the root."""
+    try:
+        return kind.validate_python(data)
+    except ValidationError as error:
+        lines = []
+        for found in error.errors(include_url=False):
+            place = root + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+            lines.append(f"{place}: {found['msg'].removeprefix('Value error, ')}.")
+        raise GenerationError("\n".join(lines)) from error
 
 
 def _twice(names: Sequence[str]) -> str | None:

@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic import Field, TypeAdapter, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
 from coderoom.generation.guest.steps import BUILTINS
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.specs import Data, FunctionSpec, name_problem, problems_of
+from coderoom.generation.specs import Data, FunctionSpec, name_problem, validated
 from coderoom.generation.values import canonical, decode, tag_of
 
 _LONGEST = 20_000
@@ -263,10 +263,7 @@ def read_tests(
     Raises:
         GenerationError: The data is invalid; the message lists every mistake.
     """
-    try:
-        tests = _TESTS.validate_python(data)
-    except ValidationError as error:
-        raise GenerationError("\n".join(problems_of(error, "tests"))) from error
+    tests = validated(_TESTS, data, "tests")
     names = [spec.name for spec in specs] if functions is None else functions
     wrong = [*_problems_together(tests, specs)]
     for function, cases in tests.items():

@@ -141,7 +141,7 @@ def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, roo
         return []
     # Forks print into this. It is shared memory until they write, and each page that they do not copy saves time.
     sys.stdout = out = Out()
-    return in_turn(jobs, lambda job: _forked(job, each, largest, out), whole, largest, room)
+    return in_turn(jobs, lambda job, *_: [_forked(job, each, largest, out)], whole, largest, room)
 
 
 def run_together(
@@ -150,32 +150,26 @@ def run_together(
     """Like `run`, for stateless jobs: all jobs of a function run in one fork."""
     if _thread._count() > 1 or not tidy():
         return []
-    answers: List[Optional[List[Any]]] = []
+    groups = [list(several) for _, several in itertools.groupby(jobs, lambda job: job.get("function"))]
+
+    def do(several: List[Dict[str, Any]], end: float, room: int) -> List[Any]:
+        return _forked_together(several, each, end, largest, room)
+
+    return in_turn(groups, do, whole, largest, room)
+
+
+def in_turn(items: List[Any], do: Callable[..., List[Any]], whole: float, largest: int, room: int) -> List[Any]:
+    """Run jobs one after the other, like `run`.
+
+    For each item, `do` gets the time when no further job is started and the room that is left, and returns answers.
+    """
+    answers: List[Any] = []
     end = time.monotonic() + whole
-    for _, several in itertools.groupby(jobs, lambda job: job.get("function")):
-        found = _forked_together(list(several), each, end, largest, room)
+    for item in items:
+        found = do(item, end, room)
         answers += found
         room -= sum(2 * len(answer[0]) + 100 for answer in found if answer is not None)
         if not found or found[-1] is None or room < 2 * largest or time.monotonic() > end or not clear():
-            break
-    return answers
-
-
-def in_turn(
-    jobs: List[Dict[str, Any]],
-    do: Callable[[Dict[str, Any]], Optional[List[Any]]],
-    whole: float,
-    largest: int,
-    room: int,
-) -> List[Any]:
-    """Run jobs one after the other, like `run`; `do` runs one of them and returns its answer."""
-    answers: List[Any] = []
-    end = time.monotonic() + whole
-    for job in jobs:
-        found = do(job)
-        answers.append(found)
-        room -= 0 if found is None else 2 * len(found[0]) + 100
-        if found is None or room < 2 * largest or time.monotonic() > end or not clear():
             break
     return answers
 

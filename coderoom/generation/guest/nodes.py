@@ -118,7 +118,7 @@ def alone(job: Dict[str, Any]) -> str:
 
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
     """Run jobs like `batches.run`, each in a process of its own."""
-    return in_turn(jobs, lambda job: _done(job, each, largest), whole, largest, room) if tidy() else []
+    return in_turn(jobs, lambda job, *_: [_done(job, each, largest)], whole, largest, room) if tidy() else []
 
 
 def run_in_order(

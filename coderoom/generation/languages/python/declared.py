@@ -110,11 +110,9 @@ def _unclear_in(data: Any) -> Iterator[str]:
 
 
 def _made(data: Any, kind: ast.expr) -> _Made:
-    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
-        return _one_of(data, [kind.left, kind.right])
-    name, parts = _named(kind)
-    if name in ("Optional", "Union"):
-        return _one_of(data, [*parts, _NONE] if name == "Optional" else parts)
+    name, parts = named(kind)
+    if name == "Union":
+        return _one_of(data, parts)
     if name == "Annotated" and parts:
         return _made(data, parts[0])
     tag, content = tag_of(data)
@@ -197,11 +195,14 @@ def _key(text: str, kind: ast.expr) -> _Made:
     return (made, True) if fits else (text, False)
 
 
-def _named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
-    """The last name of a type and its parameters."""
+def named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
+    """The last name of a type and its parameters. Optional types and those joined with `|` are `Union`."""
+    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
+        return "Union", (kind.left, kind.right)
     if isinstance(kind, ast.Subscript):
-        inner = kind.slice
-        return _named(kind.value)[0], inner.elts if isinstance(inner, ast.Tuple) and inner.elts else [inner]
+        inner, name = kind.slice, named(kind.value)[0]
+        parts = inner.elts if isinstance(inner, ast.Tuple) and inner.elts else [inner]
+        return ("Union", [*parts, _NONE]) if name == "Optional" else (name, parts)
     if isinstance(kind, ast.Attribute):
         return kind.attr, ()
     if isinstance(kind, ast.Constant) and kind.value is None:
