@@ -95,6 +95,9 @@ class AICodeGenerator:
         strict: Whether a test fails that passes alone, but not after the other tests in one process. Otherwise that is
             a warning.
 
+    Attributes:
+        cache: The cache; `None` without one.
+
     Raises:
         RequestError: An argument is invalid.
         MissingDependencyError: There is neither a client nor a key for one.
@@ -137,8 +140,8 @@ class AICodeGenerator:
             raise RequestError("model=, api_key=, base_url= and headers= cannot be combined with a model client.")
         _check_numbers(numbers)
         _check_rules(allowed_imports, block_severity)
-        self._cache = _cache_of(cache, cache_dir)
-        if embeddings is not None and (self._cache is None or not hasattr(embeddings, "embed")):
+        self.cache = _cache_of(cache, cache_dir)
+        if embeddings is not None and (self.cache is None or not hasattr(embeddings, "embed")):
             raise RequestError(
                 "embeddings= needs the cache, which is in the journal, and an object with `embed`, as OpenAIEmbeddings."
             )
@@ -168,11 +171,6 @@ class AICodeGenerator:
         self._max_answer_tokens = max_answer_tokens
         self._timeout = test_timeout
         self._strict = strict
-
-    @property
-    def cache(self) -> SolutionCache | None:
-        """The cache; `None` without one."""
-        return self._cache
 
     async def generate_solution(self, instruction: str) -> Solution:
         """Generate a solution.
@@ -334,24 +332,24 @@ class AICodeGenerator:
             self._language.scan("")  # A missing scanner raises here, before any paid request.
             # Replies that were cut off at one limit are not those at another.
             work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
-            journal = self._cache.journal(work) if self._cache is not None else None
+            journal = self.cache.journal(work) if self.cache is not None else None
             client = BudgetedModel(self._model, journal, emit, **self._limits)
             solution = await Pipeline(program, client, runner).run(encodable(self._model.name))
         passed = sum(result.passed for result in solution.test_results)
         facts = passed, len(solution.test_results), solution.stop_reason, solution.duration
         _log.debug("Done: %d of %d tests passed (%s) after %.2f s.", *facts)
-        if self._cache is not None and journal is not None:
+        if self.cache is not None and journal is not None:
             if solution.all_tests_passed:
-                self._cache.put(key, solution, scope=self._scope(), vector=vector or ())
+                self.cache.put(key, solution, scope=self._scope(), vector=vector or ())
             if not solution.stop_reason.cut_short:
                 journal.forget()
         return solution
 
     async def _find(self, key: str, runner: TestRunner, emit: Callable[[GenerationEvent], None]) -> Solution | None:
         """A solution from the cache that still passes its own tests."""
-        found = self._cache.get(key) if self._cache is not None else None
-        if found is None or self._cache is None:
-            _log.debug("The cache has no solution." if self._cache is not None else "There is no cache.")
+        found = self.cache.get(key) if self.cache is not None else None
+        if found is None or self.cache is None:
+            _log.debug("The cache has no solution." if self.cache is not None else "There is no cache.")
             return None
         emit(CacheHit(tuple(found.implementations)))
         began = time.monotonic()
@@ -361,12 +359,12 @@ class AICodeGenerator:
             now = {"usage": Usage(), "duration": time.monotonic() - began, "cached": True}
             return found.model_copy(update={"test_results": tuple(results), **now})
         emit(Warned("A cached solution no longer passes its own tests and was removed."))
-        self._cache.remove(key)
+        self.cache.remove(key)
         return None
 
     async def _embed(self, program: Program) -> Sequence[float] | None:
         """The embedding of the instruction; `None` if there is none."""
-        if self._embeddings is None or self._cache is None:
+        if self._embeddings is None or self.cache is None:
             return None
         try:
             [vector] = await self._embeddings.embed([program.instruction])
@@ -378,8 +376,8 @@ class AICodeGenerator:
         return None
 
     async def _find_similar(self, program: Program, vector: Sequence[float], runner: TestRunner) -> Solution | None:
-        assert self._cache is not None
-        key = self._cache.nearest(self._scope(), vector, self._similarity)
+        assert self.cache is not None
+        key = self.cache.nearest(self._scope(), vector, self._similarity)
         found = None if key is None else await self._find(key, runner, program.emit)
         if found is None:
             return None

@@ -72,6 +72,9 @@ class TestRunner:
         strict: Whether a test fails that passes alone, but not after the other tests in one process. Otherwise its
             result has a warning.
 
+    Attributes:
+        language: The language of the functions.
+
     Raises:
         RequestError: An argument is invalid.
     """
@@ -101,7 +104,7 @@ class TestRunner:
         self._sessions = min(sessions, sandbox.concurrency // 2)
         # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
         self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
-        self._language = language if language is not None else PythonLanguage()
+        self.language = language if language is not None else PythonLanguage()
 
     async def run(
         self,
@@ -137,7 +140,7 @@ class TestRunner:
         if not cases:
             return []
         how = self._sessions, self._timeout, self._strict, final
-        run = Run(self._sandbox, self._language, cases, implementations, *how)
+        run = Run(self._sandbox, self.language, cases, implementations, *how)
         async with self._runs:
             return await run.do()
 
@@ -150,7 +153,7 @@ class TestRunner:
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        async with self._runs, TestSession(self._sandbox, self._language, implementations) as session:
+        async with self._runs, TestSession(self._sandbox, self.language, implementations) as session:
             return "; ".join(each.why for each in session.failures.values())
 
     async def look(
@@ -174,10 +177,5 @@ class TestRunner:
             {"property": text, "result": result, "inputs": dict(inputs), **({} if after is None else {"after": after})}
             for text, result, inputs, after in properties
         ]
-        async with self._runs, contextlib.aclosing(Judge(self._sandbox, self._language, 1)) as judge:
+        async with self._runs, contextlib.aclosing(Judge(self._sandbox, self.language, 1)) as judge:
             return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]
-
-    @property
-    def language(self) -> Language:
-        """The language of the functions."""
-        return self._language

@@ -287,7 +287,8 @@ class TestSession:
         self.failures: dict[str, Seen] = {}  # By functions whose code could not be loaded.
         if sandbox.limits.value_bytes < _LEAST:
             raise RequestError(f"Tests need Sandbox(limits=Limits(value_bytes={_LEAST:,})), or more.")
-        self._longest = sandbox.limits.value_bytes * 9 // 20  # Quoted as JSON, it may be twice as long.
+        # The most characters of the value of a cell. Quoted as JSON, it may be twice as long.
+        self.longest = sandbox.limits.value_bytes * 9 // 20
 
     async def __aenter__(self) -> Self:
         await self._open()
@@ -326,7 +327,7 @@ class TestSession:
         again: bool,
     ) -> list[list[Answer | None]]:
         """Run the jobs of a program, which is not loaded into this session; see `Language.run_in_order`."""
-        longest = self._longest // count
+        longest = self.longest // count
         cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation, again)
         result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
@@ -338,25 +339,20 @@ class TestSession:
             return [[None] for _ in jobs]
         return [[read_answer(text, longest) for text in several] for several in values]
 
-    @property
-    def longest(self) -> int:
-        """The maximum length of the value of a cell in characters."""
-        return self._longest
-
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Run a job in a state that no other job has touched."""
-        cell = self._language.run_alone(job, self._longest)
+        cell = self._language.run_alone(job, self.longest)
         result = await self._run(cell, seconds)
         if result.outcome is Outcome.OK and result.value == UNTIDY:
             await self.close()
             result = await self._run(cell, seconds)
         sound = result.outcome is Outcome.OK and result.value_is_data
-        return (read_answer(result.value, self._longest) if sound else None), result
+        return (read_answer(result.value, self.longest) if sound else None), result
 
     async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
-        largest = min(_LARGE, self._longest // 4)
+        largest = min(_LARGE, self.longest // 4)
         stateless = all(map(self.is_stateless, jobs))
-        cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self._longest, stateless)
+        cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self.longest, stateless)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if not isinstance(values, list):
@@ -429,7 +425,7 @@ class TestSession:
     def _failure(self, result: ExecutionResult) -> Seen | None:
         """Why code could not be loaded; `None` if it was."""
         if result.success and not result.state_lost:
-            answer = read_answer(result.value, self._longest) if result.value_is_data else None
+            answer = read_answer(result.value, self.longest) if result.value_is_data else None
             if answer is None or answer.raised is None:
                 return None
             error = error_text(answer.raised, self.cells, self._sources)

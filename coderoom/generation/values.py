@@ -11,7 +11,8 @@ Most tags are described in `coderoom.sandbox.guest.encoding`. These are only for
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from coderoom.generation.guest.values import Encoder, Record, decode
@@ -22,6 +23,7 @@ __all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of"
 
 _SHOWN = 200
 _WRAPPED = {
+    "list": ("[", "]"),
     "$tuple": ("(", ")"),
     "$set": ("{", "}"),
     "$frozenset": ("frozenset({", "})"),
@@ -72,58 +74,45 @@ def fields_of(content: Any) -> list[list[Any]]:
 
 def show(data: Any, most: int = _SHOWN) -> str:
     """Show tagged data like Python's `repr`, truncated if long."""
-    parts: list[str] = []
-    _show(data, parts, [most])
-    text = "".join(parts)
-    return text if len(text) <= most else text[:most] + "..."
+    text = ""
+    for piece in _pieces(data, most) if most > 0 else ():
+        text += piece
+        if len(text) > most:
+            return text[:most] + "..."
+    return text
 
 
-def _show(data: Any, parts: list[str], room: list[int]) -> None:
-    """Add the parts of a value until the room is used up."""
-    if room[0] <= 0:
-        return
+def _pieces(data: Any, most: int) -> Iterator[str]:
+    """The pieces of a text, made only as far as they are used."""
     tag, content = tag_of(data)
-    if tag == "list":
-        _show_items(content, "[", "]", parts, room)
-    elif tag in _WRAPPED and isinstance(content, list):
+    if tag in _WRAPPED and isinstance(content, list):
         opening, closing = _WRAPPED[tag]
-        _show_items(content, opening, ",)" if tag == "$tuple" and len(content) == 1 else closing, parts, room)
+        closing = ",)" if tag == "$tuple" and len(content) == 1 else closing
+        yield from _enclosed(opening, (_pieces(item, most) for item in content), closing)
     elif tag == "$dict" and isinstance(content, list):
-        _show_items(content, "{", "}", parts, room, pairs=True)
+        yield from _enclosed("{", (_pieces_of_entry(entry, most) for entry in content), "}")
     elif tag in ("$object", "$namedtuple"):
         kind = content.get("type") if isinstance(content, dict) else "?"
-        _show_items(fields_of(content), f"{kind}(", ")", parts, room, named=True)
+        fields = (chain([f"{name}="], _pieces(item, most)) for name, item in fields_of(content))
+        yield from _enclosed(f"{kind}(", fields, ")")
     else:
-        _put(_leaf(tag, content, room[0]), parts, room)
+        yield _leaf(tag, content, most)
 
 
-def _show_items(
-    items: list[Any],
-    opening: str,
-    closing: str,
-    parts: list[str],
-    room: list[int],
-    *,
-    pairs: bool = False,
-    named: bool = False,
-) -> None:
-    _put(opening, parts, room)
-    for index, item in enumerate(items):
-        if room[0] <= 0:
-            break
-        _put(", " if index else "", parts, room)
-        if named:
-            _put(f"{item[0]}=", parts, room)
-        elif pairs and isinstance(item, list) and len(item) == 2:
-            _show(item[0], parts, room)
-            _put(": ", parts, room)
-        _show(item[1] if (pairs or named) and isinstance(item, list) and len(item) == 2 else item, parts, room)
-    _put(closing, parts, room)
+def _pieces_of_entry(entry: Any, most: int) -> Iterator[str]:
+    if isinstance(entry, list) and len(entry) == 2:
+        yield from _pieces(entry[0], most)
+        yield ": "
+        entry = entry[1]
+    yield from _pieces(entry, most)
 
 
-def _put(text: str, parts: list[str], room: list[int]) -> None:
-    parts.append(text)
-    room[0] -= len(text)
+def _enclosed(opening: str, items: Iterable[Iterable[str]], closing: str) -> Iterator[str]:
+    yield opening
+    for number, item in enumerate(items):
+        yield ", " if number else ""
+        yield from item
+    yield closing
 
 
 def _leaf(tag: str, content: Any, room: int) -> str:

@@ -295,10 +295,6 @@ def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]]
     return Decoder(root, tags).read(data)
 
 
-def _int(reader: Decoder, data: Any) -> int:
-    return int(as_text(data), 16)
-
-
 def _fields(reader: Decoder, data: Any) -> Any:
     """The class name and the fields of an object, given as a mapping or as ordered pairs."""
     if type(data) is not dict or "type" not in data or "fields" not in data:
@@ -308,10 +304,6 @@ def _fields(reader: Decoder, data: Any) -> Any:
     if type(pairs) is not list or any(len(pair) != 2 or type(pair[0]) is not str for pair in pairs):
         raise ValueError("fields must be a mapping of names to values")
     return as_text(data["type"]), {name: reader.at("field", name, item) for name, item in pairs}
-
-
-def _record(reader: Decoder, data: Any) -> Record:
-    return Record(*_fields(reader, data))
 
 
 def _namedtuple(reader: Decoder, data: Any) -> Any:
@@ -334,8 +326,8 @@ def _opaque(reader: Decoder, data: Any) -> Any:
 
 _TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     **TAGS,
-    "$int": _int,
-    "$object": _record,
+    "$int": lambda reader, data: int(as_text(data), 16),
+    "$object": lambda reader, data: Record(*_fields(reader, data)),
     "$namedtuple": _namedtuple,
     "$enum": _enum,
     "$opaque": _opaque,
