@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -27,8 +27,6 @@ class TestChange(Data):
         hash_before: The hash of all tests before.
         hash_after: The hash of all tests after.
     """
-
-    __test__: ClassVar[bool] = False
 
     function: str
     test: str

@@ -166,15 +166,12 @@ class BudgetedModel:
 
     def _count(self, reply: Reply, replayed: bool) -> None:
         usage = self.usage
-        if replayed:
-            self.usage = usage.model_copy(update={"replayed": usage.replayed + 1})
-            return
-        self.usage = Usage(
-            requests=usage.requests + 1,
-            prompt_tokens=usage.prompt_tokens + reply.prompt_tokens,
-            completion_tokens=usage.completion_tokens + reply.completion_tokens,
-            replayed=usage.replayed,
-        )
+        more = {
+            "requests": usage.requests + 1,
+            "prompt_tokens": usage.prompt_tokens + reply.prompt_tokens,
+            "completion_tokens": usage.completion_tokens + reply.completion_tokens,
+        }
+        self.usage = usage.model_copy(update={"replayed": usage.replayed + 1} if replayed else more)
 
 
 def _cleaned(reply: Reply) -> Reply:

@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
@@ -140,8 +140,6 @@ class TestResult(Data):
         stdout: The beginning of the printed text.
         warning: What is wrong although it passed; empty if nothing is.
     """
-
-    __test__: ClassVar[bool] = False
 
     function: str
     test: str
@@ -357,7 +355,8 @@ class TestSession:
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if not isinstance(values, list):
             return []
-        return [_read_one(each, largest) for each in values[: len(jobs)]]
+        whole = [each if isinstance(each, list) and len(each) == 4 else [None] for each in values[: len(jobs)]]
+        return [read_answer(text, 2 * largest, about) for text, *about in whole]
 
     async def _run(self, cell: str, seconds: float) -> ExecutionResult:
         """Run a cell in the state in which every test starts."""
@@ -437,9 +436,3 @@ class TestSession:
 
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}
-
-
-def _read_one(data: Any, largest: int) -> Answer | None:
-    if not isinstance(data, list) or len(data) != 4:
-        return None
-    return read_answer(data[0], 2 * largest, data[1:])

@@ -206,6 +206,8 @@ def why_no_code(report: FunctionReport | None) -> str:
 class GenerationEvent:
     """Base class of the events of a generation. `str()` gives a line of text about an event."""
 
+    __test__ = False  # Not for pytest, whatever the names of the events.
+
 
 @dataclass(frozen=True)
 class ModelAsked(GenerationEvent):
@@ -250,8 +252,6 @@ class SpecsWritten(GenerationEvent):
 class TestsWritten(GenerationEvent):
     """The tests of a function were written."""
 
-    __test__ = False
-
     function: str
     tests: tuple[FunctionTest, ...]
 
@@ -262,8 +262,6 @@ class TestsWritten(GenerationEvent):
 @dataclass(frozen=True)
 class TestsFrozen(GenerationEvent):
     """All tests were written and frozen; each later change is recorded."""
-
-    __test__ = False
 
     tests: FrozenTests
 
@@ -308,8 +306,6 @@ class CodeRefused(GenerationEvent):
 class TestsRun(GenerationEvent):
     """The tests of a function were run."""
 
-    __test__ = False
-
     function: str
     attempt: int
     results: tuple[TestResult, ...]
@@ -327,8 +323,6 @@ class TestsRun(GenerationEvent):
 @dataclass(frozen=True)
 class TestChanged(GenerationEvent):
     """A test was changed."""
-
-    __test__ = False
 
     change: TestChange
 

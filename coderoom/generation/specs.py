@@ -6,7 +6,7 @@ import graphlib
 import keyword
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -41,6 +41,7 @@ Name = Annotated[str, Field(max_length=100), AfterValidator(_check_name)]
 class Data(BaseModel):
     """Data that cannot be changed and has no unknown fields."""
 
+    __test__: ClassVar[bool] = False  # Not for pytest, whatever the name of a class.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

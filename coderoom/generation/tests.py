@@ -8,7 +8,7 @@ import re
 import symtable
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter, model_serializer, model_validator
 
@@ -111,8 +111,6 @@ class FunctionTest(Data):
         abs: An absolute tolerance for numbers; `None`: see `compare`.
         exact_types: Whether an expected list must be a list; see `compare`.
     """
-
-    __test__: ClassVar[bool] = False
 
     name: str = Field(min_length=1, max_length=300)
     kind: Literal["normal", "edge", "error"] = "normal"
