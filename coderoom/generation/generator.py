@@ -370,10 +370,8 @@ class AICodeGenerator:
             [vector] = await self._embeddings.embed([program.instruction])
             return [float(each) for each in vector]
         except Exception as error:
-            warning = f"There is no embedding of the instruction: {type(error).__name__}: {error!s:.300}"
-        program.warnings.append(warning)
-        program.emit(Warned(warning))
-        return None
+            program.warn(f"There is no embedding of the instruction: {type(error).__name__}: {error!s:.300}")
+            return None
 
     async def _find_similar(self, program: Program, vector: Sequence[float], runner: TestRunner) -> Solution | None:
         assert self.cache is not None

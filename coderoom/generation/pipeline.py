@@ -37,7 +37,6 @@ from coderoom.generation.solution import (
     TestsFrozen,
     TestsRun,
     TestsWritten,
-    Warned,
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
@@ -220,7 +219,7 @@ class Pipeline:
         program = self._program
         tests, problems = await write_tests(spec, program, self._client, self._runner)
         for problem in problems:
-            self._warn(problem)
+            self._program.warn(problem)
         program.emit(TestsWritten(spec.name, tuple(tests)))
         return tests
 
@@ -240,10 +239,9 @@ class Pipeline:
             await asyncio.wait([task])
         program = self._program
         lacking = [name for name in spec.dependencies if name not in program.code]
-        tests = program.tests.tests.get(spec.name, ()) if program.tests is not None else ()
-        if lacking or not tests:
+        if lacking or not program.tests_of(spec.name):
             why = f"its dependency {', '.join(lacking)} has no code" if lacking else "it has no tests"
-            self._warn(f"{spec.name} was not written: {why}")
+            self._program.warn(f"{spec.name} was not written: {why}")
             self._attempts[spec.name], self._reasons[spec.name] = [], StopReason.UNUSABLE
             return
         if spec.name in program.existing:
@@ -255,10 +253,9 @@ class Pipeline:
         if reason.cut_short:
             self._stopped = self._stopped or reason
             self._error = self._error or work.error
-        last = work.attempts[-1] if work.attempts else None
-        passed = last.passed if last is not None and spec.name in program.passed else 0
         changed = reason is StopReason.PASSED_CHANGED_TESTS
-        program.emit(FunctionFinished(self._report(spec.name, [], len(tests), passed, changed=changed)))
+        report = self._report(spec.name, program.results.get(spec.name, []), changed=changed)
+        program.emit(FunctionFinished(report))
 
     async def _test_existing(self, spec: FunctionSpec) -> None:
         """Run the tests of a function whose code is not changed."""
@@ -271,7 +268,7 @@ class Pipeline:
             Attempt(number=1, approach="existing", code=code, passed=passed, failed=len(results) - passed)
         ]
         self._reasons[spec.name] = StopReason.PASSED if passed == len(results) else StopReason.FAILED
-        program.emit(FunctionFinished(self._report(spec.name, [], len(results), passed)))
+        program.emit(FunctionFinished(self._report(spec.name, results)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
@@ -281,7 +278,7 @@ class Pipeline:
         results = await self._run(program.tests, implementations)
         for each in results:
             if each.warning:
-                self._warn(f"{each.function}: {each.test}: {each.warning}")
+                self._program.warn(f"{each.function}: {each.test}: {each.warning}")
         only_changed = await self._only_by_changed(implementations, results)
         reports = tuple(
             self._report(name, [each for each in results if each.function == name], changed=name in only_changed)
@@ -336,10 +333,8 @@ class Pipeline:
         before = await self._runner.run(implementations, program.original, functions=program.in_order(passing))
         return {each.function for each in before if not each.passed}
 
-    def _report(
-        self, name: str, results: Sequence[TestResult], tests: int = 0, passed: int = 0, *, changed: bool = False
-    ) -> FunctionReport:
-        count, good = len(results) or tests, sum(each.passed for each in results) or passed
+    def _report(self, name: str, results: Sequence[TestResult], *, changed: bool = False) -> FunctionReport:
+        count, good = len(results) or len(self._program.tests_of(name)), sum(each.passed for each in results)
         reason = self._reasons.get(name, self._stopped or StopReason.UNUSABLE)
         if reason is StopReason.PASSED_CHANGED_TESTS and not changed and results:
             reason = StopReason.PASSED  # Its code passes the original tests, too.
@@ -378,10 +373,6 @@ class Pipeline:
         self._stopped = self._stopped or (
             StopReason.MODEL_FAILED if isinstance(error, ModelError) else StopReason.UNUSABLE
         )
-
-    def _warn(self, text: str) -> None:
-        self._program.warnings.append(text)
-        self._program.emit(Warned(text))
 
 
 def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:

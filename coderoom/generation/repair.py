@@ -25,6 +25,7 @@ from coderoom.generation.solution import (
     StopReason,
     TestChanged,
     TestsRun,
+    Warned,
 )
 from coderoom.generation.specs import FunctionSpec, order
 from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem
@@ -50,8 +51,9 @@ class Program:
 
     In `specs`, dependencies come first. `tests` are those with all changes, and `original` those that were frozen
     first. `code` is the best one of each function so far, `passed` has the functions whose code passes its tests, and
-    `findings` what the scanner found in it. Of functions in `existing`, only the tests are written. `last` has the
-    code, the hash of the tests and the results of the last run, if it was one of the whole program.
+    `findings` what the scanner found in it. Of functions in `existing`, only the tests are written. `results` are
+    those of the last run of each function. `last` has the code, the hash of the tests and the results of the last run,
+    if it was one of the whole program.
     """
 
     instruction: str
@@ -66,6 +68,7 @@ class Program:
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     existing: Mapping[str, str] = field(default_factory=dict)
+    results: dict[str, list[TestResult]] = field(default_factory=dict)
     last: tuple[Mapping[str, str], str, list[TestResult]] | None = None
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -112,9 +115,18 @@ class Program:
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
         whole = len(self.specs) == 1
-        results = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
+        results = self.results[spec.name] = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
         self.last = (sources, self.tests.hash, results) if whole else None
         return results
+
+    def tests_of(self, function: str) -> tuple[FunctionTest, ...]:
+        """The tests of a function, with all changes."""
+        return self.tests.tests.get(function, ()) if self.tests is not None else ()
+
+    def warn(self, text: str) -> None:
+        """Add a remark for the reader."""
+        self.warnings.append(text)
+        self.emit(Warned(text))
 
     def in_order(self, names: Collection[str]) -> list[str]:
         """Names of functions, dependencies first."""
@@ -256,7 +268,9 @@ class FunctionWork:
         self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
         self._keep(attempt.code, passed, passed == len(results), findings)
         self._compare(attempt, _signature(results))
-        return "" if passed == len(results) else failures(results, self._tests(), attempt.notes)
+        return (
+            "" if passed == len(results) else failures(results, self._program.tests_of(self._spec.name), attempt.notes)
+        )
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
         better = passed > self._best or whole
@@ -287,7 +301,7 @@ class FunctionWork:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
         data = as_tests([repair.test], spec, program.language)
         test = read_tests({spec.name: data}, [spec], functions=list(program.specs))[spec.name][0]
-        if test.name not in {each.name for each in self._tests()}:
+        if test.name not in {each.name for each in self._program.tests_of(self._spec.name)}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
@@ -300,10 +314,6 @@ class FunctionWork:
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason)
         self._changes += 1
         program.emit(TestChanged(program.tests.changes[-1]))
-
-    def _tests(self) -> tuple[FunctionTest, ...]:
-        assert self._program.tests is not None
-        return self._program.tests.tests.get(self._spec.name, ())
 
 
 def _signature(results: list[TestResult]) -> object:
