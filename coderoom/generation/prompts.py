@@ -166,14 +166,12 @@ def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes
     lines = [f"{len(results) - len(failed)} of its {len(results)} tests pass. These do not:"]
     for result in failed[:_MOST_SHOWN]:
         test = by_name[result.test]
-        lines.append("")
-        lines.append(f"Test: {json.dumps(test.model_dump(mode='json'), ensure_ascii=False)[:_LONGEST]}")
+        lines += ["", f"Test: {json.dumps(test.model_dump(mode='json'), ensure_ascii=False)[:_LONGEST]}"]
         if result.actual_output is not None:
             lines.append(f"Returned: {show(result.actual_output, _LONGEST)}")
         if result.arguments_after is not None:
-            lines.append(
-                f"Arguments after the call: {show({'$dict': [*map(list, result.arguments_after.items())]}, _LONGEST)}"
-            )
+            after = {"$dict": [*map(list, result.arguments_after.items())]}
+            lines.append(f"Arguments after the call: {show(after, _LONGEST)}")
         lines.append(f"Failed because: {result.why[:_LONGEST]}")
         if result.error:
             lines.append(f"Raised:\n{result.error[:_LONGEST]}")

@@ -92,7 +92,7 @@ class Judge:
         """Evaluate many properties, each only once for the same values if its answer cannot vary."""
         keys = [self._key(job) for job in jobs]
         new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
-        looks = TestQueue([*new.values()], [str(job["property"]) for job in new.values()])
+        looks = TestQueue([*new.values()])
         if new:
             async with self._lock:
                 sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
@@ -291,7 +291,7 @@ class Run:
 
     async def _run_batch(self, cases: Sequence[Case]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
-        jobs = TestQueue([case.job for case in cases], [case.function for case in cases])
+        jobs = TestQueue([case.job for case in cases])
         await _all([session.work(jobs) for session in self._sessions])
         return await self._judged(cases, jobs.answers)
 

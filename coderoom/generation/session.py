@@ -243,12 +243,12 @@ _LEAST = 65_536
 
 
 class TestQueue:
-    """Jobs that several test sessions share, and their answers. After a slow job, no more with its key are taken."""
+    """Jobs that several sessions share, and their answers. After a slow one, no more like it are taken."""
 
-    def __init__(self, jobs: Sequence[Job], keys: Sequence[str]) -> None:
+    def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = list(jobs)
         self.answers: list[Answer | None] = [None] * len(jobs)
-        self._keys = list(keys)
+        self._keys = [str(job.get("property", job.get("function"))) for job in jobs]
         self._left = deque(range(len(jobs)))
         self._slow: set[str] = set()
 
