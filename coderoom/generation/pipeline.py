@@ -13,7 +13,7 @@ from coderoom.generation.languages import Language
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.models import Message
 from coderoom.generation.other_values import vacuous_tests
-from coderoom.generation.prompts import again, specs_request, tests_request
+from coderoom.generation.prompts import SPECS, TESTS, again, request
 from coderoom.generation.repair import FunctionWork, Program
 from coderoom.generation.replies import (
     Form,
@@ -65,7 +65,7 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
             raise GenerationError("\n".join(wrong))
         return specs
 
-    specs, problems = await _ask_twice(client, "specs", "", specs_request(program), SpecsForm, read)
+    specs, problems = await _ask_twice(client, "specs", "", request(SPECS, program), SpecsForm, read)
     if specs is None:
         raise GenerationError("No usable functions, even after a correction request:\n" + ";\n".join(problems))
     return specs
@@ -98,8 +98,7 @@ async def write_tests(
             raise GenerationError("\n".join(wrong))
         return tests
 
-    request = tests_request(program, spec, _LEAST_TESTS)
-    tests, problems = await _ask_twice(client, "tests", spec.name, request, TestsForm, read)
+    tests, problems = await _ask_twice(client, "tests", spec.name, request(TESTS, program, spec), TestsForm, read)
     if tests is not None:
         return tests, []
     return kept, [f"tests of {spec.name}: {problem}" for problem in (why if kept else problems)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from coderoom.generation.languages import Language
 from coderoom.generation.models import Message
 from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
@@ -26,7 +25,7 @@ _SYSTEM = (
     "Answer exactly in the requested form, and with nothing else."
 )
 
-_SPECS = """\
+SPECS = """\
 Instruction:
 
 {instruction}
@@ -43,7 +42,7 @@ results; a function changes its arguments only if the instruction asks for that,
 
 {ways}"""
 
-_TESTS = """\
+TESTS = """\
 Instruction of the whole program:
 
 {instruction}
@@ -52,7 +51,7 @@ Write the tests of the function `{name}`, before there is any code:
 
 {spec}
 
-Answer with one JSON object: {{"tests": [...]}}, with {least} to 12 tests: normal cases, edge cases and, where the spec
+Answer with one JSON object: {{"tests": [...]}}, with 5 to 12 tests: normal cases, edge cases and, where the spec
 names any, errors. Each test is an object with
 
 - "name": what it tests, different for each test,
@@ -103,7 +102,7 @@ Answer with one {language} code block with all of its code, including helpers an
 
 _AGAIN = " from scratch, with a different approach: earlier code for it kept failing."
 
-_REPAIR = """\
+REPAIR = """\
 Instruction of the whole program:
 
 {instruction}
@@ -131,25 +130,24 @@ tests may be changed. Each change is recorded with your reason, and a function t
 {ways}"""
 
 
-def specs_request(program: Program) -> list[Message]:
-    """Request the specs of a program."""
-    return _request(_SPECS, program)
-
-
-def tests_request(program: Program, spec: FunctionSpec, least: int) -> list[Message]:
-    """Request the tests of a function."""
-    return _request(_TESTS, program, spec, least=max(least, 5))
+def request(text: str, program: Program, spec: FunctionSpec | None = None, **facts: object) -> list[Message]:
+    """The request of a prompt, for a function or for the whole program; `facts` are further fields of the prompt."""
+    language = program.language
+    if spec is not None:
+        facts |= {
+            "name": spec.name,
+            "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
+            "signature": language.signature(spec),
+            "dependencies": _dependencies(program, spec),
+        }
+    question = text.format(instruction=program.instruction, language=language.name, ways=language.ways, **facts)
+    return [Message("system", _SYSTEM.format(language=language.name)), Message("user", question)]
 
 
 def code_request(program: Program, spec: FunctionSpec, trouble: str = "") -> list[Message]:
     """Request the code of a function; after trouble, with another approach, without showing the code that failed."""
     more = {"how": _AGAIN, "trouble": f"{trouble}\n\n"} if trouble else {"how": ":", "trouble": ""}
-    return _request(_CODE, program, spec, **more)
-
-
-def repair_request(program: Program, spec: FunctionSpec, code: str, trouble: str, changes: int) -> list[Message]:
-    """Request a diagnosis and a repair; so many more tests may be changed."""
-    return _request(_REPAIR, program, spec, code=code, trouble=trouble, changes=changes)
+    return request(_CODE, program, spec, **more)
 
 
 def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> list[Message]:
@@ -189,24 +187,12 @@ def _noted(notes: Sequence[str]) -> list[str]:
     return ["", *(f"Note: {note}." for note in notes[:20])] if notes else []
 
 
-def _request(text: str, program: Program, spec: FunctionSpec | None = None, **facts: object) -> list[Message]:
-    language = program.language
-    if spec is not None:
-        facts |= {
-            "name": spec.name,
-            "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
-            "signature": language.signature(spec),
-            "dependencies": _dependencies(program.dependencies(spec), language),
-        }
-    question = text.format(instruction=program.instruction, language=language.name, ways=language.ways, **facts)
-    return [Message("system", _SYSTEM.format(language=language.name)), Message("user", question)]
-
-
-def _dependencies(dependencies: Mapping[FunctionSpec, str | None], language: Language) -> str:
-    if not dependencies:
-        return ""
+def _dependencies(program: Program, spec: FunctionSpec) -> str:
+    """The dependencies of a function, each with its code if that passes its tests."""
     parts = ["\nThese functions of the program exist when it runs; call them, and do not define them:\n"]
-    for spec, code in dependencies.items():
-        text = code if code is not None else f"{language.signature(spec)}\n    ...  # {spec.purpose}"
-        parts.append(f"```{language.name}\n{text}\n```\n")
-    return "\n".join(parts)
+    for name in spec.dependencies:
+        other = program.specs[name]
+        text = f"{program.language.signature(other)}\n    ...  # {other.purpose}"
+        text = program.code[name] if name in program.passed else text
+        parts.append(f"```{program.language.name}\n{text}\n```\n")
+    return "\n".join(parts) if spec.dependencies else ""

@@ -12,7 +12,7 @@ from coderoom.generation.frozen import FrozenTests, changed
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.other_values import vacuous_tests
-from coderoom.generation.prompts import code_request, failures, refusals, repair_request
+from coderoom.generation.prompts import REPAIR, code_request, failures, refusals, request
 from coderoom.generation.replies import RepairForm, as_tests, code_in, read_repair, unclear_values
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
@@ -77,10 +77,6 @@ class Program:
         layers = order(specs)
         self.specs = {spec.name: spec for layer in layers for spec in layer}
         return layers
-
-    def dependencies(self, spec: FunctionSpec) -> dict[FunctionSpec, str | None]:
-        """The dependencies of a function, each with its code if it passes its tests."""
-        return {self.specs[name]: self.code.get(name) if name in self.passed else None for name in spec.dependencies}
 
     def without_repeats(self, spec: FunctionSpec, code: str) -> tuple[str, tuple[str, ...]]:
         """Code without repeated definitions of its dependencies, and notes on what was removed."""
@@ -227,8 +223,8 @@ class FunctionWork:
         self._patches += 1
         program = self._program
         changes = max(program.rules.max_test_changes - self._changes, 0)
-        request = repair_request(program, self._spec, self._code, trouble, changes)
-        reply = await self._client.ask("repair", self._spec.name, request, RepairForm)
+        messages = request(REPAIR, program, self._spec, code=self._code, trouble=trouble, changes=changes)
+        reply = await self._client.ask("repair", self._spec.name, messages, RepairForm)
         repair = read_repair(reply.text, self._spec.name, program.language)
         if repair is None:
             return self._attempt("patch", "", problems=("the reply had neither new code nor a changed test",))
