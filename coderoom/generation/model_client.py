@@ -100,8 +100,9 @@ class BudgetedModel:
     async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
         async with self._places:
             self._check()
+            left = None if self._end is None else max(self._end - time.monotonic(), 0)
             try:
-                async with asyncio.timeout_at(self._deadline()):
+                async with asyncio.timeout(left):
                     return await self._ask_again(messages, form)
             except TimeoutError:
                 raise BudgetSpent(StopReason.SECONDS) from None
@@ -150,11 +151,6 @@ class BudgetedModel:
         if issubclass(type(error), (KeyboardInterrupt, SystemExit)):
             raise error  # type: ignore[misc]
         return (task.result(), None) if error is None else (None, error)
-
-    def _deadline(self) -> float | None:
-        if self._end is None:
-            return None
-        return asyncio.get_running_loop().time() + max(self._end - time.monotonic(), 0)
 
     def _check(self) -> None:
         if self._broken is not None:  # Concurrent work need not fail with a request of its own.
