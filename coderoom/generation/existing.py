@@ -19,30 +19,13 @@ The module:
 {source}"""
 
 
-def instruction_for(source: str, specs: Sequence[FunctionSpec], remark: str) -> str:
-    """The instruction with which a model writes tests for functions of a module."""
-    names = ", ".join(spec.name for spec in specs)
-    return _INSTRUCTION.format(names=names, remark=f"\nRemark: {remark}\n" if remark.strip() else "", source=source)
+def existing_functions(
+    source: str, functions: Sequence[str], remark: str
+) -> tuple[str, list[FunctionSpec], dict[str, str]]:
+    """The instruction to write tests for functions of a module, and their specs and code. Nothing is executed.
 
-
-def code_of(source: str, specs: Sequence[FunctionSpec]) -> dict[str, str]:
-    """The code for each function: the first one has the whole module."""
-    first = specs[0].name
-    return {spec.name: source if spec.name == first else f"# It is in the code of {first}." for spec in specs}
-
-
-def existing_specs(source: str, functions: Sequence[str] = ()) -> list[FunctionSpec]:
-    """The specs of functions of a module, from their signatures and documentation. Nothing is executed.
-
-    Args:
-        source: The source of the module.
-        functions: The functions; by default all public ones at the top level.
-
-    Returns:
-        The specs. The first function stands for the whole module, so the others depend on it.
-
-    Raises:
-        RequestError: The source is not valid Python, or there is no such function.
+    By default, all public functions at the top level are taken. The first one stands for the whole module: it has the
+    code, and the others depend on it. If the module is not valid, or has no such function, that is a `RequestError`.
     """
     try:
         body = parsed(source).body
@@ -55,7 +38,10 @@ def existing_specs(source: str, functions: Sequence[str] = ()) -> list[FunctionS
         there = f"; there are {', '.join(map(repr, known))}" if known else ""
         what = f"no function {unknown[0]!r}" if unknown else "no public function"
         raise RequestError(f"The module has {what} at its top level{there}.")
-    return [_spec(known[name], names[:1] if name != names[0] else []) for name in names]
+    about = f"\nRemark: {remark}\n" if remark.strip() else ""
+    instruction = _INSTRUCTION.format(names=", ".join(names), remark=about, source=source)
+    code = {names[0]: source, **dict.fromkeys(names[1:], f"# It is in the code of {names[0]}.")}
+    return instruction, [_spec(known[name], names[:1] if name != names[0] else []) for name in names], code
 
 
 def _spec(node: _Function, dependencies: Sequence[str]) -> FunctionSpec:

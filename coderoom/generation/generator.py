@@ -19,7 +19,7 @@ from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
-from coderoom.generation.existing import code_of, existing_specs, instruction_for
+from coderoom.generation.existing import existing_functions
 from coderoom.generation.frozen import freeze
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.model_client import BudgetedModel
@@ -270,11 +270,11 @@ class AICodeGenerator:
     def _program_of_tests(self, source: str, functions: Sequence[str], instruction: str) -> Program:
         if self._language.name != "python":
             raise RequestError(f"Tests for existing code are written for Python only, not for {self._language.name}.")
-        specs = existing_specs(source, functions)
-        program = self._program(instruction_for(source, specs, instruction))
+        about, specs, code = existing_functions(source, functions, instruction)
+        program = self._program(about)
         program.take_specs(specs)
-        program.existing = code_of(source, specs)
-        program.code.update(program.existing)
+        program.existing = code
+        program.code.update(code)
         return program
 
     async def _stream(self, make: Callable[[], Program]) -> AsyncGenerator[GenerationEvent | Solution]:
