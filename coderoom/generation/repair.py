@@ -264,9 +264,7 @@ class FunctionWork:
         self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
         self._keep(attempt.code, passed, passed == len(results), findings)
         self._compare(attempt, _signature(results))
-        return (
-            "" if passed == len(results) else failures(results, self._program.tests_of(self._spec.name), attempt.notes)
-        )
+        return "" if passed == len(results) else failures(results, program.tests_of(spec.name), attempt.notes)
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
         better = passed > self._best or whole
