@@ -13,7 +13,7 @@ READERS.$whole = (data) => new Float(data);
 
 for (const each of CASES) {
   test(each.name, { skip: each.omitted ?? valueless(each) }, async () => {
-    const given = each.order.map((name) => (name in each.inputs ? decode(each.inputs[name], name) : undefined));
+    const given = each.order.map((name) => (Object.hasOwn(each.inputs, name) ? decode(each.inputs[name], name) : undefined));
     const call = async () => program[each.call](...given);
     if (each.error) await assert.rejects(call, (error) => isA(error, each.error, each.message));
     else equal(await call(), decode(each.expected, 'expected'), each.rel, each.abs);
