@@ -31,6 +31,8 @@ def test_a_team_with_a_selector_replays_without_network_and_key(tmp_path: Path) 
         env = {"OPENAI_API_KEY": "sk-test-0123456789abcdef"}
         done = coderoom("run", "team.yaml", "6 * 7?", "--json", "--record", "run.jsonl", cwd=tmp_path, env=env)
     assert json.loads(done.stdout)["error"] is None, done.stdout
+    # Those of the selector too, which has no messages.
+    assert json.loads(done.stdout)["usage_by_agent"]["SelectorGroupChatManager"]["total_tokens"] > 0
     assert len({source for source, _ in transcript(done.stdout)}) == 4  # The user, and all three.
     recorded = (tmp_path / "run.jsonl").read_text()
     assert "sk-test-0123" not in recorded

@@ -13,7 +13,7 @@ import pytest
 
 from coderoom.generation import Reply, SolutionCache
 from coderoom.runs import Journal
-from tests.support.commands import coderoom, environment, recording
+from tests.support.commands import coderoom, coderoom_process, environment, recording
 from tests.support.openai_server import OpenAIServer
 
 CODE = "```python\nimport random\nprint(random.randbytes(20_000).hex())\n```"
@@ -50,6 +50,26 @@ def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str,
         steps = list(journal.steps(journal.find("last").id))
         assert [step.number for step in steps] == list(range(1, len(steps) + 1))
         assert len([step for step in steps if step.kind == "code"]) > 1
+
+
+def test_a_journal_in_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
+    journal, model = tmp_path / "disk" / "journal.sqlite3", recording(tmp_path / "r.json", ["Done."])
+    (tmp_path / "disk").mkdir()
+    coderoom_process(*RUN, "--model", model, "--journal", str(journal), cwd=tmp_path)
+    runs = [sys.executable, "-m", "coderoom", "runs"]
+    script = f'mount --bind {tmp_path}/disk {tmp_path}/disk && mount -o remount,ro,bind {tmp_path}/disk && "$@"'
+    for command, code in (("show", 0), ("rm", 2)):
+        arguments = [command, "last", "--journal", str(journal)]
+        done = subprocess.run(
+            [*["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"], script, "sh", *runs, *arguments],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert ("Done." in done.stdout) or ("readonly" in done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,19 @@ def test_items_are_run_and_checked(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "index.html").read_text()
     for result in results.values():
         assert f'href="pages/{result.run}.html"' in page
+        verdict = {"n/3": "not passed", "n/2": '<div class="good">ok</div>'}.get(result.id, "")
+        assert verdict in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
         assert result.answer in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
     table = pyarrow.parquet.read_table(tmp_path / "out" / "results.parquet").to_pylist()
     assert [Result(**row) for row in table] == [*read_results(tmp_path / "out")]
+
+
+def test_results_have_no_secrets(tmp_path: Path) -> None:
+    key = "sk-abcdefghijklmnopqrstuvwxyz"
+    with OpenAIServer(respond=lambda request: Reply(f"It is {key}.")) as server:
+        assert run(tmp_path, tasks(tmp_path, 1), server)["failed"] == 1
+    found = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+    assert found == []
 
 
 @pytest.mark.slow

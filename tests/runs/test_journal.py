@@ -135,6 +135,19 @@ def test_an_instruction_goes_on_without_asking_again(folder: Folder) -> None:
     assert (entry["state"], entry["facts"]["all_tests_passed"]) == ("ok", True)
 
 
+def test_the_limit_of_an_instruction_can_be_raised(folder: Folder) -> None:
+    replies = YAML(typ="safe").load(ROOT / "examples" / "solve.replay.yaml")["replies"]
+    with OpenAIServer(replies) as server:
+        solve = ("solve", "Roman numerals.", "--concurrency", "1", "--no-cache")
+        assert not folder.run(*solve, "--max-tokens", "20", server=server)["succeeded"]
+        refused = folder.command("resume", "--max-turns", "2", server=server)
+        assert (refused.returncode, "--max-tokens and --max-seconds" in refused.stderr) == (2, True)
+        assert folder.run("resume", "--max-tokens", "100000", server=server)["succeeded"]
+    shown = folder.command("runs", "show", "--html", "run.html")
+    page = (folder.path / "run.html").read_text()
+    assert (shown.returncode, "divmod" in page, "what has changed" in page) == (0, True, True)
+
+
 def test_a_limit_can_be_raised(folder: Folder) -> None:
     with OpenAIServer(ANSWERS) as server:
         assert folder.run(*RUN, "--max-tokens", "20", server=server)["outcome"] == "unfinished"
@@ -162,6 +175,7 @@ def test_code_that_gives_something_else_this_time_is_told_of(folder: Folder) -> 
     with OpenAIServer([SECOND, "It is 42."]) as server:
         notices = folder.run("resume", server=server)["notices"]
     assert any("begins with 'import uuid' gave" in notice for notice in notices)
+    assert folder.run("runs", "show")["facts"]["notices"] == notices
 
 
 def test_secrets_do_not_enter_it(folder: Folder) -> None:
@@ -169,7 +183,8 @@ def test_secrets_do_not_enter_it(folder: Folder) -> None:
     pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
     texts = (secret, key, "test-key-1234", "MIIEow", "u:pass-word@", number)
     print_all = f"print('{secret} {key} test-key-1234 postgres://u:pass-word@db', {number}, {pem!r})"
-    reply = Reply(f"```python\nopen('seen.txt', 'w').write('{key}')\n{print_all}\n```")
+    files = f"open('seen.txt', 'w').write('{key}')\nopen('seen.bin', 'wb').write(b'\\xff {key}')"
+    reply = Reply(f"```python\n{files}\n{print_all}\n```")
     with OpenAIServer([reply, "Done."]) as server:
         run = folder.run(*RUN, server=server, MY_SERVICE_TOKEN=secret, PIN_SECRET=number)
         assert all(text in str(run["messages"]) for text in texts)

@@ -95,6 +95,23 @@ def test_the_standard_variables_work_and_a_missing_collector_costs_nothing(tmp_p
     assert "It is 42." in lost.stdout
 
 
+def test_files_and_batches_have_spans_too(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print(6 * 7)\n")
+    (tmp_path / "tasks.jsonl").write_text('{"task": "6 * 7?"}\n')
+    model = recording(tmp_path / "r.json", ["```python\nprint(6 * 7)\n```", "It is 42."])
+    for command in (["exec", "a.py"], ["batch", "code-act", "tasks.jsonl", "--out", "out", "--model", model]):
+        with collector() as (url, spans):
+            subprocess.run(
+                [sys.executable, "-m", "coderoom", *command, "--otlp", url],
+                cwd=tmp_path,
+                env=environment(),
+                check=True,
+                capture_output=True,
+            )
+        assert "execute_tool python" in {span.name for span in spans}, command
+        assert len({span.trace_id for span in spans}) == 1
+
+
 def test_no_span_has_texts_of_a_failure_or_secrets(tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     team = {
