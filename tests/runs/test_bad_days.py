@@ -58,7 +58,7 @@ def test_a_journal_in_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
     coderoom_process(*RUN, "--model", model, "--journal", str(journal), cwd=tmp_path)
     runs = [sys.executable, "-m", "coderoom", "runs"]
     script = f'mount --bind {tmp_path}/disk {tmp_path}/disk && mount -o remount,ro,bind {tmp_path}/disk && "$@"'
-    for command, code in (("show", 0), ("rm", 2)):
+    for command, code in (("show", 0), ("rm", 3)):
         arguments = [command, "last", "--journal", str(journal)]
         done = subprocess.run(
             [*["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"], script, "sh", *runs, *arguments],
