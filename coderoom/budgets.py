@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from autogen_core.models import RequestUsage
 from pydantic import Field, ValidationError, model_validator
 
-from coderoom._util.autogen import clients_of
+from coderoom._util.autogen import clients_of, current_agent
 from coderoom._util.components import StrictConfig
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of
@@ -180,8 +180,37 @@ class Spending(StepObserver):
             return
         if known:
             self._count(kind, 1)
+            self._begun -= seconds
         if kind == MODEL:
             self._charge(request.get("priced_as", ""), RequestUsage(**result["usage"]))
+
+
+class AgentSpending(Spending):
+    """What one agent of a team has used, for agents that take no budget themselves.
+
+    Args:
+        budget: The budget.
+        name: The agent.
+    """
+
+    def __init__(self, budget: Budget, name: str) -> None:
+        super().__init__(budget, f"agent {name!r}")
+        self._name = name
+
+    def before(self, kind: str, request: Any) -> None:
+        """As of a `Spending`, if it is the agent's turn."""
+        if current_agent() == self._name:
+            super().before(kind, request)
+
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """As of a `Spending`, if it is the agent's turn."""
+        if current_agent() == self._name:
+            super().fail(kind, request, error, seconds)
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """As of a `Spending`, if it is the agent's turn."""
+        if current_agent() == self._name:
+            super().keep(kind, request, result, seconds, known=known)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: 
         ("token=3", "A budget has no limit 'token'; the limits are tokens, cost_usd, "),
         ("cost_usd=1", "the price of the model 'ReplayModel:unknown' is not known"),
         ("tokens=0", "tokens: Input should be greater"),
-        ("nobody.tokens=3", "no agent 'nobody' that takes a budget; these do: coder"),
+        ("nobody.tokens=3", "no agent 'nobody'; its agents are coder"),
     ],
 )
 def test_a_wrong_budget_is_refused(given: str, words: str, tmp_path: Path) -> None:
@@ -90,6 +90,15 @@ async def test_a_team_file_has_budgets_of_the_team_and_of_agents(tmp_path: Path)
     # In its runs, each request is checked before.
     done = coderoom("run", "team.json", "Go.", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["limit"] == "the budget of the team was reached: 300 of 250 tokens"
+
+
+def test_agents_of_autogen_have_budgets_too(tmp_path: Path) -> None:
+    replies = ["```python\n1 / 0\n```", "```python\nprint(42)\n```", "Done."]
+    command = ("run", "coder-executor", "x", "--model", recording(tmp_path / "r.json", replies), "--json")
+    done = json.loads(coderoom(*command, "--budget", "coder.model_calls=1", cwd=tmp_path).stdout)
+    assert (done["outcome"], done["attempts"]) == ("unfinished", 1)
+    assert "the budget of agent 'coder' was reached: 1 of 1 model calls" in done["limit"]
+    assert json.loads(coderoom(*command, "--budget", "coder.model_calls=9", cwd=tmp_path).stdout)["attempts"] == 2
 
 
 async def test_an_agents_budget_ends_any_team() -> None:

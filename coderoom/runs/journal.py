@@ -142,12 +142,13 @@ class Journal(Database):
             )
         return run
 
-    def claim(self, run: str, request: Mapping[str, Any] | None = None) -> None:
+    def claim(self, run: str, request: Mapping[str, Any] | None = None, task: str = "") -> None:
         """Have this process work on a run that has ended.
 
         Args:
             run: The run.
             request: The arguments of the command from now on; `None`: those before.
+            task: The task, if the run has none yet.
 
         Raises:
             RequestError: Another process works on it.
@@ -158,6 +159,7 @@ class Journal(Database):
                 host, _, process = (owner or "another machine ?").rpartition(" ")
                 raise RequestError(f"The run {run} goes on: process {process} on {host} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
+            database.execute("UPDATE runs SET task = ? WHERE id = ? AND task = ''", (self.hide(task), run))
             if request is not None:
                 database.execute("UPDATE runs SET request = ? WHERE id = ?", (self._json(request), run))
 

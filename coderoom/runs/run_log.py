@@ -143,7 +143,7 @@ class RunLog(Writer, StepObserver):
     def begin_task(self, task: str) -> None:
         """Write a task, unless it is one from before the run was resumed."""
         if self.find(TASK, task) is None:
-            self._try(lambda journal: journal.claim(str(self.run)))
+            self._try(lambda journal: journal.claim(str(self.run), task=task))
             self.write(TASK, {"task": task}, actor="user", key=self._key(TASK, task))
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> bool:

@@ -34,7 +34,7 @@ from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
-from coderoom.budgets import Budget, Spending, make_budget
+from coderoom.budgets import AgentSpending, Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
@@ -183,13 +183,22 @@ def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
 
 
 def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> None:
-    found = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
-    agents = {name: agent for name, agent in found.items() if hasattr(agent, "limit")}
+    agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
     for name, limits in budgets.items():
         if name not in agents:
-            known = f"; these do: {', '.join(agents)}" if agents else ""
-            raise RequestError(f"The team has no agent {name!r} that takes a budget{known}.")
-        agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
+            raise RequestError(f"The team has no agent {name!r}; its agents are {', '.join(agents)}.")
+        if hasattr(agents[name], "limit"):
+            agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
+        else:
+            make_budget(limits)  # Refuses mistakes.
+
+
+def agent_spendings(prepared: PreparedRun) -> list[AgentSpending]:
+    """The budgets of agents that take none themselves, such as AutoGen's."""
+    agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(prepared.team, hidden=True)}
+    budgets = {name: make_budget(limits) for name, limits in (prepared.request.budgets or {}).items()}
+    others = {name: budget for name, budget in budgets.items() if not hasattr(agents[name], "limit")}
+    return [AgentSpending(budget, name) for name, budget in others.items() if budget is not None]
 
 
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]
