@@ -113,6 +113,7 @@ async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "d" / "b.bin").exists()
 
 
+@pytest.mark.slow
 async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
     async with stdio("--timeout", "5", cwd=tmp_path) as client:
         shown: list[str] = []
@@ -226,6 +227,7 @@ def test_hostile_requests_are_refused(url: str) -> None:
     assert large.status_code == 413
 
 
+@pytest.mark.slow
 async def test_a_client_that_leaves_ends_its_cell_and_others_are_served(url: str) -> None:
     asks: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}}
     asks["clientInfo"] = {"name": "test", "version": "1"}
@@ -273,6 +275,7 @@ def test_the_inspector_finds_and_calls_the_tools(url: str, tmp_path: Path) -> No
         assert json.loads(done.stdout)["structuredContent"]["output"] == "42\n", done.stderr
 
 
+@pytest.mark.slow
 def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     example = ROOT / "examples" / "mcp_client.py"
     [block] = [

@@ -106,6 +106,7 @@ def test_a_failed_question_is_nobody_elses(tmp_path: Path) -> None:
         assert answer.choices[0].message.content == "Counted: 1."
 
 
+@pytest.mark.slow
 def test_many_requests_at_once_are_limited(tmp_path: Path) -> None:
     with serving(tmp_path, "--concurrency", "2") as url:
 
@@ -151,6 +152,7 @@ def test_requests_that_no_team_can_answer(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/models", headers=headers).status_code == 403
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
     with serving(tmp_path, "--concurrency", "1") as url, client_of(url) as client:
         messages: list[Any] = [{"role": "user", "content": "Wait."}]
