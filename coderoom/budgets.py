@@ -180,7 +180,6 @@ class Spending(StepObserver):
             return
         if known:
             self._count(kind, 1)
-            self._begun -= seconds
         if kind == MODEL:
             self._charge(request.get("priced_as", ""), RequestUsage(**result["usage"]))
 

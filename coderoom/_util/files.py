@@ -62,7 +62,7 @@ def read_inside(root: Path, name: str, most: int) -> bytes:
     with open_inside(root, name) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise RequestError(f"The file {name!r} has {size:,} bytes, and {most:,} can be read.")
+            raise RequestError(f"The file {name!r} has {size:,} bytes, and the limit is {most:,}.")
         return file.read(most)
 
 
@@ -71,6 +71,7 @@ def files_inside(root: Path) -> Iterator[tuple[str, int]]:
 
     Folders are opened relative to the one above them, at most 64 deep.
     """
+    root = root.resolve()  # It may be a link, unlike what is in it.
     for folder, folders, names, descriptor in os.fwalk(root):
         above = PurePosixPath(folder).relative_to(root)
         if len(above.parts) >= _DEEPEST:

@@ -17,6 +17,7 @@ from coderoom.errors import RequestError
 
 TOKEN_VARIABLE = "CODEROOM_TOKEN"
 _MOST_CLIENTS = 256
+_IDLE_SECONDS = 30 * 60.0
 
 PortOption = Annotated[
     int | None, app.option("PORT", "Serve HTTP at this port; 0: one that is free.", "--http", min=0, max=65535)
@@ -54,8 +55,9 @@ def mcp(
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
-    settings = MCPSettings(sandbox, team or (), model, open_journal(journal, off=no_journal))
-    app.silence_autogen()
+    settings = MCPSettings(sandbox, team or (), model, timeout, open_journal(journal, off=no_journal))
+    if not debug:
+        app.silence_autogen()
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
@@ -63,7 +65,7 @@ def mcp(
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         asyncio.run(serve_stdio(make_server(settings)))
         return
-    server = make_server(settings, host=host, max_sessions=_MOST_CLIENTS)
+    server = make_server(settings, host=host, max_sessions=_MOST_CLIENTS, session_idle_timeout=_IDLE_SECONDS)
     _serve(server.streamable_http_app(), host, http, "/mcp")
 
 
@@ -99,7 +101,7 @@ def serve(
 
     limits, of_agents = budgets_of(budget)
     if of_agents:
-        raise RequestError(f"--budget {next(iter(of_agents))}.…: an answer has limits, not its agents.")
+        raise RequestError(f"--budget {next(iter(of_agents))}.…: `serve` limits whole answers, not single agents.")
     settings = ChatSettings(
         team,
         model=model,

@@ -21,6 +21,8 @@ Run Python code in an isolated sandbox and return what it prints and the value o
 Variables, imports and files last from call to call. There is no network, unless the user has allowed it. The last line
 says how the code ended if it failed."""
 CODE: Final = "The Python code."
+_CLOSED: Final = "The session is closed; make a new one."
+_END_SECONDS: Final = 10.0
 OUTPUT_BYTES: Final = 32_768
 """Of a longer output, a model sees the beginning and the end."""
 
@@ -66,6 +68,7 @@ class CodeSession:
         thread = threading.Thread(target=_serve, args=(self._loop,), name="coderoom-session", daemon=True)
         thread.start()
         self._end = weakref.finalize(self, _end, self._sandbox, self._session, self._loop, thread)
+        self._end.atexit = False  # The sandbox ends with its host anyway.
 
     async def run(self, code: str) -> ExecutionResult:
         """Run a cell. A caller that is cancelled ends it."""
@@ -89,8 +92,13 @@ class CodeSession:
 
     def _submit(self, code: str) -> Future[ExecutionResult]:
         if not self._end.alive:
-            raise RequestError("The session is closed; make a new one.")
-        return asyncio.run_coroutine_threadsafe(self._session.run(code), self._loop)
+            raise RequestError(_CLOSED)
+        work = self._session.run(code)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:  # It was closed at this moment.
+            work.close()
+            raise RequestError(_CLOSED) from error
 
     def __enter__(self) -> Self:
         return self
@@ -108,13 +116,18 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 def _end(sandbox: Sandbox, session: Session, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     async def end() -> None:
-        await session.close()  # A cell that runs has the outcome `cancelled`.
-        await sandbox.close()
-        cells = asyncio.all_tasks() - {asyncio.current_task()}
-        if cells:  # They have ended, and their callers are to know it.
-            await asyncio.wait(cells, timeout=1)
-        loop.stop()
+        try:
+            await session.close()  # A cell that runs has the outcome `cancelled`.
+            await sandbox.close()
+            cells = asyncio.all_tasks() - {asyncio.current_task()}
+            if cells:  # They have ended, and their callers are to know it.
+                _, left = await asyncio.wait(cells, timeout=1)
+                for cell in left:
+                    cell.cancel()
+                await asyncio.sleep(0)
+        finally:
+            loop.stop()
 
     asyncio.run_coroutine_threadsafe(end(), loop)
     if threading.current_thread() is not thread:  # The garbage collector may run there.
-        thread.join()
+        thread.join(_END_SECONDS)

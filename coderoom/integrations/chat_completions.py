@@ -31,7 +31,7 @@ from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing
 from coderoom.integrations.http import CALLER, LEFT
-from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
+from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest, close_team
 
 try:
     from starlette.applications import Starlette
@@ -103,11 +103,11 @@ class _Question(BaseModel):
     """A request. Parameters of models, such as the temperature, are not those of a team, and are ignored."""
 
     messages: list[_Message] = Field(min_length=1, max_length=2_000)
-    model: str = ""
-    stream: bool = False
+    model: str | None = None
+    stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: Literal[1] | None = None
-    user: str = ""
+    user: str | None = None
     tools: list[Any] | None = Field(default=None, max_length=0)
 
 
@@ -120,6 +120,7 @@ class _Conversation:
     used: float = field(default_factory=time.monotonic)
     is_busy: bool = False
     is_new: bool = True
+    digests: list[str] = field(default_factory=list)
 
     async def close(self) -> None:
         await self.run.close()
@@ -154,7 +155,7 @@ class ChatServer:
         self._answering: dict[int, int] = {}
         folder = temporary_folder()
         try:
-            self._prepare("Is all there?", folder)
+            self._trial = self._request("Is all there?", folder).prepare().team
         finally:
             remove_folder(folder)
         self.app = Starlette(
@@ -168,6 +169,7 @@ class ChatServer:
 
     @asynccontextmanager
     async def _closing(self, _: Starlette) -> AsyncIterator[None]:
+        await close_team(self._trial)
         cleaning = asyncio.create_task(self._clean())
         try:
             yield
@@ -185,7 +187,8 @@ class ChatServer:
 
     async def _close(self, conversation: _Conversation) -> None:
         self._conversations.pop(conversation.id, None)
-        self._continued = {key: known for key, known in self._continued.items() if known != conversation.id}
+        for digest in conversation.digests:
+            self._continued.pop(digest, None)
         await run_uncancellable(conversation.close())
 
     # --- Requests ---
@@ -236,9 +239,13 @@ class ChatServer:
             asked.popleft()
         if len(asked) >= self._settings.requests_per_minute:
             seconds = str(round(asked[0] + _MINUTE - now) + 1)
-            raise _RefusedError(429, f"There were {len(asked)} requests in a minute.", **{"Retry-After": seconds})
+            raise _RefusedError(
+                429, f"Too many requests: the limit is {len(asked)} in a minute.", **{"Retry-After": seconds}
+            )
         if self._answering.get(caller, 0) >= self._settings.concurrency:
-            raise _RefusedError(429, f"{self._settings.concurrency} answers are under way.", **{"Retry-After": "5"})
+            raise _RefusedError(
+                429, f"The limit is {self._settings.concurrency} answers at a time.", **{"Retry-After": "5"}
+            )
         asked.append(now)
         self._answering[caller] = self._answering.get(caller, 0) + 1
 
@@ -254,7 +261,9 @@ class ChatServer:
         if messages[-1].role != "user" or not messages[-1].text.strip():
             raise _RefusedError(400, "The last message must be a user's, with text.")
         digests = [_digest(caller, question.user, said) for said in (messages[:-1], messages)]
-        known = [self._continued.pop(digest, "") for digest in digests]
+        known = [self._continued.get(digest, "") for digest in digests]
+        # What goes on from here a second time is another chat, or a branch of this one.
+        self._continued.update(dict.fromkeys((digest for digest in digests if digest in self._continued), ""))
         found = next((self._conversations[each] for each in known if each in self._conversations), None)
         if found is None:
             return await self._begin(caller, messages)
@@ -270,7 +279,8 @@ class ChatServer:
             old = self._conversations.pop(min(idle, key=lambda each: each.used).id)
         folder = temporary_folder()
         try:
-            run = self._prepare(_task(messages), folder)
+            prepared = self._request(_task(messages), folder).prepare()
+            run = Run.begin(prepared, self._settings.journal, command="chat", budget=self._settings.budget)
         except BaseException:
             remove_folder(folder)
             raise
@@ -280,9 +290,9 @@ class ChatServer:
             await self._close(old)
         return made
 
-    def _prepare(self, task: str, folder: Path) -> Run:
+    def _request(self, task: str, folder: Path) -> RunRequest:
         ours = self._settings
-        request = RunRequest(
+        return RunRequest(
             self._source,
             task,
             model=ours.model,
@@ -292,7 +302,6 @@ class ChatServer:
             timeout=ours.timeout,
             max_turns=ours.max_turns,
         )
-        return Run.begin(request.prepare(), ours.journal, command="chat", budget=ours.budget)
 
     def end_answer(self, conversation: _Conversation, question: _Question, answer: str | None) -> None:
         """Say what the conversation continues with; without an answer, the same question can be asked again."""
@@ -302,6 +311,7 @@ class ChatServer:
         digest = _digest(conversation.caller, question.user, said)
         # Of two conversations with the same words, nobody knows which one is meant.
         self._continued[digest] = "" if digest in self._continued else conversation.id
+        conversation.digests.append(digest)
 
 
 class _Answer:
@@ -321,7 +331,7 @@ class _Answer:
         self._facts = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": server.name}
 
     def _watch(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        is_said = self._question.stream and message.source != "user"
+        is_said = bool(self._question.stream) and message.source != "user"
         if is_said and not isinstance(message, ModelClientStreamingChunkEvent):
             self._said.put_nowait(encodable(f"{message.source}: {message.to_text()}\n"))
 
@@ -436,7 +446,7 @@ def _failure(status: int, message: str, **headers: str) -> Response:
     return JSONResponse(_error_of(status, message), status, headers)
 
 
-def _digest(caller: int, user: str, messages: Sequence[_Message]) -> str:
+def _digest(caller: int, user: str | None, messages: Sequence[_Message]) -> str:
     said = [(message.role, message.text) for message in messages]
     return sha256(json.dumps([caller, user, said]).encode()).hexdigest()
 

@@ -86,7 +86,7 @@ class Guard:
             await _refuse(send, 408, f"A request must come within {_BODY_SECONDS:g} s.")
             return
         if size > _LONGEST_BODY:
-            await _refuse(send, 413, f"A request may have {_LONGEST_BODY:,} bytes.")
+            await _refuse(send, 413, f"A request may have at most {_LONGEST_BODY:,} bytes.")
             return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -103,8 +103,6 @@ class Guard:
             await self._app(scope, received, send)
         except Exception:
             _log.exception("A request has failed. This is a bug in CodeRoom.")
-            with suppress(RuntimeError):  # The answer has begun.
-                await _refuse(send, 500, "The server has failed.")
 
 
 class _Impatient(H11Protocol):
@@ -165,7 +163,7 @@ async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Its log is about clients that have left, and about connections that are ended with the server.
     config = uvicorn.Config(
-        app, host, port, http=_Impatient, log_level="critical", timeout_graceful_shutdown=_PATIENCE_SECONDS
+        app, host, port, http=_Impatient, ws="none", log_level="critical", timeout_graceful_shutdown=_PATIENCE_SECONDS
     )
     try:
         socket = config.bind_socket()

@@ -93,8 +93,12 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
     ) -> dict[str, SandboxEnvironment]:
         """Start a session."""
         environment = cls(cls._sandbox_for(config))
-        await _available(environment._session.start())
-        cls._samples[environment._sandbox] += 1
+        cls._samples[environment._sandbox] += 1  # Other tasks may end meanwhile.
+        try:
+            await _available(environment._session.start())
+        except BaseException:
+            cls._samples[environment._sandbox] -= 1
+            raise
         return {"default": environment}
 
     @classmethod

@@ -1,6 +1,6 @@
 """An MCP server: the sandbox and the teams as tools for Claude Code, Cursor, VS Code and other clients.
 
-Each client has a sandbox and a folder of its own, which end with its connection. Used by `coderoom mcp`.
+Each client has a sandbox of its own, which ends with its MCP session. Used by `coderoom mcp`.
 """
 
 from __future__ import annotations
@@ -80,12 +80,14 @@ class MCPSettings:
         sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
         teams: The teams that are tools: files, or names of shipped teams.
         model: The model that replaces those of the teams.
+        timeout: The seconds that code of teams may run, in place of those of their files.
         journal: Where the runs of teams are kept; `None`: nowhere.
     """
 
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     teams: Sequence[str] = ()
     model: str | None = None
+    timeout: float | None = None
     journal: Journal | None = None
 
 
@@ -121,8 +123,9 @@ class Client:
 
     async def _release(self, made: Sequence[str]) -> None:
         for each in made:
-            _, found = self.checkpoints.pop(each)
-            await found.session.release(found)
+            _, found = self.checkpoints.pop(each, ("", None))
+            if found is not None:
+                await found.session.release(found)
 
     async def rollback(self, made: str) -> str:
         """Return to a checkpoint; return the name of its session."""
@@ -130,15 +133,22 @@ class Client:
             raise RequestError(f"There is no checkpoint {made!r}; there are: {', '.join(self.checkpoints) or 'none'}.")
         name, found = self.checkpoints[made]
         await self.session(name).rollback(found)
+        own = self._of(name)
+        await self._release(own[own.index(made) + 1 :])  # Those after it are discarded.
         return name
+
+    def _of(self, name: str) -> list[str]:
+        return [made for made, (owner, _) in self.checkpoints.items() if owner == name]
 
     async def end_session(self, name: str) -> None:
         """End a session and its checkpoints."""
         session = self.sessions.pop(name, None)
         if session is None:
             raise RequestError(f"There is no session {name!r}; there are: {', '.join(self.sessions) or 'none'}.")
-        await self._release([made for made, (owner, _) in self.checkpoints.items() if owner == name])
-        await session.close()
+        try:
+            await self._release(self._of(name))
+        finally:
+            await session.close()
 
     async def close(self) -> None:
         """End everything, and leave nothing behind."""
@@ -267,19 +277,22 @@ def _add_files(server: FastMCP[Client]) -> None:
         try:
             data = base64.b64decode(content, validate=True) if encoding == "base64" else content.encode()
         except (binascii.Error, UnicodeEncodeError) as error:
-            raise ToolError(f"The content cannot be decoded: {error}.") from error
+            raise ToolError(f"The content is not valid {encoding}: {error}.") from error
         await _file_work(write_inside, _client_of(ctx), path, data)
         return f"Wrote {len(data):,} bytes to {path}."
 
 
 def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None:
     # AutoGen takes a second to be imported.
+    from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
     from autogen_core import CancellationToken
 
     from coderoom.configs import find_source, shipped_teams
     from coderoom.runs import WORKSPACE_VARIABLE, Run, RunRequest
 
-    name = "team_" + "".join(each if each.isalnum() else "_" for each in Path(team).stem)
+    name = "team_" + "".join(each if each.isascii() and each.isalnum() else "_" for each in Path(team).stem)
+    if server._tool_manager.get_tool(name) is not None:
+        raise RequestError(f"Two teams would be the tool {name!r}; rename the file {team!r}.")
     source = find_source(team)
     about = shipped_teams().get(team, f"The team of the file {Path(team).name}.")
 
@@ -289,7 +302,11 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
     async def run_team(
         task: Annotated[str, Field(min_length=1, description="What to do.")], ctx: Context[Any, Client, Any]
     ) -> CallToolResult:
-        client, lines, token = _client_of(ctx), list[str](), CancellationToken()
+        client, lines = _client_of(ctx), list[str]()
+
+        def note(message: BaseAgentEvent | BaseChatMessage) -> None:
+            if not isinstance(message, ModelClientStreamingChunkEvent):
+                lines.append(f"{message.source}: {message.to_text()}\n")
 
         async def work() -> CallToolResult:
             sandbox = settings.sandbox
@@ -300,15 +317,10 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
                 workspace=client.folder if source.refers_to(WORKSPACE_VARIABLE) else None,
                 wall=None if sandbox.wall == "auto" else sandbox.wall,
                 network=sandbox.network or None,
+                timeout=settings.timeout,
             )
             run = Run.begin(request.prepare(), settings.journal)
-            try:
-                record = await run.go(
-                    lambda message: lines.append(f"{message.source}: {message.to_text()}\n"), token=token
-                )
-            except asyncio.CancelledError:
-                token.cancel()
-                raise
+            record = await run.go(note, token=CancellationToken())
             facts = record.to_json()
             kept = ("outcome", "answer", "error", "limit", "turns", "attempts", "files", "usage", "cost_usd", "run")
             known = {name: facts[name] for name in kept}

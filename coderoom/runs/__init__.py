@@ -103,7 +103,7 @@ _MODULES = {
     "solving": ("Solved", "resume_solve", "solve"),
     "team_run": (
         "DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE",
-        "PreparedRun", "RunRequest", "prepare_run", "run_team",
+        "PreparedRun", "RunRequest", "close_team", "prepare_run", "run_team",
     ),
     "team_view": ("team_tree",),
     "view": ("RunView", "chat"),

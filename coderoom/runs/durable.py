@@ -20,7 +20,7 @@ from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
 from coderoom.runs.run_log import TASK, RunLog
-from coderoom.runs.team_run import PreparedRun, Watcher, agent_spendings, close_team, prepare_run, run_team
+from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 
 _TEAM_COMMANDS: Final = ("run", "chat", "batch")
 GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
@@ -161,7 +161,7 @@ class Run:
     async def go_on(self, record: RunRecord, watch: Watcher, **how: Any) -> RunRecord:
         """Run the task of a record of this run. The other arguments are those of `run_team`."""
         recorders = [] if self.recorder is None else [self.recorder]
-        observers = [*agent_spendings(self.prepared), *recorders]
+        observers = [*self.prepared.spendings, *recorders]
         return await run_team(
             self.prepared.team, record, watch, budget=self.budget, log=self.log, observers=observers, **how
         )

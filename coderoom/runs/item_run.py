@@ -306,8 +306,8 @@ class ItemRunner:
         if outcome != FAILED and item.check is not None:
             ended, (why, used, reviewing) = why, await self._check(item.check, item, answer, workspace)
             status = NOT_PASSED if why else PASSED
-            verdict = Step(self._journal.count(name) + 1, "verdict", "", "", time.time(), 0.0, None, {})
-            self._journal.add(name, replace(verdict, result={"passed": not why, "why": why}))
+            number, result = self._journal.last_step(name) + 1, {"passed": not why, "why": why}
+            self._journal.add(name, Step(number, "verdict", "", "", time.time(), 0.0, None, result))
             why = f"{why}; {ended}" if why and ended else why
         elif outcome in ("ok", "no_code"):
             status = PASSED

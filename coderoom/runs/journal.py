@@ -286,11 +286,11 @@ class Journal(Database):
             row = database.execute("SELECT MAX(number) FROM steps WHERE run = ?", (run,)).fetchone()
         return row[0] or 0
 
-    def count(self, run: str, kind: str | None = None) -> int:
-        """How many steps of a kind, or of all kinds, a run has."""
+    def count(self, run: str, kind: str) -> int:
+        """How many steps of a kind a run has."""
         with self._using() as database:
-            query = "SELECT COUNT(*) FROM steps WHERE run = ? AND (? IS NULL OR kind = ?)"
-            return int(database.execute(query, (run, kind, kind)).fetchone()[0])
+            query = "SELECT COUNT(*) FROM steps WHERE run = ? AND kind = ?"
+            return int(database.execute(query, (run, kind)).fetchone()[0])
 
     def reply(self, key: str) -> Any:
         """The newest reply to a request to a model, in any run; `None` if there is none."""

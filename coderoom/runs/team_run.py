@@ -132,7 +132,7 @@ class RunRequest:
         if used:
             check_writable(folder)
         price_table()  # Refuses mistakes in the user's prices before the run.
-        _limit_agents(team, self.budgets or {})
+        spendings = _limit_agents(team, self.budgets or {})
         replaced = copy_in(self.files, folder)
         named = os.environ.get(MODEL_VARIABLE, "")
         model = self.model or (named if is_model_text(named) else None)
@@ -150,7 +150,7 @@ class RunRequest:
         )
         workspace = str(folder) if used else None
         known = replace(self, team=source, model=model, workspace=workspace, trust=list(self.trust))
-        return PreparedRun(team, record, known)
+        return PreparedRun(team, record, known, spendings)
 
 
 _NOT_KEPT: Final = ("team", "task", "files", "more_tasks")
@@ -164,11 +164,13 @@ class PreparedRun:
         team: The team.
         record: The record to fill in.
         request: What was asked, with the file that was read and the folder and model that were chosen.
+        spendings: What agents have used that take no budget themselves.
     """
 
     team: Team
     record: RunRecord
     request: RunRequest
+    spendings: Sequence[StepObserver] = ()
 
 
 def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
@@ -182,23 +184,18 @@ def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
     return RunRequest(team, task, **options).prepare()
 
 
-def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> None:
+def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> list[AgentSpending]:
+    """Limit agents; return the budgets of those that take none themselves, such as AutoGen's."""
     agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
+    others = []
     for name, limits in budgets.items():
         if name not in agents:
             raise RequestError(f"The team has no agent {name!r}; its agents are {', '.join(agents)}.")
         if hasattr(agents[name], "limit"):
             agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
-        else:
-            make_budget(limits)  # Refuses mistakes.
-
-
-def agent_spendings(prepared: PreparedRun) -> list[AgentSpending]:
-    """The budgets of agents that take none themselves, such as AutoGen's."""
-    agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(prepared.team, hidden=True)}
-    budgets = {name: make_budget(limits) for name, limits in (prepared.request.budgets or {}).items()}
-    others = {name: budget for name, budget in budgets.items() if not hasattr(agents[name], "limit")}
-    return [AgentSpending(budget, name) for name, budget in others.items() if budget is not None]
+        elif budget := make_budget(limits):
+            others.append(AgentSpending(budget, name))
+    return others
 
 
 Watcher = Callable[[BaseAgentEvent | BaseChatMessage], None]

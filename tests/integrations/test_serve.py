@@ -62,7 +62,7 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
         facts: dict[str, Any] = first.model_extra["coderoom"]  # type: ignore[index]
         assert (facts["outcome"], facts["files"]) == ("ok", ["1.txt"])
         messages += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again."}]
-        # Another caller with the same words has another conversation.
+        # Nulls are as good as nothing, and another caller with the same words has another conversation.
         assert other.chat.completions.create(model="x", messages=messages).choices[0].message.content == "Counted: 1."
         pieces = list(
             one.chat.completions.create(
@@ -102,8 +102,9 @@ def test_a_failed_question_is_nobody_elses(tmp_path: Path) -> None:
         assert not any("4711" in each for each in heard)
         # Two conversations have the same words now, so that nobody knows which of them goes on.
         other += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again."}]
-        answer = client.chat.completions.create(model="x", messages=other)
-        assert answer.choices[0].message.content == "Counted: 1."
+        for _ in range(2):
+            answer = client.chat.completions.create(model="x", messages=other)
+            assert answer.choices[0].message.content == "Counted: 1."
 
 
 @pytest.mark.slow

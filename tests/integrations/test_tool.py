@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -29,6 +31,14 @@ from coderoom.integrations._tool import CodeSession
 def test_missing_framework_is_named_with_its_extra(module: str, extra: str) -> None:
     with pytest.raises(MissingDependencyError, match=rf"is not installed: pip install 'coderoom\[{extra}\]'"):
         importlib.import_module(f"coderoom.integrations.{module}")
+
+
+def test_a_session_that_nobody_closes_ends_with_the_process() -> None:
+    code = (
+        "from coderoom.integrations._tool import CodeSession\ns = CodeSession()\nprint(s.run_blocking('6 * 7').value)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
 
 
 def test_text_for_a_model() -> None:
