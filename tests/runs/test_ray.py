@@ -88,6 +88,7 @@ async def test_a_node_dies_and_each_item_has_one_result_as_on_one_machine(
                 "model",
                 "code",
                 "model",
+                "verdict",
             ]
             assert (folder / "work" / run.id / "made.txt").read_text() == "given given "
             assert "It is 42." in (folder / "pages" / f"{run.id}.html").read_text()
