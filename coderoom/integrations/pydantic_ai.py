@@ -47,8 +47,8 @@ class CodeToolset(FunctionToolset):  # type: ignore[misc, type-arg, unused-ignor
         return self._session.describe(await self._session.run(code))
 
     async def __aenter__(self) -> Self:
-        self._users += 1
         self._session = self._session or CodeSession(**self._options)
+        self._users += 1
         return self
 
     async def __aexit__(self, *error: Any) -> None:
