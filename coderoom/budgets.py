@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, Self
 
+from autogen_core import ComponentBase
 from autogen_core.models import RequestUsage
 from pydantic import Field, ValidationError, model_validator
 
@@ -223,12 +224,20 @@ def limiting(team: Any, budget: Budget) -> Iterator[Spending]:
     ```
 
     Args:
-        team: The team, or an agent.
+        team: The team, an agent, or a model client, such as that of a generator.
         budget: What it may use.
 
     Yields:
         What it has used. A step that is not covered raises `BudgetExceeded` inside the team.
+
+    Raises:
+        RequestError: It is something else.
     """
+    if not isinstance(team, ComponentBase):
+        what = type(team).__name__
+        raise RequestError(
+            f"A team, an agent or a model client can be limited, and not {what!r}: pass its model client."
+        )
     for client in clients_of(team):
         watch_client(client)
     spending = Spending(budget)

@@ -21,10 +21,12 @@ from coderoom.budgets import Budget, limiting
 from coderoom.configs import ReplayModel, load_team, make_model
 from coderoom.errors import AgentError, RequestError
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.generation import AICodeGenerator
 from coderoom.models import RateLimitedClient
 from coderoom.teams import BudgetTermination, CodingTeam
 from tests.support.commands import coderoom, recording
 from tests.support.openai_server import OpenAIServer
+from tests.support.solving import GOOD, SPECS, TESTS
 
 CALLS = {"function_calling": True}
 CODE = "```python\nopen('ran', 'a').write('x')\nprint(42)\n```"
@@ -168,6 +170,32 @@ def test_a_task_that_was_stopped_is_not_finished_without_a_budget_before_the_nex
     again = ["run", "code-act", "Again.", "--continue", "--json"]
     done = coderoom(*again, cwd=tmp_path, env=env)
     assert json.loads(done.stdout)["answer"] == "First."  # The one request of the second task.
+
+
+def test_an_instruction_has_a_budget_and_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+    env = {"CODEROOM_JOURNAL": str(tmp_path / "journal")}
+    model = recording(tmp_path / "r.json", [SPECS, TESTS, GOOD])
+    command = ["solve", "Double.", "--json", "--model", model]
+    for given, words in ("cells=1", "no cells"), ("coder.tokens=1", "no agents"), ("cost_usd=1", "is not known"):
+        done = coderoom(*command, "--budget", given, cwd=tmp_path, env=env)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    done = coderoom(*command, "--budget", "model_calls=2", cwd=tmp_path, env=env)
+    first = json.loads(done.stdout)
+    assert (done.returncode, first["stop_reason"]) == (1, "budget")
+    assert first["missing"][0] == "the budget of the run was reached: 2 of 2 model calls"
+    assert json.loads(coderoom("resume", "--budget", "model_calls=3", "--json", cwd=tmp_path, env=env).stdout)[
+        "succeeded"
+    ]
+
+
+async def test_what_has_no_budget_is_not_taken_for_something_that_has() -> None:
+    client = ReplayModel([SPECS, TESTS, GOOD])
+    async with AICodeGenerator(client, cache=False) as generator:
+        with pytest.raises(RequestError, match="pass its model client"), limiting(generator, Budget(model_calls=1)):
+            pass
+        with limiting(client, Budget(model_calls=1)) as spending:
+            assert (await generator.generate_solution("Double.")).stop_reason == "budget"
+    assert spending.used["model_calls"] == 1
 
 
 def test_shipped_prices_are_those_of_services() -> None:

@@ -158,7 +158,9 @@ def resume(
     entry = kept.find(run)
     if entry.command == "solve":
         if of_agents or max_turns is not None:
-            raise RequestError("`solve` has no agents and no turns; its limits are --max-tokens and --max-seconds.")
+            raise RequestError(
+                "`solve` has no agents and no turns; its limits are --max-tokens, --max-seconds and --budget."
+            )
         with exporting(otlp):
             solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json), limits=limits))
         if as_json:

@@ -17,6 +17,7 @@ from coderoom._util.logs import log_to_stderr
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import counted
 from coderoom.cli import app
+from coderoom.cli.runs import budgets_of
 from coderoom.errors import RequestError
 from coderoom.exit_codes import end_code, print_json
 
@@ -55,6 +56,10 @@ def solve(
         float | None, app.option("SEC", "Timeout of a request, which is then repeated.", min=0)
     ] = None,
     max_seconds: Annotated[float, app.option("SEC", "Time budget; a running request is cut off.", min=0)] = 1800.0,
+    budget: Annotated[
+        list[str] | None,
+        app.option("LIMIT=N", "A limit: tokens, cost_usd, model_calls or seconds. May be repeated.", "--budget"),
+    ] = None,
     concurrency: Annotated[int, app.option("N", "Concurrent requests.", min=1)] = 4,
     requests_per_minute: Annotated[float | None, app.option("N", "Requests per minute.", min=0)] = None,
     retries: Annotated[int, app.option("N", "Retries after a connection error.", min=0)] = 4,
@@ -105,6 +110,9 @@ def solve(
 
     taken = inspect.signature(AICodeGenerator).parameters.keys() - {"model", "wall"}
     options = {name: value for name, value in given.items() if name in taken}
+    limits, of_agents = budgets_of(budget)
+    if of_agents:
+        raise RequestError(f"--budget {next(iter(of_agents))}.…: `solve` has no agents.")
     options["block_severity"] = None if block_severity == "none" else block_severity
     if not debug:
         app.silence_autogen()
@@ -122,6 +130,7 @@ def solve(
                 name=name,
                 wall=wall,
                 options=options,
+                limits=limits,
                 tests_for=tests_for or (),
                 log=log,
                 observers=recorders,

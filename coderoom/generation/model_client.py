@@ -22,7 +22,7 @@ from coderoom._util.advice import advice_for, is_out_of_credit, said
 from coderoom._util.rate_limit import RateLimiter
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
-from coderoom.errors import ModelError
+from coderoom.errors import BudgetExceeded, ModelError
 from coderoom.generation.cache import Journal
 from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
@@ -41,10 +41,10 @@ _TRANSIENT = frozenset(
 
 
 class BudgetSpent(Exception):  # noqa: N818 (not an error)
-    """The token or time budget is used up."""
+    """The token or time budget is used up, or a budget around the generator; its text says what was used of that."""
 
-    def __init__(self, reason: StopReason) -> None:
-        super().__init__(reason.value)
+    def __init__(self, reason: StopReason, text: str = "") -> None:
+        super().__init__(text)
         self.reason = reason
 
 
@@ -77,7 +77,7 @@ class BudgetedModel:
         """Send a request for a step (`specs`, `tests`, `code` or `repair`), or take the reply from memory.
 
         Raises:
-            BudgetSpent: The token or time budget is used up.
+            BudgetSpent: A budget is used up.
             ModelError: The request failed.
         """
         request = _hash(self.model.name, messages, form)
@@ -118,6 +118,8 @@ class BudgetedModel:
         reply, found = tried
         if reply is not None:
             return reply
+        if issubclass(type(found), BudgetExceeded):
+            raise BudgetSpent(StopReason.BUDGET, str(found))
         text = f"The model {self.model.name!r} could not be called: {_described(found)}"
         self._broken = ModelError(text)
         raise self._broken from found

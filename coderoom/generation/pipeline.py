@@ -365,13 +365,12 @@ class Pipeline:
         return StopReason.FAILED if reports else StopReason.UNUSABLE
 
     def _note(self, error: BudgetSpent | ModelError | GenerationError) -> None:
-        if isinstance(error, BudgetSpent):
-            self._stopped = self._stopped or error.reason
-            return
         self._error = self._error or str(error)
-        self._stopped = self._stopped or (
-            StopReason.MODEL_FAILED if isinstance(error, ModelError) else StopReason.UNUSABLE
-        )
+        if isinstance(error, BudgetSpent):
+            reason = error.reason
+        else:
+            reason = StopReason.MODEL_FAILED if isinstance(error, ModelError) else StopReason.UNUSABLE
+        self._stopped = self._stopped or reason
 
 
 def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:

@@ -187,6 +187,7 @@ class FunctionWork:
         try:
             return await self._work()
         except BudgetSpent as spent:
+            self.error = str(spent)
             return spent.reason
         except ModelError as error:
             self.error = str(error)

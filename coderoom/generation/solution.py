@@ -38,6 +38,7 @@ class StopReason(StrEnum):
     SAME_ERROR = "same_error", "the code kept failing in the same way"
     TOKENS = "tokens", "the token budget is used up"
     SECONDS = "seconds", "the time budget is used up"
+    BUDGET = "budget", "a budget is used up"
     MODEL_FAILED = "model_failed", "a request to the model failed"
     UNUSABLE = "unusable", "the replies of the model could not be used"
     FAILED = "failed", "functions failed for different reasons"
@@ -45,7 +46,7 @@ class StopReason(StrEnum):
     @property
     def cut_short(self) -> bool:
         """Whether the work was interrupted, so that it says nothing about the code and the same call continues it."""
-        return self in (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS)
+        return self in (StopReason.MODEL_FAILED, StopReason.TOKENS, StopReason.SECONDS, StopReason.BUDGET)
 
 
 class Usage(Data):

@@ -23,6 +23,7 @@ from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table, priced_as
 from coderoom._util.steps import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
+from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import default_model, make_model, secrets_of
 from coderoom.errors import RequestError
 from coderoom.generation import GenerationEvent, Solution, WrittenFiles
@@ -33,7 +34,7 @@ from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
 
 _LIMITS: Final = {"tokens": "max_tokens", "seconds": "max_seconds"}
-"""The limits of an instruction, by the names of those of a budget."""
+"""The limits that are options of the generator, by the names of those of a budget."""
 _MOST_MISSING = 20
 _LONGEST = 300
 
@@ -212,6 +213,7 @@ async def solve(
     name: str | None = None,
     wall: str = "auto",
     options: Mapping[str, Any] | None = None,
+    limits: Mapping[str, float] | None = None,
     tests_for: Sequence[str] = (),
     log: RunLog | None = None,
     observers: Sequence[StepObserver] = (),
@@ -228,6 +230,7 @@ async def solve(
         name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
         options: Further arguments of `AICodeGenerator`; `embeddings` is the name of a model with OpenAI's API.
+        limits: What it may use, by the fields of a `Budget`; all but `cells`.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
         log: The run's part of the journal, which knows its steps if it is resumed; `None`: it is not kept. The cache is
@@ -240,7 +243,8 @@ async def solve(
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
     kept = {"out": out, "name": name, "wall": wall, "options": options, "tests_for": list(tests_for)}
-    options = dict(options or {})
+    kept["limits"] = dict(limits or {})
+    options, budget = _limited(options or {}, limits or {})
     if not tests_for and not instruction.strip():
         raise RequestError("The instruction is empty; say what the program should do.")
     if name is not None and (out is None or tests_for):
@@ -272,6 +276,9 @@ async def solve(
     try:
         generator = generation.AICodeGenerator(client, sandbox=sandbox, **options)
         watch_client(client)
+        if budget is not None:
+            observers = [*observers, spending := Spending(budget)]
+            spending.check_price(priced_as(client))
         async with sandbox:
             view.begin(sandbox.wall)
             stream = generator.stream(instruction)
@@ -304,22 +311,27 @@ async def resume_solve(
         journal: The journal.
         entry: The run.
         console: Where to show it.
-        limits: `tokens` and `seconds` of this start, in place of those before.
+        limits: What this start may use, in place of what was given before.
 
     Raises:
-        RequestError: It has succeeded, there is no such limit, or another process works on it; or as `solve`.
+        RequestError: It has succeeded, or another process works on it; or as `solve`.
     """
     if entry.outcome == "ok":
         raise RequestError(f"The run {entry.id} has succeeded, so that nothing is left to do.")
-    request = {**entry.request, "options": dict(entry.request["options"] or {})}
-    for limit, value in (limits or {}).items():
-        if limit not in _LIMITS:
-            raise RequestError(f"`solve` has no limit {limit!r}; its limits are {' and '.join(_LIMITS)}.")
-        request["options"][_LIMITS[limit]] = int(value) if limit == "tokens" else value
+    request = {**entry.request, "limits": {**entry.request.get("limits", {}), **(limits or {})}}
     journal.claim(entry.id, request)
     log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
     out = None if request["out"] is None else Path(request["out"])
     return await solve(entry.task, console, model=entry.model, log=log, **{**request, "out": out})
+
+
+def _limited(options: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[dict[str, Any], Budget | None]:
+    """Options of the generator with its own limits, and a budget of the others."""
+    if "cells" in limits:
+        raise RequestError("`solve` runs tests, and no cells: limit its tokens, cost_usd, model_calls or seconds.")
+    budget = make_budget(limits)
+    of_generator = {option: getattr(budget, name) for name, option in _LIMITS.items() if name in limits}
+    return {**options, **of_generator}, make_budget({name: limits[name] for name in limits.keys() - _LIMITS})
 
 
 def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
