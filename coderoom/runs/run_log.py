@@ -172,6 +172,7 @@ class RunLog(Writer, StepObserver):
         self.close(record.outcome, facts)
         if self.failure:
             record.notices.append(self.failure)
+            record.run = None
 
     def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
         """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""

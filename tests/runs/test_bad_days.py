@@ -42,7 +42,7 @@ def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str,
         check=False,
     )
     record = json.loads(done.stdout)
-    assert (record["answer"], record["outcome"]) == ("Done.", "ok"), done.stderr
+    assert (record["answer"], record["outcome"], record["run"]) == ("Done.", "ok", None), done.stderr
     notices = "\n".join(record["notices"])
     assert any(each in notices for each in words.split("|")), notices
     if options != "ro":

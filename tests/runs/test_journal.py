@@ -141,7 +141,7 @@ def test_the_limit_of_an_instruction_can_be_raised(folder: Folder) -> None:
         solve = ("solve", "Roman numerals.", "--concurrency", "1", "--no-cache")
         assert not folder.run(*solve, "--max-tokens", "20", server=server)["succeeded"]
         refused = folder.command("resume", "--max-turns", "2", server=server)
-        assert (refused.returncode, "--max-tokens and --max-seconds" in refused.stderr) == (2, True)
+        assert (refused.returncode, "--max-tokens, --max-seconds and --budget" in refused.stderr) == (2, True)
         assert folder.run("resume", "--max-tokens", "100000", server=server)["succeeded"]
     shown = folder.command("runs", "show", "--html", "run.html")
     page = (folder.path / "run.html").read_text()
