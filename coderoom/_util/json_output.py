@@ -12,7 +12,7 @@ from weakref import ref
 
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.rate_limit import one_more
+from coderoom._util.tasks import one_more
 from coderoom._util.text import encodable
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
