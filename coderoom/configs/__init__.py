@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
     from coderoom.configs.models import default_model, make_model, resolve_model
     from coderoom.configs.reading import Source, find_source, read_team
-    from coderoom.configs.recorded import RecordedModel
-    from coderoom.configs.replay import ReplayModel
+    from coderoom.configs.recorded import RecordedModel, ReplayModel
     from coderoom.configs.schema import make_schema
     from coderoom.configs.starter import write_starter
 
@@ -59,8 +58,7 @@ _MODULES = {
     "loading": ("check_team", "load_team", "shipped_teams", "team_warnings"),
     "models": ("default_model", "make_model", "resolve_model"),
     "reading": ("Source", "find_source", "read_team"),
-    "recorded": ("RecordedModel",),
-    "replay": ("ReplayModel",),
+    "recorded": ("RecordedModel", "ReplayModel"),
     "schema": ("make_schema",),
     "starter": ("write_starter",),
 }

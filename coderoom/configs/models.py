@@ -30,8 +30,7 @@ from coderoom.configs.components import MODEL, how_to_install
 from coderoom.configs.dumping import remember
 from coderoom.configs.loading import build, examine
 from coderoom.configs.reading import find_source, looks_like_path, read_document
-from coderoom.configs.recorded import RecordedModel, is_recording
-from coderoom.configs.replay import ReplayModel, ReplayModelConfig
+from coderoom.configs.recorded import RecordedModel, ReplayModel, ReplayModelConfig, is_recording
 from coderoom.configs.yaml import did_you_mean
 from coderoom.errors import MissingDependencyError, RequestError
 

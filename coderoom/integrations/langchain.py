@@ -31,8 +31,10 @@ class Arguments(BaseModel):
     code: Annotated[str, Field(description=CODE)]
 
 
-class CodeTool(  # type: ignore[misc, unused-ignore]
-    BaseTool, AbstractContextManager["CodeTool"], AbstractAsyncContextManager["CodeTool"]
+class CodeTool(
+    BaseTool,  # type: ignore[misc, unused-ignore]
+    AbstractContextManager["CodeTool"],
+    AbstractAsyncContextManager["CodeTool"],
 ):
     """Runs Python code in a session of a sandbox, which lasts until `close`.
 
