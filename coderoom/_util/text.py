@@ -1,8 +1,17 @@
-"""Makes untrusted text safe to show: in Markdown, on a terminal, and in encodings."""
+"""Texts: untrusted ones made safe to show in Markdown, on a terminal and in encodings; long outputs shortened.
+
+Long outputs are shortened for the author of the code, and kept whole in files.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from hashlib import sha256
+from pathlib import Path
+
+from coderoom._util.files import open_folder, write_inside
 
 # Characters that a terminal does not show although Python counts them as printable.
 _INVISIBLE = re.compile(
@@ -68,3 +77,87 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+_MOST_OUTPUTS = 20
+_OUTPUTS = ".coderoom"
+_LEAST = 200
+
+
+def bound_output(
+    text: str, limit: int, *, whole: Path | None = None, total: int | None = None, partly: bool = False
+) -> str:
+    """Shorten a text by removing its middle.
+
+    Args:
+        text: The text.
+        limit: The most characters, including the notice of what was left out, unless a long path makes the notice
+            longer than half of the limit.
+        whole: The file with the whole text, which the notice names.
+        total: The number of characters of the whole text, if `text` is only a part.
+        partly: Whether the file has only the beginning and the end too, but more of them.
+
+    Returns:
+        The text if it fits, else its beginning and its end with a notice between them.
+
+    Raises:
+        ValueError: The limit is below 200.
+    """
+    if limit < _LEAST:
+        raise ValueError(f"limit={limit!r} is too small: at least {_LEAST} characters are needed")
+    if len(text) <= limit:
+        return text
+    full = max(len(text), total or 0)
+    # The notice for the whole text is at least as long as the final one.
+    room = max(limit - len(_notice(full, full, whole, partly)) - 1, limit // 2)
+    head = _cut_head(text, room * 6 // 10)
+    tail = _cut_tail(text, room - room * 6 // 10)
+    gap = "" if head.endswith("\n") else "\n"
+    return head + gap + _notice(full - len(head) - len(tail), full, whole, partly) + tail
+
+
+def save_output(text: str, folder: Path) -> Path:
+    """Save a whole output to a file in the folder's `.coderoom`, which keeps the newest of them.
+
+    Args:
+        text: The output. Characters that UTF-8 cannot encode become `?`.
+        folder: Usually the work directory, so that code can read the file. It is created if it does not exist.
+
+    Returns:
+        The file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # The code may have created links there.
+    data = text.encode("utf-8", "replace")
+    # Named after its content, so that the notice of equal outputs is equal too.
+    name = f"{_OUTPUTS}/output-{sha256(data).hexdigest()[:12]}.txt"
+    path = write_inside(folder, name, data)
+    with contextlib.suppress(OSError), open_folder(path.parent) as outputs:
+        names = [name for name in os.listdir(outputs) if name.startswith("output-")]  # noqa: PTH208 (a descriptor)
+        names.sort(key=lambda name: os.stat(name, dir_fd=outputs, follow_symlinks=False).st_mtime_ns)
+        for name in names[:-_MOST_OUTPUTS]:
+            os.unlink(name, dir_fd=outputs)
+    return path
+
+
+def with_line(output: str, text: str) -> str:
+    """Return the output with a line of text added."""
+    gap = "" if not output or output.endswith("\n") else "\n"
+    return f"{output}{gap}{text}\n"
+
+
+def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:
+    what = "more of its beginning and its end" if partly else "the whole output"
+    where = f"; {what} is in {whole}" if whole is not None else ""
+    return f"[... {left_out:,} of {total:,} characters left out{where} ...]\n"
+
+
+def _cut_head(text: str, size: int) -> str:
+    end = text.rfind("\n", size - size // 4, size)
+    return text[: end + 1] if end >= 0 else text[:size]
+
+
+def _cut_tail(text: str, size: int) -> str:
+    begin = len(text) - size
+    start = text.find("\n", begin, begin + size // 4)
+    return text[start + 1 :] if start >= 0 else text[begin:]

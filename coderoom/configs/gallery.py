@@ -21,7 +21,7 @@ from coderoom._util.masking import MASK, is_secret_name
 from coderoom.configs.checking import alternatives, check, fields_by_key
 from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
-from coderoom.configs.models import make_model
+from coderoom.configs.loading import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
 from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, show_key, value_at, walk

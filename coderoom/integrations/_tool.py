@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Final
 
-from coderoom._util.output import with_line
+from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, Session, remark_on
 

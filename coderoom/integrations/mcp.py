@@ -23,10 +23,9 @@ from pydantic import Field
 
 from coderoom import __version__
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
-from coderoom._util.output import bound_output
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom._util.text import encodable
+from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing, text_of
 from coderoom.integrations.http import LEFT

@@ -26,7 +26,7 @@ from coderoom._util.services import (
     is_model_text,
     service_of,
 )
-from coderoom.configs.user import apply_user_config, user_config_path
+from coderoom.configs.reading import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
 
