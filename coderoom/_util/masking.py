@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from coderoom._util.text import in_texts
 
 T = TypeVar("T")
 
@@ -53,19 +55,12 @@ class Masking:
 
     def hide(self, data: T) -> T:
         """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
-        hidden: T = _in_texts(data, self._secret, lambda found: self._secrets.get(found, MASK))
+        hidden: T = in_texts(data, lambda text: self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text))
         return hidden
 
     def restore(self, data: T) -> T:
         """Put the values of variables back, which `hide` replaced by their names."""
         values = {instead: value for value, instead in reversed(self._secrets.items())}  # Not the value as JSON.
-        restored: T = _in_texts(data, re.compile("|".join(map(re.escape, values)) or "(?!)"), values.__getitem__)
+        known = re.compile("|".join(map(re.escape, values)) or "(?!)")
+        restored: T = in_texts(data, lambda text: known.sub(lambda found: values[found[0]], text))
         return restored
-
-
-def _in_texts(data: Any, found: re.Pattern[str], replacement: Callable[[str], str]) -> Any:
-    if isinstance(data, str):
-        return found.sub(lambda match: replacement(match[0]), data)
-    if isinstance(data, Mapping):
-        return {_in_texts(key, found, replacement): _in_texts(data[key], found, replacement) for key in data}
-    return [_in_texts(each, found, replacement) for each in data] if isinstance(data, list | tuple) else data

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from coderoom._util.files import open_folder, write_inside
 
@@ -68,6 +70,15 @@ def counted(number: int, one: str, many: str = "") -> str:
 def in_dollars(cost: float) -> str:
     """A price in US dollars."""
     return "less than $0.0001" if 0 < cost < 0.0001 else f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def in_texts(data: Any, change: Callable[[str], str]) -> Any:
+    """A copy of JSON-like data, in which all texts and keys are changed."""
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, Mapping):
+        return {change(key) if isinstance(key, str) else key: in_texts(value, change) for key, value in data.items()}
+    return [in_texts(each, change) for each in data] if isinstance(data, list | tuple) else data
 
 
 def encodable(text: str) -> str:

@@ -30,7 +30,7 @@ from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing
-from coderoom.integrations.http import CALLER, LEFT
+from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest, close_team
 
 try:
@@ -199,12 +199,12 @@ class ChatServer:
     async def _file(self, request: Request) -> Response:
         conversation = self._conversations.get(request.path_params["id"])
         if conversation is None or conversation.caller != request.scope[CALLER]:
-            return _failure(404, "There is no such conversation; it may have been closed.")
+            return failure(404, "There is no such conversation; it may have been closed.")
         try:
             path = name_inside(request.path_params["path"])
             file = await asyncio.to_thread(open_inside, conversation.folder, path)
         except (OSError, RequestError) as error:
-            return _failure(404, f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
+            return failure(404, f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
         safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
         return StreamingResponse(_parts_of(file), media_type="application/octet-stream", headers=safe)
 
@@ -220,11 +220,11 @@ class ChatServer:
                 raise
         except ValidationError as error:
             found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
-            return _failure(400, f"The request is not one that a team can answer: {found}.")
+            return failure(400, f"The request is not one that a team can answer: {found}.")
         except _RefusedError as error:
-            return _failure(error.status, str(error), **error.headers)
+            return failure(error.status, str(error), **error.headers)
         except CodeRoomError as error:
-            return _failure(500, str(error))
+            return failure(500, str(error))
         answer = _Answer(self, conversation, question)
         left = asyncio.ensure_future(request.scope[LEFT].wait())
         left.add_done_callback(lambda _: answer.work.cancel())
@@ -378,9 +378,9 @@ class _Answer:
         try:
             text = self.work.result()
         except asyncio.CancelledError:
-            return _failure(499, "The client has left.")
+            return failure(499, "The client has left.")
         except (_RefusedError, CodeRoomError) as error:
-            return _failure(getattr(error, "status", 500), str(error))
+            return failure(getattr(error, "status", 500), str(error))
         message = {"role": "assistant", "content": text}
         return JSONResponse(
             {
@@ -411,7 +411,7 @@ class _Answer:
             try:
                 yield self._chunk({"content": self.work.result()})
             except (_RefusedError, CodeRoomError) as error:
-                yield _event(_error_of(getattr(error, "status", 500), str(error)))
+                yield _event(error_of(getattr(error, "status", 500), str(error)))
             else:
                 yield self._chunk({}, self._reason(), coderoom=self._extra())
                 options = self._question.stream_options
@@ -431,19 +431,10 @@ def _event(data: Any) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-def _error_of(status: int, message: str) -> dict[str, Any]:
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": message, "type": kind, "code": status}}
-
-
 def _parts_of(file: BinaryIO) -> Iterator[bytes]:
     with file:
         while part := file.read(_PART_BYTES):
             yield part
-
-
-def _failure(status: int, message: str, **headers: str) -> Response:
-    return JSONResponse(_error_of(status, message), status, headers)
 
 
 def _digest(caller: int, user: str | None, messages: Sequence[_Message]) -> str:

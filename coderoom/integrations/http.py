@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import resource
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -19,6 +18,7 @@ from coderoom.integrations._tool import missing
 
 try:
     import uvicorn
+    from starlette.responses import JSONResponse
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise missing("uvicorn", "serve") from error
@@ -32,6 +32,7 @@ _LONGEST_BODY: Final = 16 * 1024 * 1024
 _BODY_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 10.0
 _MOST_CONNECTIONS: Final = 8_192
+_CLOSE: Final = {"Connection": "close"}
 _log: Final = logging.getLogger("coderoom.integrations")
 
 Message = MutableMapping[str, Any]
@@ -60,12 +61,13 @@ class Guard:
         headers = dict(scope["headers"])
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
-            await _refuse(send, 403, "Requests from other web pages are not allowed.")
+            await failure(403, "Requests from other web pages are not allowed.", **_CLOSE)(scope, receive, send)
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         callers = [number for number, each in enumerate(self._tokens) if hmac.compare_digest(given, each)]
         if scheme.lower() != b"bearer" or not callers:
-            await _refuse(send, 401, "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong.")
+            why = "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong."
+            await failure(401, why, **_CLOSE, **{"WWW-Authenticate": "Bearer"})(scope, receive, send)
         else:
             scope[CALLER] = callers[0]
             await self._serve(scope, receive, send)
@@ -83,10 +85,10 @@ class Guard:
                 else:
                     return  # It has left.
         except TimeoutError:
-            await _refuse(send, 408, f"A request must come within {_BODY_SECONDS:g} s.")
+            await failure(408, f"A request must come within {_BODY_SECONDS:g} s.", **_CLOSE)(scope, receive, send)
             return
         if size > _LONGEST_BODY:
-            await _refuse(send, 413, f"A request may have at most {_LONGEST_BODY:,} bytes.")
+            await failure(413, f"A request may have at most {_LONGEST_BODY:,} bytes.", **_CLOSE)(scope, receive, send)
             return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -137,13 +139,15 @@ def _most_connections() -> int:
     return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_CONNECTIONS)
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    text = json.dumps({"error": {"message": why, "type": "invalid_request_error", "code": status}})
-    await send({"type": "http.response.body", "body": text.encode()})
+def failure(status: int, message: str, **headers: str) -> JSONResponse:
+    """A response that says why a request has failed."""
+    return JSONResponse(error_of(status, message), status, headers)
+
+
+def error_of(status: int, message: str) -> dict[str, Any]:
+    """An error as OpenAI's protocol has it."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "code": status}}
 
 
 async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
