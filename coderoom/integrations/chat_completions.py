@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -47,37 +47,8 @@ _PART_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 30 * 60.0
 _MINUTE: Final = 60.0
-
-
-@dataclass(frozen=True)
-class ChatSettings:
-    """What the server offers.
-
-    Attributes:
-        team: A team file, or the name of a shipped team.
-        model: The model that replaces those of the team.
-        wall: The wall, for a team file that refers to `CODEROOM_WALL`.
-        network: Whether the code may use the network, in place of what the team's file says.
-        timeout: The seconds that code may run, in place of those of the team's file.
-        max_turns: The team's turns for an answer, in place of those of its file.
-        budget: What an answer may use.
-        journal: Where the runs are kept; `None`: nowhere.
-        requests_per_minute: The requests of each caller in a minute.
-        concurrency: The answers to each caller at a time.
-        conversations: How many conversations are kept open. The one that was idle for longest is closed for a new one.
-    """
-
-    team: str
-    model: str | None = None
-    wall: str | None = None
-    network: bool | None = None
-    timeout: float | None = None
-    max_turns: int | None = None
-    budget: Budget | None = None
-    journal: Journal | None = None
-    requests_per_minute: int = 60
-    concurrency: int = 4
-    conversations: int = 64
+_MOST_CONVERSATIONS: Final = 64
+"""The one that was idle for longest is closed for a new one."""
 
 
 class _Part(BaseModel):
@@ -138,7 +109,11 @@ class ChatServer:
     """Answers chats with a team.
 
     Args:
-        settings: What it offers.
+        request: What each answer is asked of: a team, and options in place of those of its file. It has no task.
+        budget: What an answer may use.
+        journal: Where the runs are kept; `None`: nowhere.
+        requests_per_minute: The requests of each caller in a minute.
+        concurrency: The answers to each caller at a time.
 
     Raises:
         RequestError: There is no such team.
@@ -146,9 +121,21 @@ class ChatServer:
         MissingDependencyError: The model needs a key or a package that is missing.
     """
 
-    def __init__(self, settings: ChatSettings) -> None:
-        self._settings = settings
-        self._source = find_source(settings.team)
+    def __init__(
+        self,
+        request: RunRequest,
+        *,
+        budget: Budget | None,
+        journal: Journal | None,
+        requests_per_minute: int,
+        concurrency: int,
+    ) -> None:
+        self._source = find_source(request.team)
+        self._template = replace(request, team=self._source)
+        self._budget = budget
+        self._journal = journal
+        self._requests_per_minute = requests_per_minute
+        self._concurrency = concurrency
         self._conversations: dict[str, _Conversation] = {}
         self._continued: dict[str, str] = {}
         self._asked: dict[int, deque[float]] = {}
@@ -237,15 +224,13 @@ class ChatServer:
         asked, now = self._asked.setdefault(caller, deque()), time.monotonic()
         while asked and asked[0] < now - _MINUTE:
             asked.popleft()
-        if len(asked) >= self._settings.requests_per_minute:
+        if len(asked) >= self._requests_per_minute:
             seconds = str(round(asked[0] + _MINUTE - now) + 1)
             raise _RefusedError(
                 429, f"Too many requests: the limit is {len(asked)} in a minute.", **{"Retry-After": seconds}
             )
-        if self._answering.get(caller, 0) >= self._settings.concurrency:
-            raise _RefusedError(
-                429, f"The limit is {self._settings.concurrency} answers at a time.", **{"Retry-After": "5"}
-            )
+        if self._answering.get(caller, 0) >= self._concurrency:
+            raise _RefusedError(429, f"The limit is {self._concurrency} answers at a time.", **{"Retry-After": "5"})
         asked.append(now)
         self._answering[caller] = self._answering.get(caller, 0) + 1
 
@@ -272,7 +257,7 @@ class ChatServer:
 
     async def _begin(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
         old = None
-        if len(self._conversations) >= self._settings.conversations:
+        if len(self._conversations) >= _MOST_CONVERSATIONS:
             idle = [each for each in self._conversations.values() if not each.is_busy]
             if not idle:
                 raise _RefusedError(503, "All conversations are busy.", **{"Retry-After": "5"})
@@ -280,7 +265,7 @@ class ChatServer:
         folder = temporary_folder()
         try:
             prepared = self._request(_task(messages), folder).prepare()
-            run = Run.begin(prepared, self._settings.journal, command="chat", budget=self._settings.budget)
+            run = Run.begin(prepared, self._journal, command="chat", budget=self._budget)
         except BaseException:
             remove_folder(folder)
             raise
@@ -291,17 +276,8 @@ class ChatServer:
         return made
 
     def _request(self, task: str, folder: Path) -> RunRequest:
-        ours = self._settings
-        return RunRequest(
-            self._source,
-            task,
-            model=ours.model,
-            workspace=folder if self._source.refers_to(WORKSPACE_VARIABLE) else None,
-            wall=ours.wall,
-            network=ours.network,
-            timeout=ours.timeout,
-            max_turns=ours.max_turns,
-        )
+        workspace = folder if self._source.refers_to(WORKSPACE_VARIABLE) else None
+        return replace(self._template, task=task, workspace=workspace)
 
     def end_answer(self, conversation: _Conversation, question: _Question, answer: str | None) -> None:
         """Say what the conversation continues with; without an answer, the same question can be asked again."""
