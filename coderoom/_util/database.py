@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from weakref import finalize
 
-from coderoom._util.masking import Masking
+from coderoom._util.text import Masking
 from coderoom.errors import JournalError, RequestError
 
 FILE_NAME: Final = "journal.sqlite3"

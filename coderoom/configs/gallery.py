@@ -17,7 +17,7 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-from coderoom._util.masking import MASK, is_secret_name
+from coderoom._util.text import MASK, is_secret_name
 from coderoom.configs.checking import alternatives, check, fields_by_key
 from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked

@@ -12,9 +12,9 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from coderoom._util.masking import MASK
 from coderoom._util.prices import PRICES_VARIABLE
 from coderoom._util.services import MODEL_FORMS, REPLAY, has_suffix, is_model_text, service_of
+from coderoom._util.text import MASK
 from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, Mark, Reader, did_you_mean, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError

@@ -25,8 +25,8 @@ from typing_extensions import TypedDict
 from coderoom._util.autogen import current_agent
 from coderoom._util.components import StrictConfig
 from coderoom._util.json_output import REQUEST_FOR_JSON
-from coderoom._util.masking import Masking
 from coderoom._util.model_steps import request_of
+from coderoom._util.text import Masking
 from coderoom.errors import RequestError
 
 

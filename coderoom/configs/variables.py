@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom._util.masking import SHORTEST_SECRET, is_secret_name
+from coderoom._util.text import SHORTEST_SECRET, is_secret_name
 from coderoom.configs.yaml import Location, show_key
 
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
