@@ -87,12 +87,7 @@ class Database(Masking):
 
     @contextmanager
     def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        """Use the database; if something is written, in one transaction.
-
-        Args:
-            writes: Whether something is written. A process that is killed leaves all of it or nothing.
-            synced: Whether that is on disk at the end. If not, it is with the next transaction that is.
-        """
+        """Use the database; if something is written, in one transaction, which is on disk at the end if `synced`."""
         try:
             database = self._opened()
             if not writes:

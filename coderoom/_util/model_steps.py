@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cache, wraps
-from time import perf_counter
 from typing import Any, Final
 
 from autogen_core.models import CreateResult, LLMMessage
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 from coderoom._util.autogen import streams
 from coderoom._util.json_output import innermost_client, model_name_of
 from coderoom._util.prices import priced_as
-from coderoom._util.steps import MODEL, begin_step, fail_step, find_step, is_observed, keep_step, once
+from coderoom._util.steps import MODEL, doing_step, find_step, is_observed, once
 
 _WATCHED: Final = "coderoom_watched"
 
@@ -65,19 +64,12 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
         if found is not None:
             yield _load(client, found)
             return
-        begin_step(MODEL, request)
-        begun, is_kept = perf_counter(), False
-        try:
+        with doing_step(MODEL, request) as keep:  # If the reader leaves before the result, it has failed.
             async with aclosing(create_stream(messages, **arguments)) as items:
                 async for item in items:
                     if isinstance(item, CreateResult):
-                        keep_step(MODEL, request, _dump(item), perf_counter() - begun)
-                        is_kept = True
+                        keep(_dump(item))
                     yield item
-        except BaseException as error:  # Also if the reader leaves.
-            if not is_kept:
-                fail_step(MODEL, request, error, perf_counter() - begun)
-            raise
 
     return watched
 

@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -78,6 +78,9 @@ _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 class _RecordedReplies(ReplayChatCompletionClient):
     """What model clients with recorded replies have in common: they count words as tokens, and stream words."""
 
+    _create: Callable[..., Awaitable[CreateResult]]
+    """The class's own `create`: that of a watched instance would count as another request."""
+
     def __init__(self, model_info: Any) -> None:
         super().__init__([], model_info)
         self._cached_bool_value = False
@@ -97,8 +100,7 @@ class _RecordedReplies(ReplayChatCompletionClient):
         Raises:
             RequestError: There is no reply.
         """
-        # The class's method: that of a watched instance would count as another request.
-        result = await type(self).create(self, messages, **arguments)
+        result = await self._create(messages, **arguments)
         if isinstance(result.content, str):
             for chunk in _CHUNK.findall(result.content):
                 yield chunk
@@ -182,6 +184,8 @@ class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
         result = self._result(ReplayReply(content=reply) if isinstance(reply, str) else reply, messages)
         self._count(result.usage)
         return result
+
+    _create = create
 
     def skip_reply(self) -> None:
         """Skip a reply, which a resumed run has had before."""
@@ -304,6 +308,8 @@ class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
         result = CreateResult.model_validate(entry["reply"])
         self._count(result.usage)
         return result
+
+    _create = create
 
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)

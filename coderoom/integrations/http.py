@@ -44,9 +44,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 class Guard:
     """Refuses requests without the token, from web pages of other origins, and with large or slow bodies.
 
-    Args:
-        app: The ASGI application behind it.
-        tokens: What the header `Authorization: Bearer` must have: one of these.
+    The header `Authorization: Bearer` must have one of the tokens.
     """
 
     def __init__(self, app: App, tokens: Sequence[str]) -> None:
@@ -151,17 +149,7 @@ def error_of(status: int, message: str) -> dict[str, Any]:
 
 
 async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve an application until SIGINT or SIGTERM.
-
-    Args:
-        app: The application.
-        host: The address.
-        port: The port; 0: any that is free.
-        ready: Called with the URL when it can be used.
-
-    Raises:
-        RequestError: The port cannot be used.
-    """
+    """Serve until SIGINT or SIGTERM; port 0 is any that is free. `ready` is called with the URL when it can be used."""
     with suppress(OSError, ValueError):  # Idle connections need descriptors too.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
