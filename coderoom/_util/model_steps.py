@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cache, wraps
 from typing import Any, Final
@@ -29,21 +29,16 @@ def watch_client(client: Any) -> None:
     setattr(client.create, _WATCHED, True)
 
 
-def _watched_create(client: Any, create: Callable[..., Any]) -> Callable[..., Any]:
+def _watched_create(client: Any, create: Callable[..., Awaitable[CreateResult]]) -> Callable[..., Any]:
     asked = cache(lambda: facts_of(client))
 
     @wraps(create)
     async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
         if not is_observed():
-            plain: CreateResult = await create(messages, **arguments)
-            return plain
-
-        async def ask() -> CreateResult:
-            result: CreateResult = await create(messages, **arguments)
-            return result
-
+            return await create(messages, **arguments)
+        request = request_of(asked(), messages, arguments)
         return await once(
-            MODEL, request_of(asked(), messages, arguments), ask, _dump, lambda found: _load(client, found)
+            MODEL, request, lambda: create(messages, **arguments), _dump, lambda found: _load(client, found)
         )
 
     return watched
@@ -76,16 +71,15 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
 
 def watch_tools(workbench: Any) -> None:
     """Make each call of a tool a step, from now on; an agent or a team that is a tool has steps of its own."""
-    call_tool = workbench.call_tool
+    call_tool: Callable[..., Awaitable[ToolResult]] = workbench.call_tool
     stream: Any = getattr(workbench, "call_tool_stream", None)
     if hasattr(call_tool, _WATCHED):
         return
 
     @wraps(call_tool)
     async def called(name: str, arguments: Mapping[str, Any] | None = None, *rest: Any, **more: Any) -> ToolResult:
-        async def call() -> ToolResult:
-            result: ToolResult = await call_tool(name, arguments, *rest, **more)
-            return result
+        def call() -> Awaitable[ToolResult]:
+            return call_tool(name, arguments, *rest, **more)
 
         if streams(workbench, name):
             return await call()
