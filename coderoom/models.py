@@ -16,7 +16,7 @@ from pydantic import Field
 
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
-from coderoom._util.rate_limit import RateLimiter
+from coderoom._util.tasks import RateLimiter
 from coderoom.errors import RequestError
 
 __all__ = ["RateLimitedClient", "RateLimitedClientConfig"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from weakref import finalize
 
-from coderoom._util.masking import Masking
+from coderoom._util.text import Masking
 from coderoom.errors import JournalError, RequestError
 
 FILE_NAME: Final = "journal.sqlite3"
@@ -87,12 +87,7 @@ class Database(Masking):
 
     @contextmanager
     def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        """Use the database; if something is written, in one transaction.
-
-        Args:
-            writes: Whether something is written. A process that is killed leaves all of it or nothing.
-            synced: Whether that is on disk at the end. If not, it is with the next transaction that is.
-        """
+        """Use the database; if something is written, in one transaction, which is on disk at the end if `synced`."""
         try:
             database = self._opened()
             if not writes:

@@ -12,8 +12,8 @@ from weakref import ref
 
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.rate_limit import one_more
-from coderoom._util.text import encodable
+from coderoom._util.tasks import one_more
+from coderoom._util.text import encodable, in_texts
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 T = TypeVar("T")
@@ -69,22 +69,12 @@ def json_objects(text: str) -> list[tuple[dict[str, Any], str]]:
         end = position + 1
         try:
             value, after = decoder.raw_decode(text, position)
-            found.append((_encodable(value), text[position:after]))
+            found.append((in_texts(value, encodable), text[position:after]))
             end = after
         except (ValueError, RecursionError):
             pass
         position = text.find("{", end)
     return []
-
-
-def _encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, list):
-        return [_encodable(item) for item in value]
-    if isinstance(value, dict):
-        return {encodable(key): _encodable(item) for key, item in value.items()}
-    return value
 
 
 def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, Any]:

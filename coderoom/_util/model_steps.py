@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cache, wraps
-from time import perf_counter
 from typing import Any, Final
 
 from autogen_core.models import CreateResult, LLMMessage
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 from coderoom._util.autogen import streams
 from coderoom._util.json_output import innermost_client, model_name_of
 from coderoom._util.prices import priced_as
-from coderoom._util.steps import MODEL, begin_step, fail_step, find_step, is_observed, keep_step, once
+from coderoom._util.steps import MODEL, doing_step, find_step, is_observed, once
 
 _WATCHED: Final = "coderoom_watched"
 
@@ -30,21 +29,16 @@ def watch_client(client: Any) -> None:
     setattr(client.create, _WATCHED, True)
 
 
-def _watched_create(client: Any, create: Callable[..., Any]) -> Callable[..., Any]:
+def _watched_create(client: Any, create: Callable[..., Awaitable[CreateResult]]) -> Callable[..., Any]:
     asked = cache(lambda: facts_of(client))
 
     @wraps(create)
     async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
         if not is_observed():
-            plain: CreateResult = await create(messages, **arguments)
-            return plain
-
-        async def ask() -> CreateResult:
-            result: CreateResult = await create(messages, **arguments)
-            return result
-
+            return await create(messages, **arguments)
+        request = request_of(asked(), messages, arguments)
         return await once(
-            MODEL, request_of(asked(), messages, arguments), ask, _dump, lambda found: _load(client, found)
+            MODEL, request, lambda: create(messages, **arguments), _dump, lambda found: _load(client, found)
         )
 
     return watched
@@ -65,35 +59,27 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
         if found is not None:
             yield _load(client, found)
             return
-        begin_step(MODEL, request)
-        begun, is_kept = perf_counter(), False
-        try:
+        with doing_step(MODEL, request) as keep:  # If the reader leaves before the result, it has failed.
             async with aclosing(create_stream(messages, **arguments)) as items:
                 async for item in items:
                     if isinstance(item, CreateResult):
-                        keep_step(MODEL, request, _dump(item), perf_counter() - begun)
-                        is_kept = True
+                        keep(_dump(item))
                     yield item
-        except BaseException as error:  # Also if the reader leaves.
-            if not is_kept:
-                fail_step(MODEL, request, error, perf_counter() - begun)
-            raise
 
     return watched
 
 
 def watch_tools(workbench: Any) -> None:
     """Make each call of a tool a step, from now on; an agent or a team that is a tool has steps of its own."""
-    call_tool = workbench.call_tool
+    call_tool: Callable[..., Awaitable[ToolResult]] = workbench.call_tool
     stream: Any = getattr(workbench, "call_tool_stream", None)
     if hasattr(call_tool, _WATCHED):
         return
 
     @wraps(call_tool)
     async def called(name: str, arguments: Mapping[str, Any] | None = None, *rest: Any, **more: Any) -> ToolResult:
-        async def call() -> ToolResult:
-            result: ToolResult = await call_tool(name, arguments, *rest, **more)
-            return result
+        def call() -> Awaitable[ToolResult]:
+            return call_tool(name, arguments, *rest, **more)
 
         if streams(workbench, name):
             return await call()

@@ -83,22 +83,27 @@ def _keep(kind: str, request: Any, result: Any, seconds: float, *, known: bool) 
         observer.keep(kind, request, result, seconds, known=known)
 
 
-def begin_step(kind: str, request: Any) -> None:
-    """Say that a step is about to be done; an observer may refuse it."""
-    observers = _observers.get()
-    for place, observer in enumerate(observers):
-        try:
+@contextmanager
+def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], None]]:
+    """Do a step, which an observer may refuse; what this yields is called with the result as JSON-like data."""
+    told: list[StepObserver] = []
+    begun, is_kept = perf_counter(), False
+
+    def keep(result: Any) -> None:
+        nonlocal is_kept
+        is_kept = True
+        keep_step(kind, request, result, perf_counter() - begun)
+
+    try:
+        for observer in _observers.get():
             observer.before(kind, request)
-        except BaseException as error:
-            for told in observers[:place]:
-                told.fail(kind, request, error, 0.0)
-            raise
-
-
-def fail_step(kind: str, request: Any, error: BaseException, seconds: float) -> None:
-    """Say that a step has failed or was cancelled."""
-    for observer in _observers.get():
-        observer.fail(kind, request, error, seconds)
+            told.append(observer)
+        yield keep
+    except BaseException as error:
+        if not is_kept:
+            for observer in told:
+                observer.fail(kind, request, error, perf_counter() - begun)
+        raise
 
 
 def tell_step(kind: str, facts: Mapping[str, Any]) -> None:
@@ -118,24 +123,15 @@ async def once(
 ) -> T:
     """Do a step, unless its result is known from before the run was resumed.
 
-    Args:
-        kind: The kind of the step.
-        request: What identifies it, as JSON-like data. Equal requests are told apart by their order.
-        do: Does it. What it raises is not kept, so that a resumed run tries again.
-        dump: Makes JSON-like data of the result, not `None`.
-        load: Makes a result of the data.
+    The request is JSON-like data, and so is what `dump` makes of the result, which is not `None`. Equal requests are
+    told apart by their order. What `do` raises is not kept, so that a resumed run tries again.
     """
     if not is_observed():
         return await do()
     found = find_step(kind, request)
     if found is not None:
         return load(found)
-    begin_step(kind, request)
-    begun = perf_counter()
-    try:
+    with doing_step(kind, request) as keep:
         result = await do()
-    except BaseException as error:
-        fail_step(kind, request, error, perf_counter() - begun)
-        raise
-    keep_step(kind, request, dump(result), perf_counter() - begun)
+        keep(dump(result))
     return result

@@ -1,10 +1,8 @@
-"""Shares the terminal: a display that refreshes itself pauses while a person is asked.
-
-Used by what asks at the terminal, and by the display of `coderoom run`.
-"""
+"""The terminal: a display that refreshes itself pauses while a person is asked, and the log for `--debug`."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
@@ -30,3 +28,27 @@ def asking() -> Iterator[None]:
         for pause in _pauses:
             stack.enter_context(pause())
         yield
+
+
+_NAME = "coderoom"
+
+
+@contextmanager
+def log_to_stderr() -> Iterator[None]:
+    """Write what is logged to standard error, steps too."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    logger = logging.getLogger(_NAME)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def is_logging_steps() -> bool:
+    """Whether steps are logged."""
+    return logging.getLogger(_NAME).isEnabledFor(logging.DEBUG)

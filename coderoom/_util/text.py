@@ -1,8 +1,20 @@
-"""Makes untrusted text safe to show: in Markdown, on a terminal, and in encodings."""
+"""Texts that are safe to show and to keep: on a terminal, in Markdown and in encodings, shortened, and without secrets.
+
+Long outputs are shortened for the author of the code, and kept whole in files.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from coderoom._util.files import open_folder, write_inside
 
 # Characters that a terminal does not show although Python counts them as printable.
 _INVISIBLE = re.compile(
@@ -61,6 +73,15 @@ def in_dollars(cost: float) -> str:
     return "less than $0.0001" if 0 < cost < 0.0001 else f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
 
 
+def in_texts(data: Any, change: Callable[[str], str]) -> Any:
+    """A copy of JSON-like data, in which all texts and keys are changed."""
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, Mapping):
+        return {change(key) if isinstance(key, str) else key: in_texts(value, change) for key, value in data.items()}
+    return [in_texts(each, change) for each in data] if isinstance(data, list | tuple) else data
+
+
 def encodable(text: str) -> str:
     """The text without lone surrogates, which JSON can contain but no encoding can write."""
     try:
@@ -68,3 +89,143 @@ def encodable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+_MOST_OUTPUTS = 20
+_OUTPUTS = ".coderoom"
+_LEAST = 200
+
+
+def bound_output(
+    text: str, limit: int, *, whole: Path | None = None, total: int | None = None, partly: bool = False
+) -> str:
+    """Shorten a text by removing its middle.
+
+    Args:
+        text: The text.
+        limit: The most characters, including the notice of what was left out, unless a long path makes the notice
+            longer than half of the limit.
+        whole: The file with the whole text, which the notice names.
+        total: The number of characters of the whole text, if `text` is only a part.
+        partly: Whether the file has only the beginning and the end too, but more of them.
+
+    Returns:
+        The text if it fits, else its beginning and its end with a notice between them.
+
+    Raises:
+        ValueError: The limit is below 200.
+    """
+    if limit < _LEAST:
+        raise ValueError(f"limit={limit!r} is too small: at least {_LEAST} characters are needed")
+    if len(text) <= limit:
+        return text
+    full = max(len(text), total or 0)
+    # The notice for the whole text is at least as long as the final one.
+    room = max(limit - len(_notice(full, full, whole, partly)) - 1, limit // 2)
+    head = _cut_head(text, room * 6 // 10)
+    tail = _cut_tail(text, room - room * 6 // 10)
+    gap = "" if head.endswith("\n") else "\n"
+    return head + gap + _notice(full - len(head) - len(tail), full, whole, partly) + tail
+
+
+def save_output(text: str, folder: Path) -> Path:
+    """Save a whole output to a file in the folder's `.coderoom`, which keeps the newest of them.
+
+    Args:
+        text: The output. Characters that UTF-8 cannot encode become `?`.
+        folder: Usually the work directory, so that code can read the file. It is created if it does not exist.
+
+    Returns:
+        The file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    # The code may have created links there.
+    data = text.encode("utf-8", "replace")
+    # Named after its content, so that the notice of equal outputs is equal too.
+    name = f"{_OUTPUTS}/output-{sha256(data).hexdigest()[:12]}.txt"
+    path = write_inside(folder, name, data)
+    with contextlib.suppress(OSError), open_folder(path.parent) as outputs:
+        names = [name for name in os.listdir(outputs) if name.startswith("output-")]  # noqa: PTH208 (a descriptor)
+        names.sort(key=lambda name: os.stat(name, dir_fd=outputs, follow_symlinks=False).st_mtime_ns)
+        for name in names[:-_MOST_OUTPUTS]:
+            os.unlink(name, dir_fd=outputs)
+    return path
+
+
+def with_line(output: str, text: str) -> str:
+    """Return the output with a line of text added."""
+    gap = "" if not output or output.endswith("\n") else "\n"
+    return f"{output}{gap}{text}\n"
+
+
+def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:
+    what = "more of its beginning and its end" if partly else "the whole output"
+    where = f"; {what} is in {whole}" if whole is not None else ""
+    return f"[... {left_out:,} of {total:,} characters left out{where} ...]\n"
+
+
+def _cut_head(text: str, size: int) -> str:
+    end = text.rfind("\n", size - size // 4, size)
+    return text[: end + 1] if end >= 0 else text[:size]
+
+
+def _cut_tail(text: str, size: int) -> str:
+    begin = len(text) - size
+    start = text.find("\n", begin, begin + size // 4)
+    return text[start + 1 :] if start >= 0 else text[begin:]
+
+
+T = TypeVar("T")
+
+MASK: Final = "**********"
+"""What AutoGen and pydantic write instead of a secret."""
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH|AUTHORIZATION|COOKIE)(?:_|$)",
+    re.IGNORECASE,
+)
+SHORTEST_SECRET: Final = 6
+"""Shorter values are too often ordinary words."""
+_KEYS: Final = re.compile(
+    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON inside of a text, a line break before it is a letter.
+    r"(?:sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
+    r"|gsk_\w{20,}|xai-\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}|hf_\w{20,}|npm_\w{30,}"
+    r"|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
+    r"|(?<=://)[^\s/:@\"']{0,100}:[^\s/:@\"']{1,200}(?=@)"
+    r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?s:.{1,20000}?)-----END (?:[A-Z]+ )*PRIVATE KEY-----"
+)
+"""What looks like the key of a service, or the user and password of an address."""
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a variable with this name must not be shown."""
+    return bool(_SECRET_NAME.search(name))
+
+
+class Masking:
+    """Replaces secrets in texts: at first, the values of variables of the environment whose names tell of secrets."""
+
+    def __init__(self) -> None:
+        self._secrets: dict[str, str] = {}
+        self._secret: re.Pattern[str] = _KEYS
+        found = {value: f"${{{name}}}" for name, value in os.environ.items() if is_secret_name(name)}
+        self.hide_values({value: name for value, name in found.items() if not value.startswith("/")})  # As PWD.
+
+    def hide_values(self, secrets: Mapping[str, str]) -> None:
+        """Have these values, of 6 characters or more, replaced from now on."""
+        for value, instead in secrets.items():
+            if len(value) >= SHORTEST_SECRET:
+                self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
+        known = sorted(self._secrets, key=len, reverse=True)
+        self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))
+
+    def hide(self, data: T) -> T:
+        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
+        hidden: T = in_texts(data, lambda text: self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text))
+        return hidden
+
+    def restore(self, data: T) -> T:
+        """Put the values of variables back, which `hide` replaced by their names."""
+        values = {instead: value for value, instead in reversed(self._secrets.items())}  # Not the value as JSON.
+        known = re.compile("|".join(map(re.escape, values)) or "(?!)")
+        restored: T = in_texts(data, lambda text: known.sub(lambda found: values[found[0]], text))
+        return restored

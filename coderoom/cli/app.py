@@ -17,7 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from coderoom import __version__
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import visible
-from coderoom.configs.user import apply_user_config
+from coderoom.configs.reading import apply_user_config
 from coderoom.errors import RequestError
 from coderoom.exit_codes import print_json
 

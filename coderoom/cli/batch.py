@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from coderoom._util.logs import log_to_stderr
+from coderoom._util.terminal import log_to_stderr
 from coderoom.cli.app import (
     JsonOption,
     ModelOption,

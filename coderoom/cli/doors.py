@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import sys
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -49,13 +50,14 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
-    from coderoom.integrations.mcp import MCPSettings, make_server, serve_stdio
+    from coderoom.integrations.mcp import make_server, serve_stdio
     from coderoom.runs import open_journal
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
-    settings = MCPSettings(sandbox, team or (), model, timeout, open_journal(journal, off=no_journal))
+    kept = open_journal(journal, off=no_journal)
+    make = partial(make_server, sandbox, team or (), model=model, timeout=timeout, journal=kept)
     if not debug:
         app.silence_autogen()
     if http is None:
@@ -63,9 +65,9 @@ def mcp(
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
         # The thread that reads standard input cannot be interrupted. What the code has started ends with this process.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(serve_stdio(make_server(settings)))
+        asyncio.run(serve_stdio(make()))
         return
-    server = make_server(settings, host=host, max_sessions=_MOST_CLIENTS, session_idle_timeout=_IDLE_SECONDS)
+    server = make(host=host, max_sessions=_MOST_CLIENTS, session_idle_timeout=_IDLE_SECONDS)
     _serve(server.streamable_http_app(), host, http, "/mcp")
 
 
@@ -96,27 +98,23 @@ def serve(
     there is a new one, which is shown. Each conversation has a folder of its own.
     """
     from coderoom.budgets import make_budget
-    from coderoom.integrations.chat_completions import ChatServer, ChatSettings
-    from coderoom.runs import open_journal
+    from coderoom.integrations.chat_completions import ChatServer
+    from coderoom.runs import RunRequest, open_journal
 
     limits, of_agents = budgets_of(budget)
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `serve` limits whole answers, not single agents.")
-    settings = ChatSettings(
-        team,
-        model=model,
-        wall=wall,
-        network=network,
-        timeout=timeout,
-        max_turns=max_turns,
+    request = RunRequest(team, "", model=model, wall=wall, network=network, timeout=timeout, max_turns=max_turns)
+    if not debug:
+        app.silence_autogen()
+    server = ChatServer(
+        request,
         budget=make_budget(limits),
         journal=open_journal(journal, off=no_journal),
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
-    if not debug:
-        app.silence_autogen()
-    _serve(ChatServer(settings).app, host, port, "/v1")
+    _serve(server.app, host, port, "/v1")
 
 
 def _serve(asgi: Any, host: str, port: int, path: str) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom._util.database import FILE_NAME
-from coderoom._util.logs import log_to_stderr
 from coderoom._util.services import MODEL_FORMS
+from coderoom._util.terminal import log_to_stderr
 from coderoom._util.text import counted
 from coderoom.cli import app
 from coderoom.cli.runs import budgets_of

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from coderoom.configs.converting import Conversion, convert_team
     from coderoom.configs.dumping import dump_team, known_secrets, secrets_of, write_made
     from coderoom.configs.gallery import make_gallery
-    from coderoom.configs.loading import check_team, load_team, shipped_teams, team_warnings
-    from coderoom.configs.models import default_model, make_model, resolve_model
-    from coderoom.configs.reading import Source, find_source, read_team
-    from coderoom.configs.recorded import RecordedModel
-    from coderoom.configs.replay import ReplayModel
+    from coderoom.configs.loading import (
+        check_team,
+        default_model,
+        load_team,
+        make_model,
+        resolve_model,
+        shipped_teams,
+        team_warnings,
+    )
+    from coderoom.configs.reading import Source, find_source, read_team, write_starter
+    from coderoom.configs.recorded import RecordedModel, ReplayModel
     from coderoom.configs.schema import make_schema
-    from coderoom.configs.starter import write_starter
 
 __all__ = [
     "Conversion",
@@ -56,13 +61,18 @@ _MODULES = {
     "converting": ("Conversion", "convert_team"),
     "dumping": ("dump_team", "known_secrets", "secrets_of", "write_made"),
     "gallery": ("make_gallery",),
-    "loading": ("check_team", "load_team", "shipped_teams", "team_warnings"),
-    "models": ("default_model", "make_model", "resolve_model"),
-    "reading": ("Source", "find_source", "read_team"),
-    "recorded": ("RecordedModel",),
-    "replay": ("ReplayModel",),
+    "loading": (
+        "check_team",
+        "default_model",
+        "load_team",
+        "make_model",
+        "resolve_model",
+        "shipped_teams",
+        "team_warnings",
+    ),
+    "reading": ("Source", "find_source", "read_team", "write_starter"),
+    "recorded": ("RecordedModel", "ReplayModel"),
     "schema": ("make_schema",),
-    "starter": ("write_starter",),
 }
 
 

@@ -18,8 +18,8 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter, ValidationError
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads_past_versions
-from coderoom._util.masking import MASK
 from coderoom._util.services import MODEL_VARIABLE, OPENAI, UNKNOWN_MODEL, is_model_text
+from coderoom._util.text import MASK
 from coderoom.configs.components import (
     MODEL,
     TEAM,

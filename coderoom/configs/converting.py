@@ -13,7 +13,7 @@ from typing import Any
 
 from autogen_core.code_executor import CodeExecutor
 
-from coderoom._util.masking import MASK, SHORTEST_SECRET
+from coderoom._util.text import MASK, SHORTEST_SECRET
 from coderoom.agents import CodeExecutorAgent
 from coderoom.configs.checking import check
 from coderoom.configs.components import PARTICIPANT, Components, provider_of

@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from coderoom._util.autogen import clients_of
-from coderoom._util.masking import MASK, SHORTEST_SECRET
+from coderoom._util.text import MASK, SHORTEST_SECRET
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
 from coderoom.configs.reading import MAX_BYTES, Document

@@ -77,8 +77,7 @@ class Checked:
             {path: reference for path, reference in self.references.items() if not is_under(path, unused)}
         )
         found = [(path, message) for path, reference in self.references.items() for message in reference.problems]
-        secrets = self.references.secrets()
-        found += [(path, self.references.hide(message, secrets)) for path, message in self._found]
+        found += [(path, self.references.hide(message)) for path, message in self._found]
         found_here = self.document.distinct_problems(found)
         warned = [(path, self.references.hide(message)) for path, message in self._warned if not is_under(path, unused)]
         self.warnings = self.document.distinct_problems(warned)

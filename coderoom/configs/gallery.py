@@ -17,11 +17,11 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-from coderoom._util.masking import MASK, is_secret_name
+from coderoom._util.text import MASK, is_secret_name
 from coderoom.configs.checking import alternatives, check, fields_by_key
 from coderoom.configs.components import TEAM, Components
 from coderoom.configs.findings import Checked
-from coderoom.configs.models import make_model
+from coderoom.configs.loading import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources
 from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, show_key, value_at, walk
@@ -78,7 +78,11 @@ def _find_unportable(checked: Checked) -> list[Problem]:
     return checked.document.distinct_problems(found)
 
 
-def _refuse_environment(text: str) -> None:
+def _refuse_environment(lists: Any) -> None:
+    try:
+        text = json.dumps(lists, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise RequestError("a team contains an infinite number or NaN, which JSON does not have") from None
     for name, value in os.environ.items():
         if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
             raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")
@@ -186,7 +190,7 @@ def make_gallery(
     replacement = None if model is None else _dumped(model, trust)
     for source in sources:
         shelves.add_all(_checked(source, trust, replacement))
-    _refuse_environment(_text(shelves.lists))
+    _refuse_environment(shelves.lists)
     # Studio tells galleries apart by their names only.
     own = [team["label"] for team in shelves.lists["teams"][len(shipped) :]]
     return {
@@ -311,13 +315,6 @@ def _teams_as_agents(checked: Checked) -> list[dict[str, Any]]:
         participants[index] = agent
         made.append(agent)
     return made
-
-
-def _text(data: Any) -> str:
-    try:
-        return json.dumps(data, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        raise RequestError("a team contains an infinite number or NaN, which JSON does not have") from None
 
 
 def _summary(component_class: type) -> str:

@@ -1,18 +1,24 @@
-"""Finds team files and reads them as documents: plain data, with the position of each value."""
+"""Finds team files and the user's config file, and reads them as documents: plain data, with positions.
+
+`coderoom init` writes its team files from here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from coderoom._util.masking import MASK
-from coderoom._util.services import has_suffix
+from coderoom._util.prices import PRICES_VARIABLE
+from coderoom._util.services import MODEL_FORMS, REPLAY, has_suffix, is_model_text, service_of
+from coderoom._util.text import MASK
 from coderoom.configs.variables import is_secret_key
-from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
+from coderoom.configs.yaml import Location, Mark, Reader, did_you_mean, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
+from coderoom.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -215,3 +221,87 @@ def _masked(data: Any) -> Any:
             for key, value in data.items()
         }
     return [_masked(value) for value in data] if isinstance(data, list) else data
+
+
+_VARIABLES: Final = {
+    "model": "CODEROOM_MODEL",
+    "wall": "CODEROOM_WALL",
+    "workspace": "CODEROOM_WORKSPACE",
+    "prices": PRICES_VARIABLE,
+}
+
+
+def user_config_path() -> Path:
+    """The file: `coderoom/config.yaml` in the user's config folder, which `XDG_CONFIG_HOME` may name."""
+    base = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "coderoom" / "config.yaml"
+
+
+def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
+    """Set the variables that the user's config file names and that have no value yet.
+
+    What the file says is returned by key: `model`, `wall`, `workspace` and `prices`; empty if there is no file.
+    """
+    path = user_config_path()
+    if not path.is_file():
+        return {}
+    document = read_document(find_source(path))
+    if not isinstance(document.data, dict):
+        raise ConfigError([Problem(f"expected a mapping with {', '.join(_VARIABLES)}", str(path))])
+    found: list[tuple[tuple[str, ...], str]] = []
+    for key, value in document.data.items():
+        if key not in _VARIABLES:
+            found.append(((key,), f"unknown key {key!r}{did_you_mean(key, _VARIABLES)}"))
+        elif not isinstance(value, str) or not value.strip():
+            found.append(((key,), "expected a text"))
+        elif key == "wall":
+            try:
+                Sandbox(value)
+            except RequestError as error:
+                found.append(((key,), str(error)))
+    if problems := [*document.problems, *document.distinct_problems(found)]:
+        raise ConfigError(problems)
+    for key, value in document.data.items():
+        path_or_text = str(Path(value).expanduser()) if value.startswith("~") else value
+        env[_VARIABLES[key]] = env.get(_VARIABLES[key], "").strip() or path_or_text
+    return dict(document.data)
+
+
+def write_starter(path: Path, team: str | None = None, model: str | None = None, *, force: bool = False) -> None:
+    """Write a team file to start from, with comments.
+
+    Args:
+        path: The file.
+        team: The shipped team to copy; `None`: a coder and a reviewer.
+        model: The name of the default model; `None`: as it is in the team.
+        force: Replace a file.
+
+    Raises:
+        RequestError: There is such a file, or no such team, or the file cannot be written.
+    """
+    if not has_suffix(path.name) or path.name.endswith(".json"):
+        raise RequestError(f"the file {str(path)!r} must end with .yaml: it has comments")
+    if team is None:
+        text = resources.files("coderoom.configs").joinpath("starter.yaml").read_text("utf-8")
+    elif team in shipped_sources():
+        text = shipped_sources()[team].data.decode()
+    else:
+        find_source(team)  # Refuses an unknown name.
+        raise RequestError(f"{team!r} is not a shipped team; copy that file instead")
+    if model is not None:
+        if (
+            is_model_text(model)
+            and service_of(model) is None
+            and not has_suffix(model)
+            and not model.startswith(REPLAY)
+        ):
+            raise RequestError(f"there is no model {model!r}; expected {MODEL_FORMS}, or the name of an OpenAI model")
+        text = text.replace("${CODEROOM_MODEL:-gpt-4o}", f"${{CODEROOM_MODEL:-{model}}}")
+    text = text.replace(" team.yaml ", f" {path} ")
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise RequestError(f"the file {str(path)!r} is there already; --force replaces it") from None
+    except OSError as error:
+        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""Recordings of a run's model traffic, and the model client that answers from one.
+"""Model clients that answer from recorded replies: in their order, or from the recording of a run's model traffic.
 
 A recording is a text file with a JSON object in each line: the first says what it is, each other one has a request to a
 model and its reply. Replies are found by the content of the request.
@@ -11,23 +11,208 @@ import difflib
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
-from autogen_core import CancellationToken, Component
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
+from autogen_core import CancellationToken, Component, FunctionCall
+from autogen_core.models import CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
-from pydantic import TypeAdapter, ValidationError
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.components import StrictConfig
 from coderoom._util.json_output import REQUEST_FOR_JSON
-from coderoom._util.masking import Masking
 from coderoom._util.model_steps import request_of
-from coderoom.configs.replay import ReplayModelInfo, words_of
+from coderoom._util.text import Masking
 from coderoom.errors import RequestError
+
+
+class ReplayUsage(StrictConfig):
+    """The token usage of a reply."""
+
+    prompt_tokens: int = Field(default=0, ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
+
+
+class ReplayReply(StrictConfig):
+    """A recorded reply with more than a text.
+
+    Attributes:
+        content: The text, or the function calls.
+        thought: The reasoning of the model.
+        finish_reason: Why the model stopped; by default `stop`, or `function_calls` for function calls.
+        usage: The token usage; by default the number of words.
+    """
+
+    content: str | list[FunctionCall]
+    thought: str | None = None
+    finish_reason: Literal["stop", "length", "function_calls", "content_filter", "unknown"] | None = None
+    usage: ReplayUsage | None = None
+
+
+class ReplayModelInfo(StrictConfig):
+    """The capabilities of the recorded model."""
+
+    vision: bool = False
+    function_calling: bool = False
+    json_output: bool = True
+    structured_output: bool = True
+    family: str = "unknown"
+    multiple_system_messages: bool = True
+
+
+class ReplayModelConfig(StrictConfig):
+    """The config of a `ReplayModel`."""
+
+    replies: list[str | ReplayReply]
+    model_info: ReplayModelInfo | None = None
+    name: str | None = None
+
+
+_CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
+
+
+class _RecordedReplies(ReplayChatCompletionClient):
+    """What model clients with recorded replies have in common: they count words as tokens, and stream words."""
+
+    _create: Callable[..., Awaitable[CreateResult]]
+    """The class's own `create`: that of a watched instance would count as another request."""
+
+    def __init__(self, model_info: Any) -> None:
+        super().__init__([], model_info)
+        self._cached_bool_value = False
+
+    async def create_stream(
+        self, messages: Sequence[LLMMessage], **arguments: Any
+    ) -> AsyncGenerator[str | CreateResult, None]:
+        """Return the reply word by word, and then whole; the words joined are exactly its content.
+
+        Args:
+            messages: As for `create`.
+            **arguments: As for `create`.
+
+        Yields:
+            The words with the white space around them, then the reply.
+
+        Raises:
+            RequestError: There is no reply.
+        """
+        result = await self._create(messages, **arguments)
+        if isinstance(result.content, str):
+            for chunk in _CHUNK.findall(result.content):
+                yield chunk
+        yield result
+
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
+        """Count words, which serve as tokens here."""
+        return sum(len(str(message.content).split()) for message in messages)
+
+    def _count(self, usage: RequestUsage) -> None:
+        self._cur_usage = usage
+        self._update_total_usage()
+
+
+class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
+    """A model client that returns recorded replies in their order, streamed or not.
+
+    Args:
+        replies: Texts, or replies with more than a text.
+        model_info: The capabilities of the model; by default JSON and structured output.
+        name: The name of the recording in error messages.
+    """
+
+    component_type = "model"
+    component_provider_override = "coderoom.configs.ReplayModel"
+    component_config_schema = ReplayModelConfig  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        replies: Sequence[str | ReplayReply | Mapping[str, Any]],
+        model_info: ReplayModelInfo | Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        config = ReplayModelConfig.model_validate(
+            {
+                "replies": [reply if isinstance(reply, (str, ReplayReply)) else dict(reply) for reply in replies],
+                "model_info": model_info if model_info is None else ReplayModelInfo.model_validate(model_info),
+                "name": name,
+            }
+        )
+        info: Any = (config.model_info or ReplayModelInfo()).model_dump()
+        super().__init__(info)
+        self._config = config
+        self.provided_message_count = len(config.replies)
+
+    async def create(
+        self,
+        messages: Sequence[LLMMessage],
+        *,
+        tools: Sequence[Tool | ToolSchema] = (),
+        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
+        json_output: bool | type[BaseModel] | None = None,
+        extra_create_args: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> CreateResult:
+        """Return the next reply, and record the arguments in `create_calls`.
+
+        Raises:
+            RequestError: The recording has no more replies.
+            asyncio.CancelledError: The token is cancelled already.
+        """
+        if cancellation_token is not None and cancellation_token.is_cancelled():
+            raise asyncio.CancelledError
+        replies = self._config.replies
+        if self._current_index >= len(replies):
+            name = f" {self._config.name!r}" if self._config.name else ""
+            count = f"{len(replies)} {'reply' if len(replies) == 1 else 'replies'}"
+            raise RequestError(f"the recording{name} has {count}, and the model was asked once more; add a reply to it")
+        reply = replies[self._current_index]
+        self._current_index += 1
+        call = {
+            "messages": list(messages),
+            "tools": list(tools),
+            "tool_choice": tool_choice,
+            "json_output": json_output,
+            "extra_create_args": dict(extra_create_args or {}),
+            "cancellation_token": cancellation_token,
+        }
+        self._create_calls.append(call)
+        result = self._result(ReplayReply(content=reply) if isinstance(reply, str) else reply, messages)
+        self._count(result.usage)
+        return result
+
+    _create = create
+
+    def skip_reply(self) -> None:
+        """Skip a reply, which a resumed run has had before."""
+        self._current_index += 1
+
+    def _result(self, reply: ReplayReply, messages: Sequence[LLMMessage]) -> CreateResult:
+        if reply.usage is None:
+            words = reply.content if isinstance(reply.content, str) else str(reply.content)
+            usage = RequestUsage(self.count_tokens(messages), len(words.split()))
+        else:
+            usage = RequestUsage(reply.usage.prompt_tokens, reply.usage.completion_tokens)
+        reason: Any = reply.finish_reason or ("stop" if isinstance(reply.content, str) else "function_calls")
+        return CreateResult(
+            finish_reason=reason,
+            content=reply.content,
+            usage=usage,
+            cached=self._cached_bool_value,
+            thought=reply.thought,
+        )
+
+    def _to_config(self) -> ReplayModelConfig:  # type: ignore[override]
+        return self._config.model_copy(deep=True)
+
+    @classmethod
+    def _from_config(cls, config: ReplayModelConfig) -> Self:  # type: ignore[override]
+        return cls(config.replies, config.model_info, name=config.name)
+
 
 HEADER: Final = {"coderoom": "recording", "version": 1}
 
@@ -59,7 +244,7 @@ class RecordedModelConfig(StrictConfig):
     file: str
 
 
-class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
+class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
     """A model client that answers from a recording, streamed or not.
 
     A reply is found by the request: its messages, its tools and the form of the answer. The order of the requests does
@@ -75,7 +260,7 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
 
     component_type = "model"
     component_provider_override = "coderoom.configs.RecordedModel"
-    component_config_schema = RecordedModelConfig
+    component_config_schema = RecordedModelConfig  # type: ignore[assignment]
 
     def __init__(self, file: str | Path) -> None:
         self.file = Path(file)
@@ -85,7 +270,8 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
         for entry in self._entries:
             self._by_key[key_of(entry["request"])].append(entry)
         self._served: set[int] = set()
-        self._last = self._total = RequestUsage(0, 0)
+        super().__init__(self.model_info)
+        self._total_available_tokens = 1_000_000
 
     @property
     def model_info(self) -> ModelInfo:
@@ -97,11 +283,6 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
             for name, value in info.items():
                 merged[name] = value if info is found[0] or name == "family" else merged.get(name) or value
         return merged  # type: ignore[return-value]
-
-    @property
-    def capabilities(self) -> Any:
-        """The same."""
-        return self.model_info
 
     async def create(
         self, messages: Sequence[LLMMessage], *, cancellation_token: CancellationToken | None = None, **arguments: Any
@@ -125,49 +306,10 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
         entry = next(iter(own or unserved), entries[-1])
         self._served.add(id(entry))
         result = CreateResult.model_validate(entry["reply"])
-        self._last = result.usage
-        self._total = RequestUsage(
-            self._total.prompt_tokens + result.usage.prompt_tokens,
-            self._total.completion_tokens + result.usage.completion_tokens,
-        )
+        self._count(result.usage)
         return result
 
-    async def create_stream(
-        self, messages: Sequence[LLMMessage], **arguments: Any
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Return the reply word by word, and then whole. The arguments are those of `create`.
-
-        Yields:
-            The words with the white space around them, then the reply.
-
-        Raises:
-            RequestError: The recording has no such request.
-        """
-        # The class's method: that of a watched instance would count as another request.
-        result = await type(self).create(self, messages, **arguments)
-        if isinstance(result.content, str):
-            for chunk in words_of(result.content):
-                yield chunk
-        yield result
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-    def actual_usage(self) -> RequestUsage:
-        """The tokens of the last request."""
-        return self._last
-
-    def total_usage(self) -> RequestUsage:
-        """The tokens of all requests."""
-        return self._total
-
-    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """Count words, which serve as tokens here."""
-        return sum(len(str(message.content).split()) for message in messages)
-
-    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
-        """The number of tokens that a conversation leaves."""
-        return max(0, 1_000_000 - self.count_tokens(messages))
+    _create = create
 
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)
@@ -183,11 +325,11 @@ class RecordedModel(ChatCompletionClient, Component[RecordedModelConfig]):
             f"record the run again. The nearest of its {len(self._entries)} requests differs:\n{difference}{more}"
         )
 
-    def _to_config(self) -> RecordedModelConfig:
+    def _to_config(self) -> RecordedModelConfig:  # type: ignore[override]
         return RecordedModelConfig(file=str(self.file))
 
     @classmethod
-    def _from_config(cls, config: RecordedModelConfig) -> Self:
+    def _from_config(cls, config: RecordedModelConfig) -> Self:  # type: ignore[override]
         return cls(config.file)
 
 

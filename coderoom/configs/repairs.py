@@ -61,7 +61,7 @@ def fill_nulls(schema: type[BaseModel], config: dict[str, Any], *, is_dump: bool
     With `is_dump`, the config comes straight from a dump. A missing value is `None` there, even if the field has
     another default.
     """
-    missing = _missing(schema, config)
+    missing = [place for place, kind in _wrong(schema, config).items() if kind == "missing"]
     if is_dump:
         fields = schema.model_fields.items()
         missing += [(name,) for name, field in fields if name not in config and field.default is not None]
@@ -75,10 +75,6 @@ def fill_nulls(schema: type[BaseModel], config: dict[str, Any], *, is_dump: bool
             else:
                 filled.append(path)
     return filled
-
-
-def _missing(schema: type[BaseModel], config: Mapping[str, Any]) -> list[Location]:
-    return [place for place, kind in _wrong(schema, config).items() if kind == "missing"]
 
 
 def _wrong(schema: type[BaseModel], config: Mapping[str, Any]) -> dict[Location, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from autogen_core import ComponentModel
@@ -34,15 +34,18 @@ def make_schema() -> dict[str, Any]:
         The schema, as plain data.
     """
     entries = catalog()
-    schemas, definitions = config_schemas(
-        {entry.names[0]: entry.component_class.component_config_schema for entry in entries}
-    )
+    inputs: list[tuple[str, JsonSchemaMode, Any]] = [
+        (entry.names[0], "validation", entry.component_class.component_config_schema.__pydantic_core_schema__)
+        for entry in entries
+    ]
+    generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
+    schemas, definitions = generator.generate_definitions(inputs)
     found: dict[str, Any] = {
         "placeholder": {"description": "The value of a variable of the environment.", **PLACEHOLDER}
     }
-    found |= {name: _linked(schema) for name, schema in definitions.items()}
+    found |= {str(name): _linked(schema) for name, schema in definitions.items()}
     for entry in entries:
-        found[entry.names[0]] = _component(entry, _linked(schemas[entry.names[0]]), found)
+        found[entry.names[0]] = _component(entry, _linked(schemas[entry.names[0], "validation"]), found)
     for kind in all_kinds():
         found[_name(kind)] = _choice(kind, [entry for entry in entries if kind.has(entry.component_class)])
     found[_ANY] = _choice(None, entries)
@@ -173,18 +176,6 @@ PLACEHOLDER = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^{}]
 """A text that refers to a variable, which may replace any scalar."""
 COMPONENT = {"x-coderoom": "component"}
 """Stands for a component until its key is known."""
-
-
-def config_schemas(models: Mapping[str, type[BaseModel]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the schemas of configs, by name, and the definitions that they use."""
-    generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
-    inputs: list[tuple[Any, JsonSchemaMode, Any]] = [
-        (name, "validation", model.__pydantic_core_schema__) for name, model in models.items()
-    ]
-    schemas, definitions = generator.generate_definitions(inputs)
-    return {str(name): schema for (name, _), schema in schemas.items()}, {
-        str(name): schema for name, schema in definitions.items()
-    }
 
 
 _SCALARS = {"str", "int", "float", "bool", "literal", "enum", "url"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom._util.masking import SHORTEST_SECRET, is_secret_name
+from coderoom._util.text import SHORTEST_SECRET, is_secret_name
 from coderoom.configs.yaml import Location, show_key
 
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<body>[^}]*)(?P<end>\})?")
@@ -35,7 +35,7 @@ class Reference:
 class References(dict[Location, Reference]):
     """The texts of a document that refer to variables, by location."""
 
-    def secrets(self) -> dict[str, str]:
+    def _secrets(self) -> dict[str, str]:
         """The values that must not be shown or written, and the reference that replaces each."""
         return {
             value: f"${{{name}}}"
@@ -44,9 +44,9 @@ class References(dict[Location, Reference]):
             if len(value) >= SHORTEST_SECRET and is_secret_name(name)
         }
 
-    def hide(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
-        """Replace secret values in a text by their references; `secrets` are computed once for many texts."""
-        for value, name in (self.secrets() if secrets is None else secrets).items():
+    def hide(self, text: str) -> str:
+        """Replace secret values in a text by their references."""
+        for value, name in self._secrets().items():
             text = text.replace(value, name)
             if "..." in text:  # The value may be shortened.
                 cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)

@@ -1,7 +1,7 @@
 """Running code for agents: in a sandbox, or as ordinary processes of the user, as AutoGen components."""
 
-from coderoom._util.output import bound_output, save_output
 from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
+from coderoom._util.text import bound_output, save_output
 from coderoom.executors.base import SandboxCodeResult
 from coderoom.executors.code_steps import CodeSteps, digest_of
 from coderoom.executors.output import bound_and_save

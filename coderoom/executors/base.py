@@ -15,10 +15,9 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._util.calls import at_end_of_run, await_with_token, note_run
 from coderoom._util.components import ArgumentsConfig
-from coderoom._util.output import with_line
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
-from coderoom._util.text import encodable
+from coderoom._util.text import encodable, with_line
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
 from coderoom.executors.output import keep_named_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from coderoom._util.files import name_inside, write_inside
-from coderoom._util.output import bound_output, save_output
+from coderoom._util.text import bound_output, save_output
 from coderoom.errors import RequestError
 from coderoom.sandbox import ExecutionResult
 

@@ -15,7 +15,7 @@ from typing import Any, Self, get_args
 
 import coderoom
 from coderoom._util.database import FILE_NAME, OFF, VARIABLE
-from coderoom._util.rate_limit import RateLimiter
+from coderoom._util.tasks import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key

@@ -18,9 +18,8 @@ from typing import Any
 from pydantic import BaseModel
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
-from coderoom._util.advice import advice_for, is_out_of_credit, said
-from coderoom._util.rate_limit import RateLimiter
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.services import advice_for, is_out_of_credit, said
+from coderoom._util.tasks import RateLimiter, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import BudgetExceeded, ModelError
 from coderoom.generation.cache import Journal

@@ -23,8 +23,8 @@ from coderoom._util.json_output import (
     send_for_json,
     strict_schema,
 )
-from coderoom._util.rate_limit import one_more
 from coderoom._util.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
+from coderoom._util.tasks import one_more
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:

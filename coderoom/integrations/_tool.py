@@ -7,10 +7,10 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, Final, Self
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Final
 
-from coderoom._util.output import with_line
+from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, Session, remark_on
 
@@ -47,7 +47,7 @@ def text_of(result: ExecutionResult, limits: Limits, *, in_session: bool = True)
     return text.rstrip("\n") or "(no output)"
 
 
-class CodeSession:
+class CodeSession(AbstractContextManager["CodeSession"]):
     """A session of a sandbox of its own. It starts with the first cell, and can be used from any thread and event loop.
 
     It has an event loop in a thread, because frameworks call a tool from several loops, or from none. What is not
@@ -82,6 +82,10 @@ class CodeSession:
         finally:
             future.cancel()
 
+    async def answer(self, code: Annotated[str, CODE]) -> str:
+        """Run a cell; return what a model sees."""
+        return self.describe(await self.run(code))
+
     def describe(self, result: ExecutionResult) -> str:
         """What a model sees of a result."""
         return text_of(result, self._sandbox.limits)
@@ -100,12 +104,7 @@ class CodeSession:
             work.close()
             raise RequestError(_CLOSED) from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

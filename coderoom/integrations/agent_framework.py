@@ -40,7 +40,7 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
 
         async def run(code: Annotated[str, CODE]) -> str:
             try:
-                return session.describe(await session.run(code))
+                return await session.answer(code)
             except SandboxUnavailable as error:
                 raise MiddlewareFailure(str(error)) from error
 

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
@@ -30,7 +30,7 @@ from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing
-from coderoom.integrations.http import CALLER, LEFT
+from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest, close_team
 
 try:
@@ -47,37 +47,8 @@ _PART_BYTES: Final = 256 * 1024
 _KEEP_ALIVE_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 30 * 60.0
 _MINUTE: Final = 60.0
-
-
-@dataclass(frozen=True)
-class ChatSettings:
-    """What the server offers.
-
-    Attributes:
-        team: A team file, or the name of a shipped team.
-        model: The model that replaces those of the team.
-        wall: The wall, for a team file that refers to `CODEROOM_WALL`.
-        network: Whether the code may use the network, in place of what the team's file says.
-        timeout: The seconds that code may run, in place of those of the team's file.
-        max_turns: The team's turns for an answer, in place of those of its file.
-        budget: What an answer may use.
-        journal: Where the runs are kept; `None`: nowhere.
-        requests_per_minute: The requests of each caller in a minute.
-        concurrency: The answers to each caller at a time.
-        conversations: How many conversations are kept open. The one that was idle for longest is closed for a new one.
-    """
-
-    team: str
-    model: str | None = None
-    wall: str | None = None
-    network: bool | None = None
-    timeout: float | None = None
-    max_turns: int | None = None
-    budget: Budget | None = None
-    journal: Journal | None = None
-    requests_per_minute: int = 60
-    concurrency: int = 4
-    conversations: int = 64
+_MOST_CONVERSATIONS: Final = 64
+"""The one that was idle for longest is closed for a new one."""
 
 
 class _Part(BaseModel):
@@ -138,7 +109,11 @@ class ChatServer:
     """Answers chats with a team.
 
     Args:
-        settings: What it offers.
+        request: What each answer is asked of: a team, and options in place of those of its file. It has no task.
+        budget: What an answer may use.
+        journal: Where the runs are kept; `None`: nowhere.
+        requests_per_minute: The requests of each caller in a minute.
+        concurrency: The answers to each caller at a time.
 
     Raises:
         RequestError: There is no such team.
@@ -146,9 +121,21 @@ class ChatServer:
         MissingDependencyError: The model needs a key or a package that is missing.
     """
 
-    def __init__(self, settings: ChatSettings) -> None:
-        self._settings = settings
-        self._source = find_source(settings.team)
+    def __init__(
+        self,
+        request: RunRequest,
+        *,
+        budget: Budget | None,
+        journal: Journal | None,
+        requests_per_minute: int,
+        concurrency: int,
+    ) -> None:
+        self._source = find_source(request.team)
+        self._template = replace(request, team=self._source)
+        self._budget = budget
+        self._journal = journal
+        self._requests_per_minute = requests_per_minute
+        self._concurrency = concurrency
         self._conversations: dict[str, _Conversation] = {}
         self._continued: dict[str, str] = {}
         self._asked: dict[int, deque[float]] = {}
@@ -199,12 +186,12 @@ class ChatServer:
     async def _file(self, request: Request) -> Response:
         conversation = self._conversations.get(request.path_params["id"])
         if conversation is None or conversation.caller != request.scope[CALLER]:
-            return _failure(404, "There is no such conversation; it may have been closed.")
+            return failure(404, "There is no such conversation; it may have been closed.")
         try:
             path = name_inside(request.path_params["path"])
             file = await asyncio.to_thread(open_inside, conversation.folder, path)
         except (OSError, RequestError) as error:
-            return _failure(404, f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
+            return failure(404, f"The file cannot be read: {getattr(error, 'strerror', None) or error}.")
         safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
         return StreamingResponse(_parts_of(file), media_type="application/octet-stream", headers=safe)
 
@@ -220,11 +207,11 @@ class ChatServer:
                 raise
         except ValidationError as error:
             found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
-            return _failure(400, f"The request is not one that a team can answer: {found}.")
+            return failure(400, f"The request is not one that a team can answer: {found}.")
         except _RefusedError as error:
-            return _failure(error.status, str(error), **error.headers)
+            return failure(error.status, str(error), **error.headers)
         except CodeRoomError as error:
-            return _failure(500, str(error))
+            return failure(500, str(error))
         answer = _Answer(self, conversation, question)
         left = asyncio.ensure_future(request.scope[LEFT].wait())
         left.add_done_callback(lambda _: answer.work.cancel())
@@ -237,15 +224,13 @@ class ChatServer:
         asked, now = self._asked.setdefault(caller, deque()), time.monotonic()
         while asked and asked[0] < now - _MINUTE:
             asked.popleft()
-        if len(asked) >= self._settings.requests_per_minute:
+        if len(asked) >= self._requests_per_minute:
             seconds = str(round(asked[0] + _MINUTE - now) + 1)
             raise _RefusedError(
                 429, f"Too many requests: the limit is {len(asked)} in a minute.", **{"Retry-After": seconds}
             )
-        if self._answering.get(caller, 0) >= self._settings.concurrency:
-            raise _RefusedError(
-                429, f"The limit is {self._settings.concurrency} answers at a time.", **{"Retry-After": "5"}
-            )
+        if self._answering.get(caller, 0) >= self._concurrency:
+            raise _RefusedError(429, f"The limit is {self._concurrency} answers at a time.", **{"Retry-After": "5"})
         asked.append(now)
         self._answering[caller] = self._answering.get(caller, 0) + 1
 
@@ -272,7 +257,7 @@ class ChatServer:
 
     async def _begin(self, caller: int, messages: Sequence[_Message]) -> _Conversation:
         old = None
-        if len(self._conversations) >= self._settings.conversations:
+        if len(self._conversations) >= _MOST_CONVERSATIONS:
             idle = [each for each in self._conversations.values() if not each.is_busy]
             if not idle:
                 raise _RefusedError(503, "All conversations are busy.", **{"Retry-After": "5"})
@@ -280,7 +265,7 @@ class ChatServer:
         folder = temporary_folder()
         try:
             prepared = self._request(_task(messages), folder).prepare()
-            run = Run.begin(prepared, self._settings.journal, command="chat", budget=self._settings.budget)
+            run = Run.begin(prepared, self._journal, command="chat", budget=self._budget)
         except BaseException:
             remove_folder(folder)
             raise
@@ -291,17 +276,8 @@ class ChatServer:
         return made
 
     def _request(self, task: str, folder: Path) -> RunRequest:
-        ours = self._settings
-        return RunRequest(
-            self._source,
-            task,
-            model=ours.model,
-            workspace=folder if self._source.refers_to(WORKSPACE_VARIABLE) else None,
-            wall=ours.wall,
-            network=ours.network,
-            timeout=ours.timeout,
-            max_turns=ours.max_turns,
-        )
+        workspace = folder if self._source.refers_to(WORKSPACE_VARIABLE) else None
+        return replace(self._template, task=task, workspace=workspace)
 
     def end_answer(self, conversation: _Conversation, question: _Question, answer: str | None) -> None:
         """Say what the conversation continues with; without an answer, the same question can be asked again."""
@@ -378,9 +354,9 @@ class _Answer:
         try:
             text = self.work.result()
         except asyncio.CancelledError:
-            return _failure(499, "The client has left.")
+            return failure(499, "The client has left.")
         except (_RefusedError, CodeRoomError) as error:
-            return _failure(getattr(error, "status", 500), str(error))
+            return failure(getattr(error, "status", 500), str(error))
         message = {"role": "assistant", "content": text}
         return JSONResponse(
             {
@@ -411,7 +387,7 @@ class _Answer:
             try:
                 yield self._chunk({"content": self.work.result()})
             except (_RefusedError, CodeRoomError) as error:
-                yield _event(_error_of(getattr(error, "status", 500), str(error)))
+                yield _event(error_of(getattr(error, "status", 500), str(error)))
             else:
                 yield self._chunk({}, self._reason(), coderoom=self._extra())
                 options = self._question.stream_options
@@ -431,19 +407,10 @@ def _event(data: Any) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-def _error_of(status: int, message: str) -> dict[str, Any]:
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": message, "type": kind, "code": status}}
-
-
 def _parts_of(file: BinaryIO) -> Iterator[bytes]:
     with file:
         while part := file.read(_PART_BYTES):
             yield part
-
-
-def _failure(status: int, message: str, **headers: str) -> Response:
-    return JSONResponse(_error_of(status, message), status, headers)
 
 
 def _digest(caller: int, user: str | None, messages: Sequence[_Message]) -> str:

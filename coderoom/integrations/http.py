@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import resource
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -19,6 +18,7 @@ from coderoom.integrations._tool import missing
 
 try:
     import uvicorn
+    from starlette.responses import JSONResponse
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise missing("uvicorn", "serve") from error
@@ -32,6 +32,7 @@ _LONGEST_BODY: Final = 16 * 1024 * 1024
 _BODY_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 10.0
 _MOST_CONNECTIONS: Final = 8_192
+_CLOSE: Final = {"Connection": "close"}
 _log: Final = logging.getLogger("coderoom.integrations")
 
 Message = MutableMapping[str, Any]
@@ -43,9 +44,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 class Guard:
     """Refuses requests without the token, from web pages of other origins, and with large or slow bodies.
 
-    Args:
-        app: The ASGI application behind it.
-        tokens: What the header `Authorization: Bearer` must have: one of these.
+    The header `Authorization: Bearer` must have one of the tokens.
     """
 
     def __init__(self, app: App, tokens: Sequence[str]) -> None:
@@ -60,12 +59,13 @@ class Guard:
         headers = dict(scope["headers"])
         origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
-            await _refuse(send, 403, "Requests from other web pages are not allowed.")
+            await failure(403, "Requests from other web pages are not allowed.", **_CLOSE)(scope, receive, send)
             return
         scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
         callers = [number for number, each in enumerate(self._tokens) if hmac.compare_digest(given, each)]
         if scheme.lower() != b"bearer" or not callers:
-            await _refuse(send, 401, "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong.")
+            why = "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong."
+            await failure(401, why, **_CLOSE, **{"WWW-Authenticate": "Bearer"})(scope, receive, send)
         else:
             scope[CALLER] = callers[0]
             await self._serve(scope, receive, send)
@@ -83,10 +83,10 @@ class Guard:
                 else:
                     return  # It has left.
         except TimeoutError:
-            await _refuse(send, 408, f"A request must come within {_BODY_SECONDS:g} s.")
+            await failure(408, f"A request must come within {_BODY_SECONDS:g} s.", **_CLOSE)(scope, receive, send)
             return
         if size > _LONGEST_BODY:
-            await _refuse(send, 413, f"A request may have at most {_LONGEST_BODY:,} bytes.")
+            await failure(413, f"A request may have at most {_LONGEST_BODY:,} bytes.", **_CLOSE)(scope, receive, send)
             return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -137,27 +137,19 @@ def _most_connections() -> int:
     return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_CONNECTIONS)
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    text = json.dumps({"error": {"message": why, "type": "invalid_request_error", "code": status}})
-    await send({"type": "http.response.body", "body": text.encode()})
+def failure(status: int, message: str, **headers: str) -> JSONResponse:
+    """A response that says why a request has failed."""
+    return JSONResponse(error_of(status, message), status, headers)
+
+
+def error_of(status: int, message: str) -> dict[str, Any]:
+    """An error as OpenAI's protocol has it."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "code": status}}
 
 
 async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve an application until SIGINT or SIGTERM.
-
-    Args:
-        app: The application.
-        host: The address.
-        port: The port; 0: any that is free.
-        ready: Called with the URL when it can be used.
-
-    Raises:
-        RequestError: The port cannot be used.
-    """
+    """Serve until SIGINT or SIGTERM; port 0 is any that is free. `ready` is called with the URL when it can be used."""
     with suppress(OSError, ValueError):  # Idle connections need descriptors too.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -10,8 +10,8 @@ It works in threads and in event loops, with `invoke` and with `ainvoke`.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Annotated, Any, Self
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -31,7 +31,11 @@ class Arguments(BaseModel):
     code: Annotated[str, Field(description=CODE)]
 
 
-class CodeTool(BaseTool):  # type: ignore[misc, unused-ignore]
+class CodeTool(
+    BaseTool,  # type: ignore[misc, unused-ignore]
+    AbstractContextManager["CodeTool"],
+    AbstractAsyncContextManager["CodeTool"],
+):
     """Runs Python code in a session of a sandbox, which lasts until `close`.
 
     Args:
@@ -51,24 +55,14 @@ class CodeTool(BaseTool):  # type: ignore[misc, unused-ignore]
         return self._session.describe(self._session.run_blocking(code))
 
     async def _arun(self, code: str) -> str:
-        return self._session.describe(await self._session.run(code))
+        return await self._session.answer(code)
 
     def close(self) -> None:
         """End the session."""
         self._session.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)

@@ -13,7 +13,6 @@ import mimetypes
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from time import monotonic
@@ -23,10 +22,9 @@ from pydantic import Field
 
 from coderoom import __version__
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
-from coderoom._util.output import bound_output
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom._util.text import encodable
+from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing, text_of
 from coderoom.integrations.http import LEFT
@@ -72,33 +70,13 @@ _READS: Final = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 _WRITES: Final = ToolAnnotations(readOnlyHint=False, destructiveHint=True, openWorldHint=False)
 
 
-@dataclass(frozen=True)
-class MCPSettings:
-    """What the server offers.
-
-    Attributes:
-        sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
-        teams: The teams that are tools: files, or names of shipped teams.
-        model: The model that replaces those of the teams.
-        timeout: The seconds that code of teams may run, in place of those of their files.
-        journal: Where the runs of teams are kept; `None`: nowhere.
-    """
-
-    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
-    teams: Sequence[str] = ()
-    model: str | None = None
-    timeout: float | None = None
-    journal: Journal | None = None
-
-
 class Client:
     """What a client has: a sandbox, its folder, and sessions with their checkpoints."""
 
-    def __init__(self, settings: MCPSettings) -> None:
-        own = settings.sandbox.workspace is None
-        self.folder = temporary_folder() if own else Path(str(settings.sandbox.workspace))
-        self._temporary = own
-        self.sandbox = Sandbox.from_config(settings.sandbox.model_copy(update={"workspace": self.folder}))
+    def __init__(self, config: SandboxConfig) -> None:
+        self._temporary = config.workspace is None
+        self.folder = temporary_folder() if self._temporary else Path(str(config.workspace))
+        self.sandbox = Sandbox.from_config(config.model_copy(update={"workspace": self.folder}))
         self.sessions: dict[str, Session] = {}
         self.checkpoints: dict[str, tuple[str, Checkpoint]] = {}
         self._count = 0
@@ -159,21 +137,29 @@ class Client:
             await asyncio.to_thread(remove_folder, self.folder)
 
 
-def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Client]:
-    """Make the server.
+def make_server(
+    sandbox: SandboxConfig,
+    teams: Sequence[str] = (),
+    *,
+    model: str | None = None,
+    timeout: float | None = None,
+    journal: Journal | None = None,
+    **http: Any,
+) -> FastMCP[Client]:
+    """Make the server, for `serve_stdio` or its `streamable_http_app`.
 
     Args:
-        settings: What it offers; `None`: the sandbox with its defaults.
+        sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
+        teams: The teams that are tools: files, or names of shipped teams.
+        model: The model that replaces those of the teams.
+        timeout: The seconds that code of teams may run, in place of those of their files.
+        journal: Where the runs of teams are kept; `None`: nowhere.
         http: Further arguments of `FastMCP`.
-
-    Returns:
-        The server, for `serve_stdio` or its `streamable_http_app`.
     """
-    settings = settings or MCPSettings()
 
     @asynccontextmanager
     async def one_client(_: FastMCP[Client]) -> AsyncIterator[Client]:
-        client = Client(settings)
+        client = Client(sandbox)
         try:
             yield client
         finally:
@@ -187,8 +173,9 @@ def make_server(settings: MCPSettings | None = None, **http: Any) -> FastMCP[Cli
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
     _add_code(server)
     _add_files(server)
-    for team in settings.teams:
-        _add_team(server, team, settings)
+    wall = None if sandbox.wall == "auto" else sandbox.wall
+    for team in teams:
+        _add_team(server, team, journal, model=model, timeout=timeout, wall=wall, network=sandbox.network or None)
     return server
 
 
@@ -282,7 +269,7 @@ def _add_files(server: FastMCP[Client]) -> None:
         return f"Wrote {len(data):,} bytes to {path}."
 
 
-def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None:
+def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, **options: Any) -> None:
     # AutoGen takes a second to be imported.
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
     from autogen_core import CancellationToken
@@ -309,17 +296,9 @@ def _add_team(server: FastMCP[Client], team: str, settings: MCPSettings) -> None
                 lines.append(f"{message.source}: {message.to_text()}\n")
 
         async def work() -> CallToolResult:
-            sandbox = settings.sandbox
-            request = RunRequest(
-                source,
-                task,
-                model=settings.model,
-                workspace=client.folder if source.refers_to(WORKSPACE_VARIABLE) else None,
-                wall=None if sandbox.wall == "auto" else sandbox.wall,
-                network=sandbox.network or None,
-                timeout=settings.timeout,
-            )
-            run = Run.begin(request.prepare(), settings.journal)
+            workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
+            request = RunRequest(source, task, workspace=workspace, **options)
+            run = Run.begin(request.prepare(), journal)
             record = await run.go(note, token=CancellationToken())
             facts = record.to_json()
             kept = ("outcome", "answer", "error", "limit", "turns", "attempts", "files", "usage", "cost_usd", "run")

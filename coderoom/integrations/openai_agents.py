@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations._tool import DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from agents import FunctionTool, function_tool
@@ -36,8 +36,6 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
         The tool.
     """
     with CodeSession(**options) as session:
-
-        async def run(code: Annotated[str, CODE]) -> str:
-            return session.describe(await session.run(code))
-
-        yield function_tool(run, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None)
+        yield function_tool(
+            session.answer, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None
+        )

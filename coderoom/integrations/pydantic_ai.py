@@ -44,7 +44,7 @@ class CodeToolset(FunctionToolset):  # type: ignore[misc, type-arg, unused-ignor
     async def _run(self, code: Annotated[str, Field(description=CODE)]) -> str:
         if self._session is None:
             raise RequestError("The toolset is not entered: use it in an agent, or with `async with`.")
-        return self._session.describe(await self._session.run(code))
+        return await self._session.answer(code)
 
     async def __aenter__(self) -> Self:
         self._session = self._session or CodeSession(**self._options)

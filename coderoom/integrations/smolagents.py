@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from coderoom.integrations._tool import CodeSession, missing
 
@@ -27,7 +27,7 @@ __all__ = ["SandboxExecutor"]
 _FINAL = "final_answer"
 
 
-class SandboxExecutor(PythonExecutor):  # type: ignore[misc, unused-ignore]
+class SandboxExecutor(PythonExecutor, AbstractContextManager["SandboxExecutor"]):  # type: ignore[misc, unused-ignore]
     """Runs the code of a `CodeAgent` in a session of a sandbox, which lasts until `cleanup`, over several runs.
 
     Code calls the agent's tools and managed agents as functions of the host, with JSON-like data. Other tools than
@@ -73,12 +73,7 @@ class SandboxExecutor(PythonExecutor):  # type: ignore[misc, unused-ignore]
             self._session.close()
             self._session = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.cleanup()
 
     def _checked(self, session: CodeSession, code: str) -> CodeOutput:

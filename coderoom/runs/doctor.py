@@ -15,7 +15,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal
 
-from coderoom._util.advice import in_words
 from coderoom._util.services import (
     MODEL_VARIABLE,
     OPENAI,
@@ -23,10 +22,11 @@ from coderoom._util.services import (
     SERVICES,
     Service,
     has_suffix,
+    in_words,
     is_model_text,
     service_of,
 )
-from coderoom.configs.user import apply_user_config, user_config_path
+from coderoom.configs.reading import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError
 from coderoom.sandbox import Sandbox, WallReport, probe_walls
 

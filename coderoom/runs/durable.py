@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
-from coderoom._util.masking import MASK
+from coderoom._util.text import MASK
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError

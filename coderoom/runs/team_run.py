@@ -16,7 +16,6 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
-from coderoom._util.advice import in_words
 from coderoom._util.autogen import (
     agents_of,
     clients_of,
@@ -31,7 +30,7 @@ from coderoom._util.calls import await_with_token
 from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table, priced_as
-from coderoom._util.services import MODEL_VARIABLE, is_model_text
+from coderoom._util.services import MODEL_VARIABLE, in_words, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
 from coderoom.budgets import AgentSpending, Budget, Spending, make_budget

@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from coderoom._util.python import VARIABLE, default_python
+from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import MissingDependencyError, RequestError
 
@@ -250,7 +250,7 @@ def server_environment(interpreter: Path, trust: Sequence[str]) -> dict[str, str
         **without_python_settings(os.environ),
         # The same CodeRoom, and the same interpreter for code, as here.
         "PYTHONPATH": str(folder),
-        VARIABLE: default_python(),
+        PYTHON_VARIABLE: default_python(),
         _TRUSTED: ",".join(trusted),
     }
     if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):

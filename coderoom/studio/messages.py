@@ -29,7 +29,7 @@ from autogen_agentchat.messages import (
 from autogen_core import Image
 from autogen_core.models import RequestUsage
 
-from coderoom._util.advice import advice_for
+from coderoom._util.services import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
 from coderoom.agents.code_executor import why_no_more

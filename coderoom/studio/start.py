@@ -261,10 +261,10 @@ def run_server(
     port = listening.getsockname()[1]
     adopt_orphans()  # A killed server leaves its child processes to this one.
     others = set(descendants(os.getpid()))
-    life, hold = os.pipe()
-    try:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as life, os.fdopen(writer, "wb") as hold:
         with listening, open_log(log) as file:
-            kept = (listening.fileno(), life, lock)
+            kept = (listening.fileno(), life.fileno(), lock)
             process = subprocess.Popen(
                 # -P: import nothing from the current folder. -B: write nothing to linked packages.
                 [interpreter, "-P", "-B", "-m", "coderoom.studio.serve", appdir, *map(str, kept)],
@@ -278,16 +278,11 @@ def run_server(
         try:
             yield StudioServer(process, port, log)
         finally:
-            os.close(hold)
-            hold = -1
+            hold.close()
             _await_end(process)
             if process.returncode:
                 time.sleep(_SETTLE_SECONDS)  # Sandboxes end by themselves, and temporary folders are removed.
                 kill_until_gone(lambda: [pid for pid in descendants(os.getpid()) if pid not in others])
-    finally:
-        for fd in (life, hold):
-            if fd >= 0:
-                os.close(fd)
 
 
 def _await_end(process: subprocess.Popen[bytes]) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from coderoom._util.owner import is_orphan, ours
+from coderoom._util.processes import is_orphan, owner_mark
 
-_SAY = "from coderoom._util.owner import ours; print(ours(), flush=True); input()"
+_SAY = "from coderoom._util.processes import owner_mark; print(owner_mark(), flush=True); input()"
 
 
 def test_this_process_lives() -> None:
-    assert ours() == ours()
-    assert not is_orphan(ours())
+    assert owner_mark() == owner_mark()
+    assert not is_orphan(owner_mark())
 
 
 def test_another_process_until_it_ends() -> None:
@@ -32,17 +32,17 @@ def test_another_process_until_it_ends() -> None:
 
 
 def test_a_number_that_was_given_again() -> None:
-    boot, namespace, pid, start = ours().split()
+    boot, namespace, pid, start = owner_mark().split()
     assert is_orphan(f"{boot} {namespace} {pid} {int(start) - 1}")
 
 
 def test_a_machine_that_was_started_again() -> None:
-    _, namespace, pid, start = ours().split()
+    _, namespace, pid, start = owner_mark().split()
     assert is_orphan(f"another-boot {namespace} {pid} {start}")
 
 
 def test_nothing_is_known_of_other_namespaces() -> None:
-    boot, _, pid, _ = ours().split()
+    boot, _, pid, _ = owner_mark().split()
     assert not is_orphan(f"{boot} 1 {pid} 1")
 
 

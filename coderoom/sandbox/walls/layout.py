@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import coderoom
-from coderoom._util.python import default_python
+from coderoom._util.processes import default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
 

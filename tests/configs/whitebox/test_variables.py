@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coderoom._util.masking import is_secret_name
+from coderoom._util.text import is_secret_name
 from coderoom.configs.variables import Reference, References, escape, is_secret_key, resolve
 
 ENV = {"A": "one", "B": "two", "EMPTY": "", "_under9": "x"}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coderoom._util.rate_limit import RateLimiter
+from coderoom._util.tasks import RateLimiter
 from coderoom.generation import AICodeGenerator
 from tests.support import openai_server as server
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from coderoom._util import owner
+from coderoom._util.processes import owner_mark
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.walls.docker.engine import Engine
@@ -227,7 +227,7 @@ def container_config(
         "user": f"{tenant.uid}:{tenant.gid}",
         "working_dir": "/",
         "hostname": HOSTNAME,
-        "labels": {LABEL: owner.ours()},
+        "labels": {LABEL: owner_mark()},
         "healthcheck": {"test": ["NONE"]},
         "host_config": engine.client.create_host_config(
             mounts=mounts,

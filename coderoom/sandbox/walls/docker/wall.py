@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from coderoom._util import owner
+from coderoom._util.processes import is_orphan
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
 from coderoom.sandbox.config import SandboxConfig
@@ -234,7 +234,7 @@ def _sweep(engine: Engine) -> None:
     # Other processes may do the same; what is left is removed by a later start.
     with contextlib.suppress(Exception):
         for found in engine.client.containers(all=True, filters={"label": LABEL}):
-            if owner.is_orphan(found["Labels"].get(LABEL, "")):
+            if is_orphan(found["Labels"].get(LABEL, "")):
                 with contextlib.suppress(Exception):
                     engine.client.remove_container(found["Id"], force=True, v=True)
 

@@ -14,7 +14,7 @@ from typing import Any
 import docker  # type: ignore[import-untyped]
 import pytest
 
-from coderoom._util import owner
+from coderoom._util.processes import owner_mark
 from coderoom.sandbox.walls.docker.wall import DockerWall
 
 from .common import Start, a_spec, gone, ours
@@ -83,7 +83,7 @@ async def test_the_hosts_death_ends_the_container(
 
 async def test_the_next_start_removes_what_the_dead_left(start: Start, engine: Any, docker_image: str) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as alive:
-        boot, namespace, pid, began = owner.ours().split()
+        boot, namespace, pid, began = owner_mark().split()
         living = Path(f"/proc/{alive.pid}/stat").read_text().rpartition(")")[2].split()[19]
         labels = {
             "dead": f"{boot} {namespace} {alive.pid} {int(living) - 1}",
