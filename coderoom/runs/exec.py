@@ -24,7 +24,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
-from coderoom.runs.writer import Writer
+from coderoom.runs.journal import Writer
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
 _CANCELLED_CODE: Final = 125

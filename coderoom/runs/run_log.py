@@ -26,9 +26,8 @@ from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.steps import CODE, MODEL, StepObserver
-from coderoom.runs.journal import Journal, RunEntry, Step
+from coderoom.runs.journal import Journal, RunEntry, Step, Writer
 from coderoom.runs.record import RunRecord
-from coderoom.runs.writer import Writer
 
 MESSAGE: Final = "message"
 TASK: Final = "task"
