@@ -14,8 +14,8 @@ import typer
 
 from coderoom._util.text import counted, visible
 from coderoom.cli import app
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
 from coderoom.errors import RequestError
-from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal, RunEntry

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom.cli import app
+from coderoom.cli.app import end_code, print_json
 from coderoom.errors import RequestError
-from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom._util.steps import StepObserver

@@ -17,8 +17,8 @@ from coderoom._util.logs import log_to_stderr
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import counted
 from coderoom.cli import app
+from coderoom.cli.app import end_code, print_json
 from coderoom.errors import RequestError
-from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom.generation import SolutionCache
