@@ -34,7 +34,7 @@ from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
-from coderoom.budgets import AgentSpending, Budget, Spending, make_budget
+from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
@@ -184,7 +184,7 @@ def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
     return RunRequest(team, task, **options).prepare()
 
 
-def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> list[AgentSpending]:
+def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> list[Spending]:
     """Limit agents; return the budgets of those that take none themselves, such as AutoGen's."""
     agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
     others = []
@@ -194,7 +194,7 @@ def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> lis
         if hasattr(agents[name], "limit"):
             agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
         elif budget := make_budget(limits):
-            others.append(AgentSpending(budget, name))
+            others.append(Spending(budget, f"agent {name!r}", name))
     return others
 
 
