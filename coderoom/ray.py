@@ -69,7 +69,7 @@ def map_batches(
     """
     given = check if check is None or isinstance(check, Check) else make_check(check)
     setup = Setup(find_source(team), model, wall, retries, budget, arguments)
-    options = {"travel": travel_of(setup, (False, False)), "task": task, "check": given, "id_field": id_field}
+    options = {"travel": travel_of(setup), "task": task, "check": given, "id_field": id_field}
     return dataset.map_batches(
         _Stage,
         fn_constructor_kwargs=options,
