@@ -23,9 +23,8 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
-from coderoom.runs.checks import Check
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made
-from coderoom.runs.items import BadLine, Item, read_items
+from coderoom.runs.items import BadLine, Check, Item, read_items
 from coderoom.runs.journal import Journal
 from coderoom.runs.page import run_page
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, close_team, executors_of, folder_of

@@ -29,9 +29,8 @@ from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import Source, default_model, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
-from coderoom.runs.checks import Check, why_not_passed
 from coderoom.runs.durable import Run
-from coderoom.runs.items import Item
+from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, prepare_run

@@ -123,12 +123,13 @@ class RayEngine:
         except RequestError:
             self._leave()
             raise
+        travel = travel_of(setup)
         self._meter: Any = None
         if pace is not None or spending is not None:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             keeper = ray.remote(num_cpus=0)(_Meter).options(scheduling_strategy=here, max_concurrency=1_000)
-            self._meter = keeper.remote(None if pace is None else pace.rates, spending)
-        self._travel = ray.put(travel_of(setup))
+            self._meter = keeper.remote(travel.environment, None if pace is None else pace.rates, spending)
+        self._travel = ray.put(travel)
         # Besides the item, an actor hears that it is to stop.
         options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
         self._actor: Any = ray.remote(ItemActor).options(**options)
@@ -376,7 +377,13 @@ def _files_in(folder: Path) -> tuple[dict[str, bytes], int]:
 class _Meter:
     """An actor that keeps the rates and the budget of a batch, for tasks on all nodes."""
 
-    def __init__(self, rates: tuple[float | None, int | None] | None, spending: Spending | None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        rates: tuple[float | None, int | None] | None,
+        spending: Spending | None,
+    ) -> None:
+        os.environ.update(environment)  # It may name a file of prices.
         self._pace = Pace(*(rates or (None, None)))
         self._spending = spending or StepObserver()
 
