@@ -182,7 +182,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
 
 def _compare(first: Path, second: str | None, as_json: bool) -> int:
     from coderoom._util.text import visible
-    from coderoom.runs.batch import differences, read_results
+    from coderoom.runs.batch import read_results
     from coderoom.runs.batch_report import difference_lines
 
     if second is None:
@@ -190,8 +190,7 @@ def _compare(first: Path, second: str | None, as_json: bool) -> int:
     for folder in (first, Path(second)):
         if not (folder / "batch.json").exists():
             raise RequestError(f"The folder {str(folder)!r} has no batch.")
-    pairs = differences(*([*read_results(folder)] for folder in (first, Path(second))))
-    lines = list(map(visible, difference_lines(pairs)))
+    lines = list(map(visible, difference_lines(read_results(first), read_results(Path(second)))))
     if as_json:
         print_json({"succeeded": True, "equal": not lines, "differences": lines})
     else:

@@ -145,16 +145,7 @@ def _tokens_of(item: Any) -> int:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the runs of all items have in common.
-
-    Attributes:
-        source: The file of the team.
-        model: The model that replaces the team's models.
-        wall: The wall, of the team and of checks.
-        retries: How often a run is repeated whose model service or sandbox has failed.
-        budget: What each run may use.
-        arguments: Further arguments of `prepare_run`.
-    """
+    """What the runs of all items have in common: some fields of `Batch`, of which `budget` is that of each run."""
 
     source: Source
     model: str | None

@@ -168,15 +168,9 @@ def count_items(path: str | Path) -> int:
 
 
 def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check | None, id_field: str) -> Item:
-    """The item of a line; `ValueError` or `RequestError` if it is none. The other arguments are those of `read_items`.
+    """The item of a line, whose files are in a folder. The other arguments are those of `read_items`.
 
-    Args:
-        row: The line.
-        number: Its number.
-        folder: Where its files are.
-        task: The task of lines without one.
-        check: The check of lines without one.
-        id_field: The field with the id.
+    Raises `NOT_AN_ITEM` if it is none.
     """
     if not isinstance(row, Mapping):
         raise ValueError(f"expected an object with fields, got {row!r:.80}")
