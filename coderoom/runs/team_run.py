@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -89,7 +89,8 @@ class RunRequest:
     @property
     def kept(self) -> dict[str, Any]:
         """What the journal keeps besides the team's file and the task, as plain data."""
-        return {name: value for name, value in vars(self).items() if name not in _NOT_KEPT}
+        not_kept = ("team", "task", "files", "more_tasks")
+        return {name: value for name, value in vars(self).items() if name not in not_kept}
 
     def with_files(self, task: str) -> str:
         """A task that names the files that are copied into the workspace; empty if there is no task."""
@@ -151,9 +152,6 @@ class RunRequest:
         workspace = str(folder) if used else None
         known = replace(self, team=source, model=model, workspace=workspace, trust=list(self.trust))
         return PreparedRun(team, record, known, spendings)
-
-
-_NOT_KEPT: Final = ("team", "task", "files", "more_tasks")
 
 
 @dataclass(frozen=True)
@@ -241,7 +239,11 @@ async def run_team(
     started = time.monotonic()
     log = RunLog(None) if log is None else log
     log.begin_task(record.task)
-    watch = _logged(watch, log)
+
+    def show(message: BaseAgentEvent | BaseChatMessage) -> None:
+        if log.add(message):  # Else it is known from before the run was resumed.
+            watch(message)
+
     if owns_process:
         adopt_orphans()
     executors = executors_of(team)
@@ -253,7 +255,7 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
-            noting_activity(team, record, watch),
+            noting_activity(team, record, show),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(*_observers(team, log, spending), ManagerUsage(record), *observers),
@@ -264,12 +266,12 @@ async def run_team(
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, watch, token, spending)
+            await _run(team, record, show, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
-                watch(record.add(event))
+                show(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
         log.end(record)
@@ -278,11 +280,6 @@ async def run_team(
         if owns_process:
             end_descendants()
     return record
-
-
-def _logged(watch: Watcher, log: RunLog) -> Watcher:
-    """Log each message, and show it only if it is not known from before the run was resumed."""
-    return lambda message: watch(message) if log.add(message) else None
 
 
 async def close_team(team: Team) -> None:
