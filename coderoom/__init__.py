@@ -7,6 +7,7 @@ This package loads and writes team files, and answers questions by code (`execut
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0.dev0"
@@ -19,21 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["CodeRoomError", "__version__", "dump_team", "execute_code", "load_team"]
 
 
+_MODULES = {"CodeRoomError": "errors", "dump_team": "configs", "execute_code": "runs", "load_team": "configs"}
+
+
 def __getattr__(name: str) -> Any:
     # Lazy, so that `import coderoom` and `coderoom --help` do not import AutoGen.
-    if name in {"dump_team", "load_team"}:
-        from coderoom import configs
-
-        return getattr(configs, name)
-    if name == "execute_code":
-        from coderoom.runs import execute_code
-
-        return execute_code
-    if name == "CodeRoomError":
-        from coderoom.errors import CodeRoomError
-
-        return CodeRoomError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"coderoom.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -88,14 +88,16 @@ class Spending(StepObserver):
     Args:
         budget: The budget.
         owner: Whose it is, in words.
+        agent: The agent whose turns it is for, if that agent takes no budget itself; `None`: all steps count.
 
     Attributes:
         used: What was used, by the names of the fields of a `Budget`.
     """
 
-    def __init__(self, budget: Budget, owner: str = "the run") -> None:
+    def __init__(self, budget: Budget, owner: str = "the run", agent: str | None = None) -> None:
         self.budget = budget
         self.owner = owner
+        self._agent = agent
         self.reset()
 
     def reset(self) -> None:
@@ -104,11 +106,7 @@ class Spending(StepObserver):
         self._begun = monotonic()
 
     def check(self, kind: str, model: str = "") -> None:
-        """Refuse a step of this kind if it is not covered.
-
-        Args:
-            kind: `model` or `code`.
-            model: The name of the model, as `priced_as` returns it.
+        """Refuse a step of this kind, of a model by its name in the table of prices, if it is not covered.
 
         Raises:
             BudgetExceeded: A limit was reached.
@@ -123,14 +121,7 @@ class Spending(StepObserver):
                 raise BudgetExceeded(self.describe(name))
 
     def check_price(self, model: str) -> None:
-        """Refuse a model whose price is not known, if there is a limit of money.
-
-        Args:
-            model: As for `check`.
-
-        Raises:
-            RequestError: That is so.
-        """
+        """Raise a `RequestError` for a model whose price is not known, if there is a limit of money."""
         if self.budget.cost_usd is not None and cost_of(model, 0, 0) is None:
             raise RequestError(
                 f"The budget of {self.owner} is in US dollars, and the price of the model {model!r} is not known. Add "
@@ -168,49 +159,26 @@ class Spending(StepObserver):
 
     def before(self, kind: str, request: Any) -> None:
         """Refuse a step that is not covered; or count it, so that others at the same time are refused."""
-        self.check(kind, request.get("priced_as", ""))
-        self._count(kind, 1)
+        if self._concerns():
+            self.check(kind, request.get("priced_as", ""))
+            self._count(kind, 1)
 
     def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
         """A step that has failed does not count."""
-        self._count(kind, -1)
+        if self._concerns():
+            self._count(kind, -1)
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Charge for a step; one from before a run was resumed counts too, a reply from a cache does not."""
-        if kind == MODEL and result.get("cached"):
+        if not self._concerns() or (kind == MODEL and result.get("cached")):
             return
         if known:
             self._count(kind, 1)
         if kind == MODEL:
             self._charge(request.get("priced_as", ""), RequestUsage(**result["usage"]))
 
-
-class AgentSpending(Spending):
-    """What one agent of a team has used, for agents that take no budget themselves.
-
-    Args:
-        budget: The budget.
-        name: The agent.
-    """
-
-    def __init__(self, budget: Budget, name: str) -> None:
-        super().__init__(budget, f"agent {name!r}")
-        self._name = name
-
-    def before(self, kind: str, request: Any) -> None:
-        """As of a `Spending`, if it is the agent's turn."""
-        if current_agent() == self._name:
-            super().before(kind, request)
-
-    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
-        """As of a `Spending`, if it is the agent's turn."""
-        if current_agent() == self._name:
-            super().fail(kind, request, error, seconds)
-
-    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """As of a `Spending`, if it is the agent's turn."""
-        if current_agent() == self._name:
-            super().keep(kind, request, result, seconds, known=known)
+    def _concerns(self) -> bool:
+        return self._agent in (None, current_agent())
 
 
 @contextmanager

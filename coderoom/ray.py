@@ -14,9 +14,8 @@ from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import RequestError
 from coderoom.runs.batch_report import result_schema
-from coderoom.runs.checks import Check, make_check
 from coderoom.runs.item_run import Result, Setup
-from coderoom.runs.items import NOT_AN_ITEM, item_of
+from coderoom.runs.items import NOT_AN_ITEM, Check, item_of, make_check
 from coderoom.runs.ray_engine import ItemActor, travel_of
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def map_batches(
     """
     given = check if check is None or isinstance(check, Check) else make_check(check)
     setup = Setup(find_source(team), model, wall, retries, budget, arguments)
-    options = {"travel": travel_of(setup, (False, False)), "task": task, "check": given, "id_field": id_field}
+    options = {"travel": travel_of(setup), "task": task, "check": given, "id_field": id_field}
     return dataset.map_batches(
         _Stage,
         fn_constructor_kwargs=options,

@@ -1,15 +1,35 @@
-"""The command line: one thin command per verb. AutoGen is imported inside the commands, because that is slow."""
+"""The command line: one thin command per verb, and the reports of failures.
+
+AutoGen is imported inside the commands, because that is slow.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import io
+import os
+import sys
+import traceback
+import warnings
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+import typer
+
+from coderoom._util.text import visible
 
 # Each module adds its commands to the application, in this order.
 # isort: off
 from coderoom.cli import app, runs, batch, journal, solving, teams, doors, machine
 
 # isort: on
-from coderoom.exit_codes import run_and_exit
+from coderoom.errors import (
+    CodeRoomError,
+    ConfigError,
+    JournalError,
+    MissingDependencyError,
+    RequestError,
+    SandboxUnavailable,
+)
 
 __all__ = ["app", "batch", "doors", "journal", "machine", "main", "runs", "solving", "teams"]
 
@@ -17,7 +37,76 @@ __all__ = ["app", "batch", "doors", "journal", "machine", "main", "runs", "solvi
 def main(*, owns_process: bool = True) -> NoReturn:
     """Run the command line and exit.
 
+    Exit codes: 0 worked, 1 the task failed, 2 wrong request, 3 something is missing, 130 interrupted, 141 the
+    reader of the output has closed it, as by `head`.
+
     Args:
         owns_process: Whether the process does nothing else. Then `run` leaves no child process of any kind behind.
     """
-    run_and_exit(app.app, owns_process=owns_process)
+    _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without UTF-8 must not fail on the text of a model.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    if owns_process:  # A warning, of AutoGen for instance, is a sentence and no line of code.
+        warnings.formatwarning = lambda message, *_, **__: f"warning: {visible(str(message))}\n"
+    try:
+        code = app.app(standalone_mode=False, obj=owns_process)
+    except _UsageProblem as error:
+        if _flag("--json"):
+            app.print_json({"succeeded": False, "error": error.format_message(), "problems": []})
+        error.show()
+        code = error.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        code = app.EXIT_INTERRUPTED
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of the output has closed it, which Rich tells by a `SystemExit`.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = app.EXIT_BROKEN_PIPE
+    except Exception as error:
+        code = _report(error)
+    sys.exit(code or app.EXIT_OK)
+
+
+def _open_standard_streams() -> None:
+    """Open the null device for closed standard streams, so that no file or socket gets their descriptors."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+# Typer bundles Click or uses an installed one, and does not export the base class of its errors.
+_UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _report(error: Exception) -> int:
+    """Say what has failed; return the exit code."""
+    is_bug = not isinstance(error, CodeRoomError)
+    words = f"{type(error).__name__}: {error}" if is_bug else str(error)
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    if _flag("--json"):
+        app.print_json({"succeeded": False, "error": words, "problems": list(map(asdict, problems))})
+    if _flag("--debug"):
+        traceback.print_exception(error)
+    else:
+        lines = words.splitlines() if isinstance(error, ConfigError) else [f"coderoom: {words}"]
+        lines += ["This is a bug in CodeRoom; --debug shows the traceback."] if is_bug else []
+        for line in lines:
+            print(visible(line), file=sys.stderr)  # noqa: T201
+    return _exit_code(error)
+
+
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, ConfigError | RequestError):
+        return app.EXIT_WRONG_REQUEST
+    if isinstance(error, MissingDependencyError | SandboxUnavailable | JournalError):
+        return app.EXIT_MISSING
+    return app.EXIT_FAILED
+
+
+def _flag(name: str) -> bool:
+    """Whether an option was given, before any `--`."""
+    arguments = sys.argv[1:]
+    return name in (arguments[: arguments.index("--")] if "--" in arguments else arguments)

@@ -1,7 +1,8 @@
-"""The application of the command line, and the options that several commands have."""
+"""The application of the command line, the options that several commands have, and the exit codes."""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -19,7 +20,8 @@ from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import visible
 from coderoom.configs.reading import apply_user_config
 from coderoom.errors import RequestError
-from coderoom.exit_codes import print_json
+
+EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 _HYPHEN = "\ue000"
 """Stands for a hyphen while lines are wrapped, so that names are not broken."""
@@ -159,6 +161,18 @@ def show_result(as_json: bool, facts: dict[str, Any], *lines: object) -> None:
     else:
         for line in lines:
             typer.echo(visible(str(line)))
+
+
+def end_code(succeeded: bool, cancelled: bool) -> int:
+    """The exit code of a task."""
+    if cancelled:
+        return EXIT_INTERRUPTED
+    return EXIT_OK if succeeded else EXIT_FAILED
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """Print a result as JSON."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
 
 
 def silence_autogen() -> None:

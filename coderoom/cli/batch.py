@@ -12,17 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom._util.terminal import log_to_stderr
-from coderoom.cli.app import (
-    JsonOption,
-    ModelOption,
-    OtlpOption,
-    TrustOption,
-    command,
-    silence_autogen,
-)
+from coderoom.cli import app
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json
 from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, TimeoutOption, budgets_of
 from coderoom.errors import RequestError
-from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
@@ -35,59 +28,49 @@ class Engine(StrEnum):
     RAY = "ray"
 
 
-@command()
+@app.command()
 def batch(
     team: Annotated[str, typer.Argument(help="A team file, or the name of a shipped team; or 'diff'.")],
     items: Annotated[str, typer.Argument(help="The tasks: .jsonl, .json, .csv, .parquet, or a dataset's folder.")],
     other: Annotated[str | None, typer.Argument(hidden=True)] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="The folder of the batch, which goes on in it.")
+        Path | None, app.option("DIR", "The folder of the batch, which goes on in it.", "--out", "-o")
     ] = None,
     task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The task of all lines: '${NAME}' is the field NAME of a line.")
+        str | None, app.option("TEXT", "The task of all lines: '${NAME}' is the field NAME of a line.")
     ] = None,
     check: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Python that raises if an answer is wrong, for lines without a check."),
+        str | None, app.option("FILE", "Python that raises if an answer is wrong, for lines without a check.")
     ] = None,
-    id_field: Annotated[str, typer.Option("--id", metavar="NAME", help="The field with the id of a line.")] = "id",
-    repeat: Annotated[int, typer.Option(metavar="N", min=1, help="How often each task is run, for pass@N.")] = 1,
+    id_field: Annotated[str, app.option("NAME", "The field with the id of a line.", "--id")] = "id",
+    repeat: Annotated[int, app.option("N", "How often each task is run, for pass@N.", min=1)] = 1,
     concurrency: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="The most runs at a time; 4, or as many as a Ray cluster has room for."),
+        int | None, app.option("N", "The most runs at a time; 4, or as many as a Ray cluster has room for.", min=1)
     ] = None,
-    retries: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Retries of a run whose model service or sandbox failed.")
-    ] = 5,
-    model: ModelOption = None,
+    retries: Annotated[int, app.option("N", "Retries of a run whose model service or sandbox failed.", min=0)] = 5,
+    model: app.ModelOption = None,
     wall: TeamWallOption = None,
     max_turns: MaxTurnsOption = None,
     timeout: TimeoutOption = None,
     budget: Annotated[
-        list[str] | None,
-        typer.Option(metavar="LIMIT=N", help="A limit of all runs together, as cost_usd=5; of each: run.cells=9."),
+        list[str] | None, app.option("LIMIT=N", "A limit of all runs together, as cost_usd=5; of each: run.cells=9.")
     ] = None,
-    requests_per_minute: Annotated[
-        float | None, typer.Option(metavar="N", min=0.01, help="Requests to models in a minute.")
-    ] = None,
-    tokens_per_minute: Annotated[int | None, typer.Option(metavar="N", min=1, help="Tokens in a minute.")] = None,
+    requests_per_minute: Annotated[float | None, app.option("N", "Requests to models in a minute.", min=0.01)] = None,
+    tokens_per_minute: Annotated[int | None, app.option("N", "Tokens in a minute.", min=1)] = None,
     engine: Annotated[
-        Engine, typer.Option(metavar="NAME", help="Where the runs are: 'local', or 'ray' for a Ray cluster.")
+        Engine, app.option("NAME", "Where the runs are: 'local', or 'ray' for a Ray cluster.")
     ] = Engine.LOCAL,
     address: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="The Ray cluster: 'auto', or HOST:6379. Without it, that of RAY_ADDRESS, or a local one.",
+        app.option(
+            "ADDRESS", "The Ray cluster: 'auto', or HOST:6379. Without it, that of RAY_ADDRESS, or a local one."
         ),
     ] = None,
-    cpus: Annotated[float, typer.Option(metavar="N", min=0.01, help="Processors of the cluster that a run takes.")] = 1,
-    memory: Annotated[
-        int | None, typer.Option(metavar="MIB", min=1, help="Memory of the cluster that a run takes.")
-    ] = None,
-    trust: TrustOption = None,
-    otlp: OtlpOption = None,
-    as_json: JsonOption = False,
+    cpus: Annotated[float, app.option("N", "Processors of the cluster that a run takes.", min=0.01)] = 1,
+    memory: Annotated[int | None, app.option("MIB", "Memory of the cluster that a run takes.", min=1)] = None,
+    trust: app.TrustOption = None,
+    otlp: app.OtlpOption = None,
+    as_json: app.JsonOption = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Log each run to standard error, and show the traceback of a failure.")
     ] = False,
@@ -107,11 +90,11 @@ def batch(
         raise RequestError("Name the folder of the batch: --out DIR.")
     from coderoom.budgets import make_budget
     from coderoom.runs.batch import Batch
-    from coderoom.runs.checks import make_check
+    from coderoom.runs.items import make_check
     from coderoom.runs.observers import exporting
 
     if not debug:
-        silence_autogen()
+        app.silence_autogen()
     limits, of_runs = budgets_of(budget)
     if set(of_runs) - {"run"}:
         raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")
@@ -199,7 +182,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
 
 def _compare(first: Path, second: str | None, as_json: bool) -> int:
     from coderoom._util.text import visible
-    from coderoom.runs.batch import differences, read_results
+    from coderoom.runs.batch import read_results
     from coderoom.runs.batch_report import difference_lines
 
     if second is None:
@@ -207,8 +190,7 @@ def _compare(first: Path, second: str | None, as_json: bool) -> int:
     for folder in (first, Path(second)):
         if not (folder / "batch.json").exists():
             raise RequestError(f"The folder {str(folder)!r} has no batch.")
-    pairs = differences(*([*read_results(folder)] for folder in (first, Path(second))))
-    lines = list(map(visible, difference_lines(pairs)))
+    lines = list(map(visible, difference_lines(read_results(first), read_results(Path(second)))))
     if as_json:
         print_json({"succeeded": True, "equal": not lines, "differences": lines})
     else:

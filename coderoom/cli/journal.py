@@ -14,8 +14,8 @@ import typer
 
 from coderoom._util.text import counted, visible
 from coderoom.cli import app
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
 from coderoom.errors import RequestError
-from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal, RunEntry
@@ -128,7 +128,7 @@ def serve_runs(
 
     Only this machine can reach the page, by its address.
     """
-    from coderoom.runs.server import RunServer
+    from coderoom.runs.page import RunServer
 
     with RunServer(_open(journal), port) as server:
         typer.echo(f"The runs are at {server.url}\nCtrl-C ends this.")

@@ -14,7 +14,7 @@ import typer
 
 from coderoom._util.services import SERVICES
 from coderoom.cli import app
-from coderoom.exit_codes import EXIT_FAILED, EXIT_OK, print_json
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
 
 
 @app.command()

@@ -8,13 +8,13 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from coderoom.cli import app
+from coderoom.cli.app import end_code, print_json
 from coderoom.errors import RequestError
-from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom._util.steps import StepObserver
@@ -87,6 +87,7 @@ def run(
     the code works in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless you pass
     --wall none.
     """
+    options = dict(locals())
     from coderoom.budgets import make_budget
     from coderoom.runs import Run, RunRequest, open_journal
 
@@ -102,21 +103,15 @@ def run(
         last = _last_run(team, kept)
         going = Run.resume(last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns)
     else:
-        request = RunRequest(
-            team,
-            app.text_of(task),
-            model=model,
-            workspace=workspace,
-            wall=wall,
-            files=files or (),
-            trust=trust or (),
-            max_turns=max_turns,
-            network=network,
-            timeout=timeout,
-            budgets=of_agents,
-        )
+        request = RunRequest(team, app.text_of(task), budgets=of_agents, **_fields_in(options))
         going = Run.begin(request.prepare(), kept, budget=make_budget(limits), cached=cache)
     return _go(going, context, as_json, debug, otlp, record)
+
+
+def _fields_in(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a `RunRequest` that options of the same names say."""
+    names = ("model", "workspace", "wall", "files", "trust", "max_turns", "network", "timeout")
+    return {name: options[name] for name in names if options[name] is not None}
 
 
 def _last_run(team: str, journal: Journal | None) -> str:
@@ -239,26 +234,14 @@ def chat(
     Tasks are lines of standard input. The team goes on with its conversation, its variables and its files. A budget
     is one of each task.
     """
+    options = dict(locals())
     from rich.console import Console
 
     from coderoom.budgets import make_budget
     from coderoom.runs import Run, RunRequest, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)
-    request = RunRequest(
-        team,
-        task,
-        model=model,
-        workspace=workspace,
-        wall=wall,
-        files=files or (),
-        trust=trust or (),
-        max_turns=max_turns,
-        network=network,
-        timeout=timeout,
-        budgets=of_agents,
-        more_tasks=True,
-    )
+    request = RunRequest(team, task, budgets=of_agents, more_tasks=True, **_fields_in(options))
     if not debug:
         app.silence_autogen()
     kept = open_journal(journal, off=no_journal)

@@ -17,9 +17,9 @@ from coderoom._util.services import MODEL_FORMS
 from coderoom._util.terminal import log_to_stderr
 from coderoom._util.text import counted
 from coderoom.cli import app
+from coderoom.cli.app import end_code, print_json
 from coderoom.cli.runs import budgets_of
 from coderoom.errors import RequestError
-from coderoom.exit_codes import end_code, print_json
 
 if TYPE_CHECKING:
     from coderoom.generation import SolutionCache

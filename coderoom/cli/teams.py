@@ -12,8 +12,8 @@ import typer
 
 from coderoom._util.text import visible
 from coderoom.cli import app
+from coderoom.cli.app import EXIT_OK, EXIT_WRONG_REQUEST, print_json
 from coderoom.errors import Problem, RequestError
-from coderoom.exit_codes import EXIT_OK, EXIT_WRONG_REQUEST, print_json
 
 
 @app.command()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
-    from coderoom.runs.journal import Journal, RunEntry, Step, open_journal
+    from coderoom.runs.journal import Journal, RunEntry, Step, Writer, open_journal
     from coderoom.runs.observers import Recorder, exporting
     from coderoom.runs.record import RunRecord
     from coderoom.runs.run_log import RunLog
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
         prepare_run,
         run_team,
     )
-    from coderoom.runs.team_view import team_tree
-    from coderoom.runs.view import RunView, chat
-    from coderoom.runs.writer import Writer
+    from coderoom.runs.view import RunView, chat, team_tree
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -96,7 +94,7 @@ _MODULES = {
     "exec_view": ("ExecView",),
     "execute_question": ("ExecuteCodeResult", "execute_code"),
     "interrupts": ("EXIT_INTERRUPTED",),
-    "journal": ("Journal", "RunEntry", "Step", "open_journal"),
+    "journal": ("Journal", "RunEntry", "Step", "Writer", "open_journal"),
     "observers": ("Recorder", "exporting"),
     "record": ("RunRecord",),
     "run_log": ("RunLog",),
@@ -105,9 +103,7 @@ _MODULES = {
         "DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE",
         "PreparedRun", "RunRequest", "close_team", "prepare_run", "run_team",
     ),
-    "team_view": ("team_tree",),
-    "view": ("RunView", "chat"),
-    "writer": ("Writer",),
+    "view": ("RunView", "chat", "team_tree"),
 }  # fmt: skip
 
 

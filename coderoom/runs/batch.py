@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,9 +23,8 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
-from coderoom.runs.checks import Check
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made
-from coderoom.runs.items import BadLine, Item, read_items
+from coderoom.runs.items import BadLine, Check, Item, read_items
 from coderoom.runs.journal import Journal
 from coderoom.runs.page import run_page
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, close_team, executors_of, folder_of
@@ -33,7 +32,7 @@ from coderoom.runs.team_run import WORKSPACE_VARIABLE, close_team, executors_of,
 if TYPE_CHECKING:
     from coderoom.runs.ray_engine import RayEngine
 
-__all__ = ["ERRORED", "NOT_PASSED", "PASSED", "Batch", "Result", "differences", "read_results"]
+__all__ = ["ERRORED", "NOT_PASSED", "PASSED", "Batch", "Result", "read_results"]
 
 RESULTS: Final = "results.jsonl"
 _SETTINGS: Final = "batch.json"
@@ -324,11 +323,3 @@ def read_results(folder: Path) -> Iterator[Result]:
 
 def _line(result: Result) -> str:
     return json.dumps(asdict(result)) + "\n"
-
-
-def differences(one: Sequence[Result], other: Sequence[Result]) -> dict[tuple[str, int], tuple[str, str]]:
-    """The statuses of the runs that differ between two batches, by item and repeat; `missing` if there is no result."""
-    found = [{(each.id, each.repeat): each.status for each in results} for results in (one, other)]
-    keys = dict.fromkeys([*found[0], *found[1]])
-    pairs = {key: (found[0].get(key, "missing"), found[1].get(key, "missing")) for key in keys}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
@@ -167,6 +167,12 @@ def _place(percent: int, count: int) -> int:
     return min(count - 1, max(0, math.ceil(percent / 100 * count) - 1))
 
 
-def difference_lines(pairs: Mapping[tuple[str, int], Sequence[str]]) -> list[str]:
-    """The differences between two batches, a line each."""
-    return [f"{item}{f', {repeat}' if repeat > 1 else ''}: {a} -> {b}" for (item, repeat), (a, b) in pairs.items()]
+def difference_lines(one: Iterable[Result], other: Iterable[Result]) -> list[str]:
+    """The runs whose status differs between two batches, a line each; `missing` if there is no result."""
+    found = [{(each.id, each.repeat): each.status for each in results} for results in (one, other)]
+    lines = []
+    for item, repeat in dict.fromkeys([*found[0], *found[1]]):
+        before, now = (statuses.get((item, repeat), "missing") for statuses in found)
+        if before != now:
+            lines.append(f"{item}{f', {repeat}' if repeat > 1 else ''}: {before} -> {now}")
+    return lines

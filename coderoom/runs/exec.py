@@ -24,7 +24,8 @@ from coderoom.outcome import Outcome
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
-from coderoom.runs.writer import Writer
+from coderoom.runs.journal import Writer
+from coderoom.runs.workspace import open_workspace
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
 _CANCELLED_CODE: Final = 125
@@ -170,30 +171,6 @@ def _without_state(message: str) -> str:
 
 _FILE_NAME: Final = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 _WORKSPACE: Final = "/workspace/"
-
-
-def open_workspace(workspace: Path) -> tuple[Path, bool]:
-    """Return the workspace, and whether it was created.
-
-    Its parent must exist, so that a mistyped path does not create folders.
-    """
-    try:
-        folder = workspace.resolve()
-        if folder.is_dir():
-            return folder, False
-        there, above = folder.exists(), folder.parent.is_dir()
-        if above and not there:
-            folder.mkdir()
-            return folder, True
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {reason}.") from error
-    if there:
-        raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
-    raise RequestError(
-        f"Neither the workspace {str(folder)!r} nor its parent {str(folder.parent)!r} exists. Check the path, or "
-        "create the parent first."
-    )
 
 
 def check_request(source: Source, arguments: Sequence[str]) -> None:

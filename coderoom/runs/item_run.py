@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
@@ -29,9 +29,8 @@ from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import Source, default_model, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
-from coderoom.runs.checks import Check, why_not_passed
 from coderoom.runs.durable import Run
-from coderoom.runs.items import Item
+from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, prepare_run
@@ -93,12 +92,7 @@ class Result:
 
 
 class Pace:
-    """Delays requests to models, so that there are not more of them, and of their tokens, in a minute than allowed.
-
-    Args:
-        requests: The requests in a minute; `None`: any number.
-        tokens: The tokens in a minute; `None`: any number.
-    """
+    """Delays requests to models, so that there are not more of them, and of their tokens, in a minute than allowed."""
 
     def __init__(self, requests: float | None, tokens: int | None) -> None:
         self.rates = requests, tokens
@@ -151,16 +145,7 @@ def _tokens_of(item: Any) -> int:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the runs of all items have in common.
-
-    Attributes:
-        source: The file of the team.
-        model: The model that replaces the team's models.
-        wall: The wall, of the team and of checks.
-        retries: How often a run is repeated whose model service or sandbox has failed.
-        budget: What each run may use.
-        arguments: Further arguments of `prepare_run`.
-    """
+    """What the runs of all items have in common: some fields of `Batch`, of which `budget` is that of each run."""
 
     source: Source
     model: str | None
@@ -187,38 +172,28 @@ class Setup:
         )
 
 
+@dataclass
 class ItemRunner:
     """Runs items in this process.
 
-    Args:
+    Attributes:
         setup: What all runs have in common.
         folder_of: The workspace of a run, by its name.
         journal: Where the runs are kept.
-        pace: Delays requests to models; `None`: nothing does.
-        limits: Refuses steps that the budget of all items does not cover; `None`: there is none.
-
-    Attributes:
-        room: How many runs there are at a time, unless the user says another number.
+        pace: Delays requests to models.
+        limits: Refuses steps that the budget of all items does not cover.
         stopped: Why no more items may run; empty if they may.
+        room: How many runs there are at a time, unless the user says another number.
     """
 
-    room: Final = 4
-
-    def __init__(
-        self,
-        setup: Setup,
-        folder_of: Callable[[str], Path],
-        journal: Journal,
-        pace: Pace | None,
-        limits: StepObserver | None,
-    ) -> None:
-        self.stopped = ""
-        self._setup = setup
-        self._folder_of = folder_of
-        self._journal = journal
-        self._pace = pace
-        self._limits = limits
-        self._tokens: set[CancellationToken] = set()
+    setup: Setup
+    folder_of: Callable[[str], Path]
+    journal: Journal
+    pace: Pace | None
+    limits: StepObserver | None
+    stopped: str = ""
+    room: ClassVar[int] = 4
+    _tokens: set[CancellationToken] = field(default_factory=set)
 
     def stop(self, why: str) -> None:
         """End the runs that go on."""
@@ -239,7 +214,7 @@ class ItemRunner:
             JournalError: The journal cannot be written.
         """
         wait = _FIRST_WAIT
-        for left in range(self._setup.retries, -1, -1):
+        for left in range(self.setup.retries, -1, -1):
             if self.stopped:
                 return None
             _log.debug("%s, run %d: begins on %s", item.id, repeat, platform.node())
@@ -257,12 +232,12 @@ class ItemRunner:
 
     async def _run(self, item: Item, repeat: int) -> Result | None:
         name = name_of(item.id, repeat)
-        workspace = self._folder_of(name)
+        workspace = self.folder_of(name)
         try:
             facts = await self._facts_of(item, name, workspace)
             if facts["outcome"] == "cancelled":
                 return None
-            if self._limits is not None and f"of {OWNER} was" in str(facts["limit"]):
+            if self.limits is not None and f"of {OWNER} was" in str(facts["limit"]):
                 self.stopped = str(facts["limit"])
                 return None
             return await self._judged(item, repeat, name, workspace, facts)
@@ -275,20 +250,20 @@ class ItemRunner:
 
     async def _facts_of(self, item: Item, name: str, workspace: Path) -> Mapping[str, Any]:
         """The facts of the item's run, which is in the journal already, goes on, or begins."""
-        known = self._journal.runs(run=name)
+        known = self.journal.runs(run=name)
         if known and known[0].task != item.task and known[0].state != "running":  # The items have changed.
-            self._journal.remove([name])
+            self.journal.remove([name])
             known = []
         if known and known[0].outcome not in (None, FAILED, UNFINISHED, "cancelled"):
             return known[0].facts
         if known:
-            run = Run.resume(name, self._journal)
+            run = Run.resume(name, self.journal)
         else:
-            prepared = self._setup.prepare(item.task, item.files, workspace)
-            run = Run.begin(prepared, self._journal, command="batch", budget=self._setup.budget, run=name)
-        if self._pace is not None:
+            prepared = self.setup.prepare(item.task, item.files, workspace)
+            run = Run.begin(prepared, self.journal, command="batch", budget=self.setup.budget, run=name)
+        if self.pace is not None:
             for client in clients_of(run.prepared.team):
-                self._pace.delay(client)
+                self.pace.delay(client)
         token = CancellationToken()
         self._tokens.add(token)
         try:
@@ -306,8 +281,8 @@ class ItemRunner:
         if outcome != FAILED and item.check is not None:
             ended, (why, used, reviewing) = why, await self._check(item.check, item, answer, workspace)
             status = NOT_PASSED if why else PASSED
-            number, result = self._journal.last_step(name) + 1, {"passed": not why, "why": why}
-            self._journal.add(name, Step(number, "verdict", "", "", time.time(), 0.0, None, result))
+            number, result = self.journal.last_step(name) + 1, {"passed": not why, "why": why}
+            self.journal.add(name, Step(number, "verdict", "", "", time.time(), 0.0, None, result))
             why = f"{why}; {ended}" if why and ended else why
         elif outcome in ("ok", "no_code"):
             status = PASSED
@@ -329,15 +304,15 @@ class ItemRunner:
             facts["turns"],
             name,
             facts["seconds"],
-            model_calls=self._journal.count(name, MODEL) + reviewed,
+            model_calls=self.journal.count(name, MODEL) + reviewed,
         )
 
     async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> tuple[str, RequestUsage, float]:
         """Why an answer does not pass a check, or nothing, and the tokens and the price of a reviewer."""
-        model = None if check.reviewer is None else make_model(self._setup.model or default_model())
+        model = None if check.reviewer is None else make_model(self.setup.model or default_model())
         if model is not None:
-            if self._pace is not None:
-                self._pace.delay(model)
+            if self.pace is not None:
+                self.pace.delay(model)
             watch_client(model)
         try:
             with self._limited():
@@ -347,7 +322,7 @@ class ItemRunner:
                     answer,
                     item.variables,
                     workspace=made(workspace),
-                    wall=self._setup.wall or "auto",
+                    wall=self.setup.wall or "auto",
                     model=model,
                 )
             used = RequestUsage(0, 0) if model is None else model.total_usage()
@@ -361,7 +336,7 @@ class ItemRunner:
                 await model.close()
 
     def _limited(self) -> AbstractContextManager[None]:
-        return observing(*([] if self._limits is None else [self._limits]))
+        return observing(*([] if self.limits is None else [self.limits]))
 
 
 def name_of(item: str, repeat: int) -> str:

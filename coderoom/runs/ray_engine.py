@@ -61,32 +61,21 @@ _TRAVELS: Final = re.compile(
 class Travel:
     """What all items take to the nodes where they run.
 
-    Attributes:
-        setup: What all runs have in common.
-        environment: Variables of the environment.
-        recording: The content of the file that the model answers from, if that is what it does.
-        limits: Whether there are rates, and whether there is a budget.
-        logs: Whether actors log what they do, which Ray shows on standard error of the batch.
+    The recording is the content of the file that the model answers from, if that is what it does. Ray shows the logs of
+    actors on standard error of the batch.
     """
 
     setup: Setup
     environment: Mapping[str, str]
     recording: bytes | None
-    limits: tuple[bool, bool]
-    logs: bool = False
+    logs: bool
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """What comes back.
+    """What comes back: the result, unless the run was stopped, and why no more may run; rows of the journal; files.
 
-    Attributes:
-        result: The result; `None` if the run was stopped, or the budget of the batch is used up.
-        stopped: Why no more items may run; empty if they may.
-        rows: The rows of the journal.
-        files: The files of the workspace, by their paths in it.
-        left_out: How many are too much to send.
-        folder: The workspace.
+    The files are those of the workspace `folder`, by their paths in it, but for a number of those that are too much.
     """
 
     result: Result | None
@@ -98,22 +87,7 @@ class Arrival:
 
 
 class RayEngine:
-    """Runs items on a cluster.
-
-    Args:
-        setup: What all runs have in common.
-        folder_of: The workspace of a run, by its name.
-        journal: Where the runs are kept.
-        pace: Delays requests to models; `None`: nothing does.
-        spending: What all runs together may use, and have used; `None`: there is no limit.
-        address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
-        cpus: The processors that a run takes.
-        memory: The bytes of memory that a run takes.
-        note: Called with what goes wrong without ending the batch.
-
-    Attributes:
-        room: How many runs there is room for.
-        stopped: Why no more items may run; empty if they may.
+    """Runs items on a cluster, as an `ItemRunner` does here. `note` gets what goes wrong without ending the batch.
 
     Raises:
         RequestError: There is no such cluster, or no room for a run in it.
@@ -149,12 +123,13 @@ class RayEngine:
         except RequestError:
             self._leave()
             raise
+        travel = travel_of(setup)
         self._meter: Any = None
         if pace is not None or spending is not None:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             keeper = ray.remote(num_cpus=0)(_Meter).options(scheduling_strategy=here, max_concurrency=1_000)
-            self._meter = keeper.remote(None if pace is None else pace.rates, spending)
-        self._travel = ray.put(travel_of(setup, (pace is not None, spending is not None)))
+            self._meter = keeper.remote(travel.environment, None if pace is None else pace.rates, spending)
+        self._travel = ray.put(travel)
         # Besides the item, an actor hears that it is to stop.
         options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
         self._actor: Any = ray.remote(ItemActor).options(**options)
@@ -302,22 +277,17 @@ def _in_words(error: RayError) -> str:
     return f"{type(cause).__name__}: {text.strip()}".rstrip(".")
 
 
-def travel_of(setup: Setup, limits: tuple[bool, bool]) -> Travel:
-    """What the nodes need to know; `limits` are those of `Travel`."""
+def travel_of(setup: Setup) -> Travel:
+    """What the nodes need to know."""
     named = setup.model or os.environ.get(MODEL_VARIABLE, "")
     recording = Path(named.removeprefix("replay:")).read_bytes() if named.startswith("replay:") else None
     named_there = re.findall(r"\$\{(\w+)", setup.source.data.decode("utf-8", "replace"))
     environment = {name: value for name, value in os.environ.items() if _TRAVELS.fullmatch(name) or name in named_there}
-    return Travel(setup, environment, recording, limits, is_logging_steps())
+    return Travel(setup, environment, recording, is_logging_steps())
 
 
 class ItemActor:
-    """An actor that runs items, one after the other, in an event loop of its own.
-
-    Args:
-        travel: What all items need.
-        meter: The actor that keeps rates and budgets, if there are any.
-    """
+    """An actor that runs items, one after the other, in an event loop of its own."""
 
     def __init__(self, travel: Travel, meter: Any) -> None:
         os.environ.update(travel.environment)
@@ -337,14 +307,8 @@ class ItemActor:
             raise _on_this_node(error) from None
         self._journal = Journal(self._root / "journal.sqlite3", required=True)
         self._sandboxes = WarmSandboxes()
-        paced, limited = travel.limits
-        self._runner = ItemRunner(
-            setup,
-            lambda name: self._workspace,
-            self._journal,
-            RemotePace(meter) if paced else None,
-            RemoteLimits(meter) if limited else None,
-        )
+        pace, limits = (None, None) if meter is None else (_RemotePace(meter), _RemoteLimits(meter))
+        self._runner = ItemRunner(setup, lambda name: self._workspace, self._journal, pace, limits)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
@@ -413,17 +377,21 @@ def _files_in(folder: Path) -> tuple[dict[str, bytes], int]:
 class _Meter:
     """An actor that keeps the rates and the budget of a batch, for tasks on all nodes."""
 
-    def __init__(self, rates: tuple[float | None, int | None] | None, spending: Spending | None) -> None:
-        self._pace = None if rates is None else Pace(*rates)
-        self._spending = spending
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        rates: tuple[float | None, int | None] | None,
+        spending: Spending | None,
+    ) -> None:
+        os.environ.update(environment)  # It may name a file of prices.
+        self._pace = Pace(*(rates or (None, None)))
+        self._spending = spending or StepObserver()
 
     async def wait(self) -> None:
-        if self._pace is not None:
-            await self._pace.wait()
+        await self._pace.wait()
 
     async def count(self, tokens: int) -> None:
-        if self._pace is not None:
-            self._pace.count(tokens)
+        self._pace.count(tokens)
 
     async def tell(self, method: str, *arguments: Any, **named: Any) -> str:
         try:
@@ -433,12 +401,8 @@ class _Meter:
         return ""
 
 
-class RemotePace(Pace):
-    """Delays requests as the actor says.
-
-    Args:
-        meter: The actor.
-    """
+class _RemotePace(Pace):
+    """Delays requests as the actor says."""
 
     def __init__(self, meter: Any) -> None:
         super().__init__(None, None)
@@ -454,33 +418,26 @@ class RemotePace(Pace):
             self._meter.count.remote(tokens)
 
 
-class RemoteLimits(StepObserver):
-    """Refuses steps that the budget of the actor does not cover.
-
-    Args:
-        meter: The actor.
-    """
+class _RemoteLimits(StepObserver):
+    """Refuses steps that the budget of the actor does not cover."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter
 
     def before(self, kind: str, request: Any) -> None:
         """Ask the actor, and count the step there."""
-        self._tell("before", kind, _short(request))
+        self._tell("before", kind, request)
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Have the actor charge for a step."""
         facts = {name: result[name] for name in ("usage", "cached") if isinstance(result, Mapping) and name in result}
-        self._tell("keep", kind, _short(request), facts, seconds, known=known)
+        self._tell("keep", kind, request, facts, seconds, known=known)
 
     def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
         """Have the actor count a failure."""
-        self._tell("fail", kind, _short(request), None, seconds)
+        self._tell("fail", kind, request, None, seconds)
 
-    def _tell(self, method: str, *arguments: Any, **named: Any) -> None:
-        if limit := ray.get(self._meter.tell.remote(method, *arguments, **named)):
+    def _tell(self, method: str, kind: str, request: Any, *more: Any, **named: Any) -> None:
+        model = request.get("priced_as", "") if isinstance(request, Mapping) else ""
+        if limit := ray.get(self._meter.tell.remote(method, kind, {"priced_as": model}, *more, **named)):
             raise BudgetExceeded(limit)
-
-
-def _short(request: Any) -> dict[str, Any]:
-    return {"model": request.get("model", "")} if isinstance(request, Mapping) else {}

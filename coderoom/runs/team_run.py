@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -33,7 +33,7 @@ from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, in_words, is_model_text
 from coderoom._util.steps import StepObserver, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
-from coderoom.budgets import AgentSpending, Budget, Spending, make_budget
+from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
@@ -88,7 +88,8 @@ class RunRequest:
     @property
     def kept(self) -> dict[str, Any]:
         """What the journal keeps besides the team's file and the task, as plain data."""
-        return {name: value for name, value in vars(self).items() if name not in _NOT_KEPT}
+        not_kept = ("team", "task", "files", "more_tasks")
+        return {name: value for name, value in vars(self).items() if name not in not_kept}
 
     def with_files(self, task: str) -> str:
         """A task that names the files that are copied into the workspace; empty if there is no task."""
@@ -152,9 +153,6 @@ class RunRequest:
         return PreparedRun(team, record, known, spendings)
 
 
-_NOT_KEPT: Final = ("team", "task", "files", "more_tasks")
-
-
 @dataclass(frozen=True)
 class PreparedRun:
     """A team, ready to run.
@@ -183,7 +181,7 @@ def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:
     return RunRequest(team, task, **options).prepare()
 
 
-def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> list[AgentSpending]:
+def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> list[Spending]:
     """Limit agents; return the budgets of those that take none themselves, such as AutoGen's."""
     agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
     others = []
@@ -193,7 +191,7 @@ def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> lis
         if hasattr(agents[name], "limit"):
             agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
         elif budget := make_budget(limits):
-            others.append(AgentSpending(budget, name))
+            others.append(Spending(budget, f"agent {name!r}", name))
     return others
 
 
@@ -240,7 +238,11 @@ async def run_team(
     started = time.monotonic()
     log = RunLog(None) if log is None else log
     log.begin_task(record.task)
-    watch = _logged(watch, log)
+
+    def show(message: BaseAgentEvent | BaseChatMessage) -> None:
+        if log.add(message):  # Else it is known from before the run was resumed.
+            watch(message)
+
     if owns_process:
         adopt_orphans()
     executors = executors_of(team)
@@ -252,7 +254,7 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
-            noting_activity(team, record, watch),
+            noting_activity(team, record, show),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(*_observers(team, log, spending), ManagerUsage(record), *observers),
@@ -263,12 +265,12 @@ async def run_team(
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, watch, token, spending)
+            await _run(team, record, show, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
-                watch(record.add(event))
+                show(record.add(event))
         record.seconds = time.monotonic() - started
         record.files = changes.written()
         log.end(record)
@@ -277,11 +279,6 @@ async def run_team(
         if owns_process:
             end_descendants()
     return record
-
-
-def _logged(watch: Watcher, log: RunLog) -> Watcher:
-    """Log each message, and show it only if it is not known from before the run was resumed."""
-    return lambda message: watch(message) if log.add(message) else None
 
 
 async def close_team(team: Team) -> None:

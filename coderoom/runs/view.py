@@ -1,4 +1,4 @@
-"""Shows a run of a team on the terminal, for `coderoom run`, and reads the tasks of `coderoom chat`."""
+"""Shows teams and their runs on the terminal, for `coderoom show` and `run`, and reads the tasks of `coderoom chat`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -27,6 +27,7 @@ from rich.rule import Rule
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.agents import metadata as keys
@@ -46,6 +47,7 @@ _STREAMED_CHARACTERS: Final = 4000
 _OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
+_LONGEST_SETTING: Final = 100
 _USER: Final = "user"  # The source of the task.
 # Without the rules that hide text. Lines stay, with their indentation, so that a traceback stays one.
 _PROSE: Final = MarkdownIt("commonmark", {"html": False}).disable(
@@ -368,3 +370,49 @@ async def _ask(console: Console, how: str = "") -> str:
             console.print(how, style="dim")
         console.print(f"\n{_PROMPT}", end="", style="bold")
     return (await read_line(descriptor) or "").strip()
+
+
+def team_tree(team: dict[str, Any]) -> Tree:
+    """A team file's content as a tree: each component with its settings, below the one that it belongs to.
+
+    Args:
+        team: The content, as `read_team` returns it.
+    """
+    return _tree("", team)
+
+
+def _tree(role: str, component: dict[str, Any]) -> Tree:
+    config = component.get("config")
+    config = config if isinstance(config, dict) else {}
+    kind = str(component["provider"]).rpartition(".")[2]
+    title = Text(f"{role}: " if role else "", style="dim").append(visible(kind), style="bold")
+    if config.get("name"):
+        title.append(f" {visible(str(config['name']))}", style="cyan")
+    tree = Tree(title, guide_style="dim")
+    if description := component.get("description") or config.get("description"):
+        tree.add(Text(_one_line(description), style="italic"))
+    for key, value in config.items():
+        if key not in ("name", "description"):
+            _add(tree, key, value)
+    return tree
+
+
+def _add(tree: Tree, key: str, value: Any) -> None:
+    if _is_component(value):
+        tree.add(_tree(key.replace("_", " "), value))
+    elif isinstance(value, list) and value and all(map(_is_component, value)):
+        for each in value:
+            tree.add(_tree(key.replace("_", " ").removesuffix("s"), each))
+    elif value not in (None, "", [], {}):
+        listed = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        tree.add(Text.assemble((f"{visible(key)}: ", "dim"), _one_line(", ".join(value) if listed else value)))
+
+
+def _is_component(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("provider"), str)
+
+
+def _one_line(value: Any) -> str:
+    value = str(value).lower() if isinstance(value, bool) else value
+    text = visible(" ".join(str(value).split()))
+    return text if len(text) <= _LONGEST_SETTING else f"{text[:_LONGEST_SETTING]}…"

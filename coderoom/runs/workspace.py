@@ -30,10 +30,32 @@ def usable_folder(workspace: Path) -> Path:
         folder = workspace.resolve()
         usable = folder.is_dir() or not folder.exists()
     except (OSError, RuntimeError, ValueError) as error:
-        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from error
+        raise RequestError(
+            f"The workspace {str(workspace)!r} cannot be used: {getattr(error, 'strerror', None) or error}."
+        ) from error
     if not usable:
         raise RequestError(f"The workspace {str(folder)!r} is not a folder.")
     return folder
+
+
+def open_workspace(workspace: Path) -> tuple[Path, bool]:
+    """The folder of a workspace, and whether it was created.
+
+    Its parent must exist, so that a mistyped path does not create folders.
+    """
+    folder = usable_folder(workspace)
+    try:
+        if folder.is_dir():
+            return folder, False
+        if folder.parent.is_dir():
+            folder.mkdir()
+            return folder, True
+    except OSError as error:
+        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error.strerror}.") from error
+    raise RequestError(
+        f"Neither the workspace {str(folder)!r} nor its parent {str(folder.parent)!r} exists. Check the path, or "
+        "create the parent first."
+    )
 
 
 def check_writable(folder: Path) -> None:

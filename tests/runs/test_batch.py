@@ -23,7 +23,7 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
-from coderoom.runs.checks import make_check, why_not_passed
+from coderoom.runs.items import make_check, why_not_passed
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 

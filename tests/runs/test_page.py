@@ -122,7 +122,7 @@ async def test_a_page_is_live_while_its_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_server_answers_only_who_knows_the_token(tmp_path: Path) -> None:
-    from coderoom.runs.server import RunServer
+    from coderoom.runs.page import RunServer
 
     long_run(tmp_path / "journal", 1).close()
 

@@ -119,7 +119,7 @@ async def test_what_fails_there_fails_as_here_and_what_is_logged_there_is_shown(
 
 
 async def test_a_budget_holds_on_all_nodes_and_a_node_without_a_place_to_write_is_left(
-    cluster: Any, server: OpenAIServer, tmp_path: Path
+    cluster: Any, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items, model = tasks(tmp_path, 6), "openai:gpt-4o-2024-08-06"
     cluster.add_node(num_cpus=1, env_vars={**os.environ, "TMPDIR": "/proc/nowhere"})
@@ -127,7 +127,9 @@ async def test_a_budget_holds_on_all_nodes_and_a_node_without_a_place_to_write_i
     from coderoom.budgets import Budget
 
     batch = Batch("code-act", items, tmp_path / "out", model=model, engine="ray", address=cluster.address)
-    batch.budget, batch.requests_per_minute = Budget(model_calls=8), 6000
+    (tmp_path / "prices.yaml").write_text("gpt-4o: [2.5, 10]\n")
+    monkeypatch.setenv("CODEROOM_PRICES", str(tmp_path / "prices.yaml"))
+    batch.budget, batch.requests_per_minute = Budget(model_calls=8, cost_usd=9), 6000
     first = await results_of(batch)
     assert (len(first), len(server.requests)) == (len(first), 8)
     assert "budget of the batch" in batch.stopped
