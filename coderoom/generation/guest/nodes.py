@@ -128,12 +128,11 @@ def run_in_order(
     seconds: float,
     longest: int,
     new: bool,
-    pause: float,
     again: bool,
 ) -> List[List[Optional[str]]]:
     """Run jobs in order like `plain.run_in_order`; `program` has the arguments of `define` for each function.
 
-    All processes are new, without a pause.
+    All processes are new.
     """
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)

@@ -41,6 +41,7 @@ _ZONE = "ELS-5:45"
 """The time zone of scripts; that of other processes is UTC."""
 _LETTERS = 6
 _LINGER = 0.3
+_PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
 _MOST_ROUNDS = 60
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
@@ -58,25 +59,25 @@ def run_in_order(
     seconds: float,
     longest: int,
     new: bool,
-    pause: float,
     again: bool,
 ) -> List[List[Optional[str]]]:
     """Run jobs in order in `count` processes; see `Language.run_in_order`.
 
-    They are `new` processes of Python, or forks of this one. If there is a `pause` between them, their numbers are
-    varied too. With `again`, all jobs run again in each process, in two of them several times if they are fast.
+    They are `new` processes of Python, or forks of this one. If there are several new ones, the time and their numbers
+    are varied too. With `again`, all jobs run again in each process, in two of them several times if they are fast.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long. Among those of the
         last job may be `{"left": ...}`: what the program has left behind.
     """
     found: List[List[Optional[str]]] = [[] for _ in jobs]
+    vary = new and count > 1
     while count > 0:
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
                 stack.enter_context(
-                    _Process(program, jobs, longest, way if new else (), pause > 0, count, again, not number)
+                    _Process(program, jobs, longest, way if new else (), vary, count, again, not number)
                 )
                 for number, way in enumerate(_WAYS[:count])
             ]:
@@ -84,7 +85,8 @@ def run_in_order(
                     if answer not in found[place]:
                         found[place].append(answer)
         count -= len(_WAYS)
-        time.sleep(_random.random() * pause)
+        if vary:
+            time.sleep(_random.random() * _PAUSE)
     tidy()
     return found
 

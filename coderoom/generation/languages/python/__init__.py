@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from coderoom.generation.guest import calls
 from coderoom.generation.guest.values import LIBRARIES
-from coderoom.generation.languages import START, Job, Language, Level, SecurityFinding, Variation, call_inside
+from coderoom.generation.languages import START, Job, Language, Level, SecurityFinding, call_inside
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
 from coderoom.generation.languages.python.check import UNREADABLE, bindings, parsed
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
-from coderoom.generation.languages.python.varying import variation
+from coderoom.generation.languages.python.stateless import is_pure, is_stateless, is_stateless_expression
 from coderoom.generation.languages.shared import Statement, find_repeats
 from coderoom.generation.specs import FunctionSpec
 
@@ -105,10 +104,9 @@ class PythonLanguage(Language):
         named = [name for name in LIBRARIES if any(name in source for source in sources)]
         return START + call_inside("values", "keep_libraries", " ".join(named))
 
-    def variation(self, sources: Collection[str]) -> Variation:
-        """See `Language.variation`; only code that provably keeps no state is known well enough for `NONE`."""
-        least = Variation.NONE if is_stateless(tuple(sources)) else Variation.PROCESS
-        return max(least, variation(tuple(sources)))
+    def is_pure(self, sources: Collection[str]) -> bool:
+        """See `Language.is_pure`."""
+        return is_pure(tuple(sources))
 
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""
