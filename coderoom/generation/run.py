@@ -238,20 +238,18 @@ class Run:
             await session.close()
         async with TestSession(self.sandbox, self.language, {}) as session:
             for several in self._parts(cases, session.longest // (8 * count)):
-                await self._see_several_in_order(session, several, count, varies)
+                await self._see_several_in_order(session, several, count, again=varies)
 
-    async def _see_several_in_order(
-        self, session: TestSession, cases: Sequence[Case], count: int, varies: bool
-    ) -> None:
+    async def _see_several_in_order(self, session: TestSession, cases: Sequence[Case], count: int, again: bool) -> None:
         repeatable: dict[str, bool] = {}
         seconds = sum(self._seen[case.number].seconds for case in cases)
-        again = varies and seconds < _SECONDS_TO_RUN_AGAIN
-        for case, seen in zip(cases, await self._see_in_order(session, cases, count, varies, again), strict=True):
+        again = again and seconds < _SECONDS_TO_RUN_AGAIN
+        for case, seen in zip(cases, await self._see_in_order(session, cases, count, again), strict=True):
             if not seen.why or not self._seen[case.number].passed:
                 continue
             if case.function not in repeatable:
                 # Nothing runs before it.
-                [alone] = await self._see_in_order(session, [case], _CHECKS, varies)
+                [alone] = await self._see_in_order(session, [case], _CHECKS)
                 repeatable[case.function] = not alone.why
             if not repeatable[case.function]:
                 self._seen[case.number] = _not_repeatable(self._seen[case.number], seen)
@@ -293,7 +291,7 @@ class Run:
         return await self._judged(cases, jobs.answers)
 
     async def _see_in_order(
-        self, session: TestSession, cases: Sequence[Case], count: int, varies: bool, again: bool = False
+        self, session: TestSession, cases: Sequence[Case], count: int, again: bool = False
     ) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         seconds = self.timeout + 4 * max(self._seen[case.number].seconds for case in cases)
@@ -301,7 +299,7 @@ class Run:
         jobs = [case.job for case in cases]
         at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
         while count > 0:
-            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, varies, again)
+            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, again)
             count -= at_once
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)

@@ -321,12 +321,11 @@ class TestSession:
         jobs: Sequence[Job],
         count: int,
         seconds: float,
-        new: bool,
         again: bool,
     ) -> list[list[Answer | None]]:
         """Run the jobs of a program, which is not loaded into this session; see `Language.run_in_order`."""
         longest = self.longest // count
-        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, new, again)
+        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, again)
         result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if (

@@ -245,10 +245,9 @@ class Language(ABC):
         count: int,
         seconds: float,
         longest: int,
-        new: bool,
         again: bool,
     ) -> str:
-        """The cell that runs jobs one after the other in a process in which the program is a module, several times.
+        """The cell that runs jobs one after the other in a new process in which the program is a module, several times.
 
         The cell's value has the different answers of each job; a `null` is among them if a process ended or took too
         long.
@@ -259,10 +258,9 @@ class Language(ABC):
             count: The number of processes.
             seconds: The time limit of each job.
             longest: The maximum length of all answers of a process together in characters.
-            new: Whether the processes are new ones, since answers may vary, or forks.
             again: Whether to run all jobs again in each process, several times if they are fast.
         """
-        how = count, seconds, longest, new, again
+        how = count, seconds, longest, again
         cell = call_inside(self._runs_jobs[1], "run_in_order", self.program(sources), [*map(self.job, jobs)], *how)
         return f"{setting(longest)} or {cell}"
 
