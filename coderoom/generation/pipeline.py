@@ -16,13 +16,14 @@ from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import SPECS, TESTS, again, request
 from coderoom.generation.repair import FunctionWork, Program
 from coderoom.generation.replies import (
+    SPECS_KEYS,
+    TESTS_KEYS,
     Form,
     SpecsForm,
     TestsForm,
     as_specs,
     as_tests,
-    read_specs_data,
-    read_tests_data,
+    listed,
     unclear_values,
 )
 from coderoom.generation.runner import TestRunner
@@ -56,7 +57,7 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
     """Let the model write the specs; mistakes are sent back once."""
 
     async def read(text: str) -> list[FunctionSpec]:
-        data = read_specs_data(text)
+        data = listed(text, SPECS_KEYS)
         if data is None:
             raise GenerationError(_NOTHING)
         specs = read_specs(as_specs(data))
@@ -83,7 +84,7 @@ async def write_tests(
     why: list[str] = []
 
     async def read(text: str) -> list[FunctionTest]:
-        data = read_tests_data(text, spec.name)
+        data = listed(text, TESTS_KEYS, spec.name)
         if data is None:
             raise GenerationError(_NOTHING)
         tests, wrong = _sound_tests(data, spec, program)
