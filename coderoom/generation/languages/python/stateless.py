@@ -312,6 +312,7 @@ def is_pure(sources: tuple[str, ...]) -> bool:
     return is_stateless(sources) and not any(_Stateless(parsed(source)).varies() for source in sources)
 
 
+@functools.lru_cache(maxsize=4_096)
 def is_pure_expression(source: str, names: frozenset[str]) -> bool:
     """The same for an expression; see `is_stateless_expression`."""
     return is_stateless_expression(source, names) and not _Stateless(parsed_expression(source)).varies()
