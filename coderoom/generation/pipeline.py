@@ -74,12 +74,8 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
 
 async def write_tests(
     spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner
-) -> tuple[list[FunctionTest], list[str]]:
-    """Let the model write the tests of a function; mistakes are sent back once.
-
-    Returns:
-        The valid tests, and the problems of the others.
-    """
+) -> list[FunctionTest]:
+    """Let the model write the tests of a function; mistakes are sent back once. Warn of those that remain."""
     kept: list[FunctionTest] = []
     why: list[str] = []
 
@@ -100,9 +96,12 @@ async def write_tests(
         return tests
 
     tests, problems = await _ask_twice(client, "tests", spec.name, request(TESTS, program, spec), TestsForm, read)
-    if tests is not None:
-        return tests, []
-    return kept, [f"tests of {spec.name}: {problem}" for problem in (why if kept else problems)]
+    if tests is None:
+        tests = kept
+        for problem in why if kept else problems:
+            program.warn(f"tests of {spec.name}: {problem}")
+    program.emit(TestsWritten(spec.name, tuple(tests)))
+    return tests
 
 
 async def _ask_twice(
@@ -199,7 +198,8 @@ class Pipeline:
 
     async def _write_tests(self, specs: Sequence[FunctionSpec]) -> bool:
         """Write the tests of all functions concurrently and freeze them; return whether all requests succeeded."""
-        found = await asyncio.gather(*(self._write_tests_of(spec) for spec in specs), return_exceptions=True)
+        requests = (write_tests(spec, self._program, self._client, self._runner) for spec in specs)
+        found = await asyncio.gather(*requests, return_exceptions=True)
         tests: dict[str, list[FunctionTest]] = {}
         for spec, each in zip(specs, found, strict=True):
             if isinstance(each, BudgetSpent | ModelError):
@@ -214,14 +214,6 @@ class Pipeline:
         elif self._stopped is None:
             raise GenerationError("The model gave no usable tests, even after a correction request.")
         return self._stopped is None
-
-    async def _write_tests_of(self, spec: FunctionSpec) -> list[FunctionTest]:
-        program = self._program
-        tests, problems = await write_tests(spec, program, self._client, self._runner)
-        for problem in problems:
-            self._program.warn(problem)
-        program.emit(TestsWritten(spec.name, tuple(tests)))
-        return tests
 
     async def _write_code(self) -> None:
         """Write every function, each after its dependencies, and independent ones concurrently."""
