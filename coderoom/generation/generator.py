@@ -19,9 +19,9 @@ from coderoom._util.tasks import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
-from coderoom.generation.existing import existing_functions
 from coderoom.generation.frozen import freeze
 from coderoom.generation.languages import Language, Level
+from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed

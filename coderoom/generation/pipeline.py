@@ -16,13 +16,14 @@ from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import SPECS, TESTS, again, request
 from coderoom.generation.repair import FunctionWork, Program
 from coderoom.generation.replies import (
+    SPECS_KEYS,
+    TESTS_KEYS,
     Form,
     SpecsForm,
     TestsForm,
     as_specs,
     as_tests,
-    read_specs_data,
-    read_tests_data,
+    listed,
     unclear_values,
 )
 from coderoom.generation.runner import TestRunner
@@ -56,7 +57,7 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
     """Let the model write the specs; mistakes are sent back once."""
 
     async def read(text: str) -> list[FunctionSpec]:
-        data = read_specs_data(text)
+        data = listed(text, SPECS_KEYS)
         if data is None:
             raise GenerationError(_NOTHING)
         specs = read_specs(as_specs(data))
@@ -73,17 +74,13 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
 
 async def write_tests(
     spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner
-) -> tuple[list[FunctionTest], list[str]]:
-    """Let the model write the tests of a function; mistakes are sent back once.
-
-    Returns:
-        The valid tests, and the problems of the others.
-    """
+) -> list[FunctionTest]:
+    """Let the model write the tests of a function; mistakes are sent back once. Warn of those that remain."""
     kept: list[FunctionTest] = []
     why: list[str] = []
 
     async def read(text: str) -> list[FunctionTest]:
-        data = read_tests_data(text, spec.name)
+        data = listed(text, TESTS_KEYS, spec.name)
         if data is None:
             raise GenerationError(_NOTHING)
         tests, wrong = _sound_tests(data, spec, program)
@@ -99,9 +96,12 @@ async def write_tests(
         return tests
 
     tests, problems = await _ask_twice(client, "tests", spec.name, request(TESTS, program, spec), TestsForm, read)
-    if tests is not None:
-        return tests, []
-    return kept, [f"tests of {spec.name}: {problem}" for problem in (why if kept else problems)]
+    if tests is None:
+        tests = kept
+        for problem in why if kept else problems:
+            program.warn(f"tests of {spec.name}: {problem}")
+    program.emit(TestsWritten(spec.name, tuple(tests)))
+    return tests
 
 
 async def _ask_twice(
@@ -198,7 +198,8 @@ class Pipeline:
 
     async def _write_tests(self, specs: Sequence[FunctionSpec]) -> bool:
         """Write the tests of all functions concurrently and freeze them; return whether all requests succeeded."""
-        found = await asyncio.gather(*(self._write_tests_of(spec) for spec in specs), return_exceptions=True)
+        requests = (write_tests(spec, self._program, self._client, self._runner) for spec in specs)
+        found = await asyncio.gather(*requests, return_exceptions=True)
         tests: dict[str, list[FunctionTest]] = {}
         for spec, each in zip(specs, found, strict=True):
             if isinstance(each, BudgetSpent | ModelError):
@@ -213,14 +214,6 @@ class Pipeline:
         elif self._stopped is None:
             raise GenerationError("The model gave no usable tests, even after a correction request.")
         return self._stopped is None
-
-    async def _write_tests_of(self, spec: FunctionSpec) -> list[FunctionTest]:
-        program = self._program
-        tests, problems = await write_tests(spec, program, self._client, self._runner)
-        for problem in problems:
-            self._program.warn(problem)
-        program.emit(TestsWritten(spec.name, tuple(tests)))
-        return tests
 
     async def _write_code(self) -> None:
         """Write every function, each after its dependencies, and independent ones concurrently."""

@@ -79,24 +79,21 @@ class RepairForm(Form):
     test: dict[str, Any] | None = None
 
 
-def read_specs_data(text: str) -> Any:
-    """The list of specs in a reply; `None` if there is none."""
-    return _listed(text, ("function_specs", "functions", "specs"))
+SPECS_KEYS = ("function_specs", "functions", "specs")
+TESTS_KEYS = ("tests", "test_cases")
 
 
-def read_tests_data(text: str, function: str) -> Any:
-    """The list of tests of a function in a reply; `None` if there is none."""
-    return _listed(text, ("tests", "test_cases", function), function)
+def listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | None:
+    """The lists in a reply, as a whole or under a key or the name of a function, joined to one list.
 
-
-def _listed(text: str, keys: Sequence[str], function: str = "") -> list[Any] | None:
-    """The lists in a reply, as a whole or under one of some keys, joined to one list."""
+    It is `None` if there is no list.
+    """
     lists = []
     for data in values_in(text):
         if isinstance(data, list):
             lists.append(data)
             continue
-        found = next((data[key] for key in keys if data.get(key) is not None), None)
+        found = next((data[key] for key in (*keys, function) if data.get(key) is not None), None)
         if isinstance(found, Mapping):
             found = found.get(function)
         if isinstance(found, list):

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from coderoom.generation.languages import Job, Language, Variation
+from coderoom.generation.languages import Job, Language
 from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
-from coderoom.generation.languages.python.stateless import is_stateless_expression
-from coderoom.generation.languages.python.varying import variation
+from coderoom.generation.languages.python.stateless import is_pure_expression
 from coderoom.generation.session import (
     Answer,
     Seen,
@@ -103,7 +102,7 @@ class Judge:
     def _key(self, job: Job) -> bytes | int:
         """The same key for the same property of the same values; a new one for a property whose answer may vary."""
         text, names = str(job["property"]), frozenset({*job["inputs"], "result", "after"})
-        if variation((text,)) is not Variation.NONE or not is_stateless_expression(text, names):
+        if not is_pure_expression(text, names):
             return next(self._numbers)
         return hashlib.sha256(json.dumps(job).encode()).digest()
 
@@ -164,14 +163,12 @@ class Run:
             else:
                 cases.append(case)
         await self._run_once(cases)
-        variation = self.language.variation(self.sources.values())
-        if any(case.may_use_sets() for case in cases):
-            variation = max(variation, Variation.PROCESS)
-        if failures:  # Parts of code that could not be loaded may be there.
-            variation = Variation.CLOCK
-        if variation >= Variation.CALL:
+        # Parts of code that could not be loaded may be there.
+        pure = not failures and self.language.is_pure(self.sources.values())
+        varies = not pure or any(case.may_use_sets() for case in cases)
+        if varies:
             await self._run_again(self._passing(cases))
-        await self._run_in_order(self._passing(cases), variation)
+        await self._run_in_order(self._passing(cases), varies)
         return [self._result(case, self._seen[case.number]) for case in self.cases]
 
     def _passing(self, cases: Sequence[Case]) -> list[Case]:
@@ -227,11 +224,11 @@ class Run:
             if each.why and self._seen[case.number].passed:
                 self._seen[case.number] = _not_repeatable(self._seen[case.number], each)
 
-    async def _run_in_order(self, cases: Sequence[Case], variation: Variation) -> None:
+    async def _run_in_order(self, cases: Sequence[Case], varies: bool) -> None:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
         count = self.language.processes
-        if not self.final or variation is Variation.NONE:
-            proven = variation is Variation.NONE and all(map(self._is_stateless, cases))
+        if not self.final or not varies:
+            proven = not varies and all(map(self._is_stateless, cases))
             count = min(count, 0 if proven and not self.final else 1)
         if not count or not cases:
             return
@@ -241,20 +238,18 @@ class Run:
             await session.close()
         async with TestSession(self.sandbox, self.language, {}) as session:
             for several in self._parts(cases, session.longest // (8 * count)):
-                await self._see_several_in_order(session, several, count, variation)
+                await self._see_several_in_order(session, several, count, again=varies)
 
-    async def _see_several_in_order(
-        self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation
-    ) -> None:
+    async def _see_several_in_order(self, session: TestSession, cases: Sequence[Case], count: int, again: bool) -> None:
         repeatable: dict[str, bool] = {}
         seconds = sum(self._seen[case.number].seconds for case in cases)
-        again = variation is not Variation.NONE and seconds < _SECONDS_TO_RUN_AGAIN
-        for case, seen in zip(cases, await self._see_in_order(session, cases, count, variation, again), strict=True):
+        again = again and seconds < _SECONDS_TO_RUN_AGAIN
+        for case, seen in zip(cases, await self._see_in_order(session, cases, count, again), strict=True):
             if not seen.why or not self._seen[case.number].passed:
                 continue
             if case.function not in repeatable:
                 # Nothing runs before it.
-                [alone] = await self._see_in_order(session, [case], _CHECKS, variation)
+                [alone] = await self._see_in_order(session, [case], _CHECKS)
                 repeatable[case.function] = not alone.why
             if not repeatable[case.function]:
                 self._seen[case.number] = _not_repeatable(self._seen[case.number], seen)
@@ -296,7 +291,7 @@ class Run:
         return await self._judged(cases, jobs.answers)
 
     async def _see_in_order(
-        self, session: TestSession, cases: Sequence[Case], count: int, variation: Variation, again: bool = False
+        self, session: TestSession, cases: Sequence[Case], count: int, again: bool = False
     ) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         seconds = self.timeout + 4 * max(self._seen[case.number].seconds for case in cases)
@@ -304,7 +299,7 @@ class Run:
         jobs = [case.job for case in cases]
         at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
         while count > 0:
-            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, variation, again)
+            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, again)
             count -= at_once
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)

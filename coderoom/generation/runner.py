@@ -60,7 +60,7 @@ class TestRunner:
 
     A test passes only if all its runs pass. A call without the expected result is repeated alone in a clean state; if
     it passes there, the test is not repeatable and fails. Once all tests have passed, they are run again as often as
-    the answers of the code can vary (see `Variation`), and in order in processes that never loaded the program before.
+    its answers can vary, and in order in processes that never loaded the program before.
 
     Args:
         sandbox: The sandbox. It needs the engine `cpython`, the policy `open`, and no workspace, in which tests would

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.compare import is_sound
-from coderoom.generation.languages import UNTIDY, Job, Language, Variation, make_harness
+from coderoom.generation.languages import UNTIDY, Job, Language, make_harness
 from coderoom.generation.specs import Data
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
@@ -321,12 +321,11 @@ class TestSession:
         jobs: Sequence[Job],
         count: int,
         seconds: float,
-        variation: Variation,
         again: bool,
     ) -> list[list[Answer | None]]:
         """Run the jobs of a program, which is not loaded into this session; see `Language.run_in_order`."""
         longest = self.longest // count
-        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, variation, again)
+        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, again)
         result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if (

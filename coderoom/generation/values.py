@@ -11,8 +11,7 @@ Most tags are described in `coderoom.sandbox.guest.encoding`. These are only for
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coderoom.generation.guest.values import Encoder, Record, decode
@@ -74,45 +73,36 @@ def fields_of(content: Any) -> list[list[Any]]:
 
 def show(data: Any, most: int = _SHOWN) -> str:
     """Show tagged data like Python's `repr`, truncated if long."""
-    text = ""
-    for piece in _pieces(data, most) if most > 0 else ():
-        text += piece
-        if len(text) > most:
-            return text[:most] + "..."
-    return text
+    text = _text(data, most) if most > 0 else ""
+    return text[:most] + "..." if len(text) > max(most, 0) else text
 
 
-def _pieces(data: Any, most: int) -> Iterator[str]:
-    """The pieces of a text, made only as far as they are used."""
+def _text(data: Any, room: int) -> str:
+    """The text of data; what does not fit into the room may be missing at its end."""
+    if room < 0:
+        return ""
     tag, content = tag_of(data)
     if tag in _WRAPPED and isinstance(content, list):
         opening, closing = _WRAPPED[tag]
         closing = ",)" if tag == "$tuple" and len(content) == 1 else closing
-        yield from _enclosed(opening, (_pieces(item, most) for item in content), closing)
-    elif tag == "$dict" and isinstance(content, list):
-        yield from _enclosed("{", (_pieces_of_entry(entry, most) for entry in content), "}")
-    elif tag in ("$object", "$namedtuple"):
+        return _enclosed(opening, (("", item) for item in content), closing, room)
+    if tag == "$dict" and isinstance(content, list):
+        pairs = (each if isinstance(each, list) and len(each) == 2 else [None, each] for each in content)
+        return _enclosed("{", ((f"{_text(key, room)}: ", item) for key, item in pairs), "}", room)
+    if tag in ("$object", "$namedtuple"):
         kind = content.get("type") if isinstance(content, dict) else "?"
-        fields = (chain([f"{name}="], _pieces(item, most)) for name, item in fields_of(content))
-        yield from _enclosed(f"{kind}(", fields, ")")
-    else:
-        yield _leaf(tag, content, most)
+        return _enclosed(f"{kind}(", ((f"{name}=", item) for name, item in fields_of(content)), ")", room)
+    return _leaf(tag, content, room)
 
 
-def _pieces_of_entry(entry: Any, most: int) -> Iterator[str]:
-    if isinstance(entry, list) and len(entry) == 2:
-        yield from _pieces(entry[0], most)
-        yield ": "
-        entry = entry[1]
-    yield from _pieces(entry, most)
-
-
-def _enclosed(opening: str, items: Iterable[Iterable[str]], closing: str) -> Iterator[str]:
-    yield opening
-    for number, item in enumerate(items):
-        yield ", " if number else ""
-        yield from item
-    yield closing
+def _enclosed(opening: str, items: Iterable[tuple[str, Any]], closing: str, room: int) -> str:
+    text = opening
+    for number, (before, item) in enumerate(items):
+        text += (", " if number else "") + before
+        text += _text(item, room - len(text))
+        if len(text) > room:
+            break
+    return text + closing
 
 
 def _leaf(tag: str, content: Any, room: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import AICodeGenerator, PythonLanguage, TestResult, TestRunner, freeze
-from coderoom.generation.replies import code_in, read_repair, read_tests_data
+from coderoom.generation.replies import TESTS_KEYS, code_in, listed, read_repair
 from coderoom.sandbox import Sandbox
 
 from .claims import COMPARISONS, HARNESS, REPLIES, SILENT, STATES, VARYING
@@ -107,6 +107,6 @@ async def test_tests_that_say_nothing(sandbox: Sandbox, kind: str) -> None:
 
 def test_replies_without_content() -> None:
     for text in REPLIES:
-        assert not [each for each in read_tests_data(text, "f") or () if isinstance(each, dict)], text[:80]
+        assert not [each for each in listed(text, TESTS_KEYS, "f") or () if isinstance(each, dict)], text[:80]
         assert read_repair(text, "f", PythonLanguage()) is None, text[:80]
         assert "return 4" not in code_in(text, "f", PythonLanguage()), text[:80]

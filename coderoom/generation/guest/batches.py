@@ -16,8 +16,7 @@ import tempfile
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-from .calls import answer, answer_now, make_call, warm
-from .values import Encoder
+from .calls import answer_now, warm
 
 __all__ = ["alone", "begin", "clear", "in_turn", "lines", "remember", "run", "run_together", "tidy"]
 
@@ -130,30 +129,32 @@ def alone(job: Dict[str, Any]) -> str:
 def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
     """Run jobs until time or room is used up, or a job takes too long or leaves something behind.
 
-    Each call and each evaluation of a property runs in a fork of its own. `each` and `whole` are the seconds for a job
+    Each job runs in a fork of its own. `each` and `whole` are the seconds for a job
     and for starting jobs, `largest` and `room` the bytes for an answer and for all of them.
 
     Returns:
         For each job, in order, its answer, the printed text, its duration in seconds and its memory; `None` without an
         answer. The list may be shorter than the jobs.
     """
-    if _thread._count() > 1 or not tidy():
-        return []
-    # Forks print into this. It is shared memory until they write, and each page that they do not copy saves time.
-    sys.stdout = out = Out()
-    return in_turn(jobs, lambda job, *_: [_forked(job, each, largest, out)], whole, largest, room)
+    return _in_forks([[job] for job in jobs], each, whole, largest, room)
 
 
 def run_together(
     jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int
 ) -> List[Optional[List[Any]]]:
     """Like `run`, for stateless jobs: all jobs of a function run in one fork."""
+    groups = [list(several) for _, several in itertools.groupby(jobs, lambda job: job.get("function"))]
+    return _in_forks(groups, each, whole, largest, room)
+
+
+def _in_forks(
+    groups: List[List[Dict[str, Any]]], each: float, whole: float, largest: int, room: int
+) -> List[Optional[List[Any]]]:
     if _thread._count() > 1 or not tidy():
         return []
-    groups = [list(several) for _, several in itertools.groupby(jobs, lambda job: job.get("function"))]
 
     def do(several: List[Dict[str, Any]], end: float, room: int) -> List[Any]:
-        return _forked_together(several, each, end, largest, room)
+        return _forked(several, each, end, largest, room)
 
     return in_turn(groups, do, whole, largest, room)
 
@@ -174,40 +175,10 @@ def in_turn(items: List[Any], do: Callable[..., List[Any]], whole: float, larges
     return answers
 
 
-def _forked(job: Dict[str, Any], seconds: float, largest: int, out: Out) -> Optional[List[Any]]:
-    try:
-        call = make_call(job)
-    except Exception:
-        return None
-    encoder = Encoder()
-    reader, writer = os.pipe()
-    start = time.monotonic()
-    pid = _fork[0]()
-    if not pid:
-        try:
-            _reseed()
-            text_of_answer = answer(call, encoder) + "\n" + "".join(out.kept) + "\0"
-            _write(writer, text_of_answer.encode("utf-8", "replace"))
-        finally:
-            os._exit(0)
-    os.close(writer)
-    try:
-        text = _read(reader, start + seconds, largest)
-    finally:
-        took = time.monotonic() - start
-        os.close(reader)
-        peak = _end(pid)
-    if text is None:
-        return None
-    text_of_answer, _, printed = text[:-1].partition("\n")
-    return [text_of_answer, printed, took, peak]
-
-
-def _forked_together(
-    jobs: List[Dict[str, Any]], each: float, end: float, largest: int, room: int
-) -> List[Optional[List[Any]]]:
+def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, room: int) -> List[Optional[List[Any]]]:
     """The answers of the jobs that ran; the last one is `None` if a job took too long or ended the process."""
     reader, writer = os.pipe()
+    start = time.monotonic()
     pid = _fork[0]()
     if not pid:
         try:
@@ -216,18 +187,26 @@ def _forked_together(
             os._exit(0)
     os.close(writer)
     answers: List[Optional[List[Any]]] = []
+    took, peak = 0.0, 0
     try:
         with open(reader, "rb", buffering=0) as file:
             for line in lines(file, each):
-                if line == b"end":
-                    return answers
-                answers.append(json.loads(line))
+                if line != b"end":
+                    answers.append(json.loads(line))
+                if line == b"end" or len(answers) == len(jobs):
+                    break
+            else:
+                answers.append(None)
+        took = time.monotonic() - start
     finally:
-        _end(pid)
-    return [*answers, None]
+        peak = _end(pid)
+    if len(jobs) == 1 and answers and answers[0]:
+        answers[0][2:] = took, peak  # The code may have changed what its own process measures.
+    return answers
 
 
 def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int, room: int) -> None:
+    _reseed()
     for job in jobs:
         _forget()
         sys.stdout = out = Out()
@@ -288,25 +267,6 @@ def _end(pid: int) -> int:
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
     except OSError:
         return 0
-
-
-def _read(reader: int, end: float, largest: int) -> Optional[str]:
-    poll = select.poll()
-    poll.register(reader, select.POLLIN)
-    parts: List[bytes] = []
-    size = 0
-    while size <= largest:
-        left = end - time.monotonic()
-        if left <= 0 or not poll.poll(left * 1000 + 1):
-            return None
-        part = os.read(reader, _CHUNK)
-        if not part:
-            return None
-        parts.append(part)
-        size += len(part)
-        if part.endswith(b"\0"):
-            return b"".join(parts).decode("utf-8", "replace")
-    return None
 
 
 warm()

@@ -127,14 +127,9 @@ def run_in_order(
     count: int,
     seconds: float,
     longest: int,
-    new: bool,
-    pause: float,
     again: bool,
 ) -> List[List[Optional[str]]]:
-    """Run jobs in order like `plain.run_in_order`; `program` has the arguments of `define` for each function.
-
-    All processes are new, without a pause.
-    """
+    """Run jobs in order like `plain.run_in_order`; `program` has the arguments of `define` for each function."""
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)
     found: List[List[Optional[str]]] = [[] for _ in jobs]

@@ -18,7 +18,6 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .batches import lines, tidy
-from .calls import serve
 
 __all__ = ["prepare", "run_in_order"]
 
@@ -41,6 +40,7 @@ _ZONE = "ELS-5:45"
 """The time zone of scripts; that of other processes is UTC."""
 _LETTERS = 6
 _LINGER = 0.3
+_PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
 _MOST_ROUNDS = 60
 _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
@@ -57,34 +57,32 @@ def run_in_order(
     count: int,
     seconds: float,
     longest: int,
-    new: bool,
-    pause: float,
     again: bool,
 ) -> List[List[Optional[str]]]:
-    """Run jobs in order in `count` processes; see `Language.run_in_order`.
+    """Run jobs in order in `count` new processes; see `Language.run_in_order`.
 
-    They are `new` processes of Python, or forks of this one. If there is a `pause` between them, their numbers are
-    varied too. With `again`, all jobs run again in each process, in two of them several times if they are fast.
+    If there are several, the time and their numbers are varied too. With `again`, all jobs run again in each process,
+    in two of them several times if they are fast.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long. Among those of the
         last job may be `{"left": ...}`: what the program has left behind.
     """
     found: List[List[Optional[str]]] = [[] for _ in jobs]
+    vary = count > 1
     while count > 0:
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(
-                    _Process(program, jobs, longest, way if new else (), pause > 0, count, again, not number)
-                )
+                stack.enter_context(_Process(program, jobs, longest, way, vary, count, again, not number))
                 for number, way in enumerate(_WAYS[:count])
             ]:
                 for place, answer in process.answers(len(jobs), seconds, longest):
                     if answer not in found[place]:
                         found[place].append(answer)
         count -= len(_WAYS)
-        time.sleep(_random.random() * pause)
+        if vary:
+            time.sleep(_random.random() * _PAUSE)
     tidy()
     return found
 
@@ -121,8 +119,7 @@ class _Process:
         arguments = (jobs, longest, writer, self._folder, name, linger, by_name, rounds)
         if numbers:
             _skip_numbers()
-        start = self._start_elsewhere if numbers else self._start
-        self._pid = start(way, writer, arguments) if way else self._fork(arguments)
+        self._pid = (self._start_elsewhere if numbers else self._start)(way, writer, arguments)
         os.close(writer)
 
     def _start_elsewhere(self, way: Tuple[str, ...], writer: int, arguments: Any) -> int:
@@ -158,21 +155,6 @@ class _Process:
             pass
         process.returncode = 0  # It is waited for below.
         return process.pid
-
-    def _fork(self, arguments: Any) -> int:
-        pid = os.fork()
-        if not pid:
-            try:
-                os.setsid()
-                with open(os.devnull, "r+") as null:
-                    sys.stdin = sys.stdout = sys.stderr = null
-                    for fd in range(3):
-                        os.dup2(null.fileno(), fd)
-                    serve(*arguments)
-                    os.write(arguments[2], b"end\n")
-            finally:
-                os._exit(0)
-        return pid
 
     def __enter__(self) -> _Process:
         return self

@@ -6,7 +6,6 @@ import functools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import IntEnum
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,24 +28,6 @@ UNTIDY = "untidy"
 """The value of a cell that did nothing because an earlier one had left something behind."""
 
 Level = Literal["low", "medium", "high"]
-
-_PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
-
-
-class Variation(IntEnum):
-    """On what the answers of a program can depend, apart from arguments and kept state.
-
-    Attributes:
-        NONE: Nothing.
-        PROCESS: The process, by hashes and addresses.
-        CALL: Also random numbers.
-        CLOCK: Also the time, or anything else.
-    """
-
-    NONE = 0
-    PROCESS = 1
-    CALL = 2
-    CLOCK = 3
 
 
 class CodeProblem(Data):
@@ -99,8 +80,8 @@ class Language(ABC):
         comment: What starts a one-line comment.
         reserved: Names that functions and their inputs must not have, besides those that Python reserves.
         ways: Instructions for the model on how functions in this language are written and tested.
-        processes: In how many new processes a program whose answers may depend on the process has to give the same
-            ones; 0 if the language has no `program`.
+        processes: In how many new processes a program that is not pure has to give the same answers; 0 if the language
+            has no `program`.
     """
 
     name: ClassVar[str]
@@ -245,9 +226,9 @@ class Language(ABC):
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
         return False
 
-    def variation(self, sources: Collection[str]) -> Variation:
-        """On what the answers of a program can depend, apart from arguments and kept state."""
-        return Variation.CLOCK
+    def is_pure(self, sources: Collection[str]) -> bool:
+        """Whether the source of a program proves that its answers depend on nothing but the arguments."""
+        return False
 
     def program(self, sources: Mapping[str, str]) -> Any:
         """The program as a Python module, for `run_in_order`; in JavaScript, as data.
@@ -264,13 +245,12 @@ class Language(ABC):
         count: int,
         seconds: float,
         longest: int,
-        variation: Variation,
         again: bool,
     ) -> str:
-        """The cell that runs jobs one after the other in a process in which the program is a module, several times.
+        """The cell that runs jobs one after the other in a new process in which the program is a module, several times.
 
-        The processes are new ones if answers may vary. The cell's value has the different answers of each job; a `null`
-        is among them if a process ended or took too long.
+        The cell's value has the different answers of each job; a `null` is among them if a process ended or took too
+        long.
 
         Args:
             sources: The code of each function, dependencies first.
@@ -278,11 +258,9 @@ class Language(ABC):
             count: The number of processes.
             seconds: The time limit of each job.
             longest: The maximum length of all answers of a process together in characters.
-            variation: On what the answers can depend.
             again: Whether to run all jobs again in each process, several times if they are fast.
         """
-        pause = _PAUSE if variation is Variation.CLOCK and count > 1 else 0
-        how = count, seconds, longest, variation is not Variation.NONE, pause, again
+        how = count, seconds, longest, again
         cell = call_inside(self._runs_jobs[1], "run_in_order", self.program(sources), [*map(self.job, jobs)], *how)
         return f"{setting(longest)} or {cell}"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import FunctionSpec, PythonLanguage
-from coderoom.generation.replies import as_tests, code_in, read_repair, read_specs_data, read_tests_data
+from coderoom.generation.replies import SPECS_KEYS, TESTS_KEYS, as_tests, code_in, listed, read_repair
 
 from ..test_honesty import LARGE, NOISE
 
@@ -24,13 +24,13 @@ PYTHON = PythonLanguage()
 )
 def test_noise_is_neither_tests_nor_code_nor_a_repair(name: str) -> None:
     text = NOISE[name][:400_000]  # More is cut off before anything reads it.
-    assert not read_tests_data(text, "median")
+    assert not listed(text, TESTS_KEYS, "median")
     assert code_in(text, "median", PYTHON) == ""
     assert read_repair(text, "median", PYTHON) is None
 
 
 def test_what_is_nearly_json_is_read() -> None:
-    assert read_specs_data(NOISE["json with comments"]) == [{"name": "median"}]
+    assert listed(NOISE["json with comments"], SPECS_KEYS) == [{"name": "median"}]
 
 
 SHIFT = FunctionSpec.model_validate(

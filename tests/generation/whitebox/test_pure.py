@@ -1,27 +1,25 @@
 # ruff: noqa: E501 (programs, one to a line)
-"""On what the answers of code can depend: never less than they do, and seldom more."""
+"""Code whose answers depend on its arguments alone, and code whose answers may not."""
 
 from __future__ import annotations
 
 import pytest
 
 from coderoom.generation import PythonLanguage
-from coderoom.generation.languages import Variation
-from coderoom.generation.languages.python.varying import variation
 
-NONE = {
+PURE = {
     "arithmetic": "def f(x):\n    return [x % 2, x ** 2]\n",
-    "state": "def f(x, seen=[]):\n    seen.append(x)\n    return len(seen)\n",
-    "a class": "class A:\n    def __init__(self, x):\n        self._x = x\n    @property\n    def x(self):\n        return self._x\n",
-    "modules": "import math, collections.abc\nfrom functools import lru_cache\n@lru_cache\ndef f(x):\n    return math.sqrt(x)\n",
     "a list of a set": "def f(x):\n    return sorted(list(set(x)))\n",
     "annotations": "from typing import List\ndef f(x: List[str]) -> str:\n    return f'{len(x)}'\n",
     "sets without order": "def f(x):\n    return len(set(x)), sorted(set(x)), x[0] in {1, 2}, set(x) == {1}\n",
+    "messages": "def f(x):\n    raise ValueError(f'{x!r} is wrong: {sorted(x, key=lambda y: y)}')\n",
     "text": "def f(x):\n    return ''.join(str(each) for each in x) + f'{len(x)}'\n",
-    "messages": "class A:\n    def f(self, x):\n        raise ValueError(f'{x!r} is wrong')\n",
-    "attributes by name": "def f(x):\n    return getattr(x, 'name', None)\n",
 }
-PROCESS = {
+OTHERS = {
+    "attributes by name": "def f(x):\n    return getattr(x, 'name', None)\n",
+    "modules": "import math, collections.abc\nfrom functools import lru_cache\n@lru_cache\ndef f(x):\n    return math.sqrt(x)\n",
+    "a class": "class A:\n    def __init__(self, x):\n        self._x = x\n    @property\n    def x(self):\n        return self._x\n",
+    "state": "def f(x, seen=[]):\n    seen.append(x)\n    return len(seen)\n",
     "the order of a set": "def f(x):\n    return list(set(x))\n",
     "the order of a set display": "def f(x):\n    return [each for each in {'a', 'b'}]\n",
     "the order of views": "def f(x, y):\n    return list(x.keys() | y.keys())\n",
@@ -46,9 +44,7 @@ PROCESS = {
     "the text by a template in a variable": "def f(x, y):\n    return x % (each for each in y)\n",
     "the text in an exception": "def f(x):\n    try:\n        [].index(iter(x))\n    except ValueError as e:\n        return e.args\n",
     "a method that shows": "class A: ...\ndef f(x):\n    return A().__repr__()\n",
-}
-CALL = {"random numbers": "import random\ndef f(x):\n    return random.random()\n"}
-CLOCK = {
+    "random numbers": "import random\ndef f(x):\n    return random.random()\n",
     "a clock": "import time\ndef f(x):\n    return time.time()\n",
     "the date": "from datetime import date\ndef f(x):\n    return date.today()\n",
     "the date by a pattern": "from datetime import datetime\ndef f(x):\n    match x:\n        case datetime(now=n):\n            return n()\n",
@@ -82,21 +78,13 @@ CLOCK = {
 }
 
 
-@pytest.mark.parametrize(
-    ("expected", "sources"),
-    [(Variation.NONE, NONE), (Variation.PROCESS, PROCESS), (Variation.CALL, CALL), (Variation.CLOCK, CLOCK)],
-    ids=["none", "process", "call", "clock"],
-)
-def test_it_is_found(expected: Variation, sources: dict[str, str]) -> None:
-    assert {name: variation((source,)) for name, source in sources.items()} == dict.fromkeys(sources, expected)
+@pytest.mark.parametrize(("pure", "sources"), [(True, PURE), (False, OTHERS)], ids=["pure", "others"])
+def test_it_is_found(pure: bool, sources: dict[str, str]) -> None:
+    assert {name: PythonLanguage().is_pure([source]) for name, source in sources.items()} == dict.fromkeys(
+        sources, pure
+    )
 
 
-def test_only_code_without_state_is_run_once() -> None:
-    stateful = ("a class", "state", "modules", "attributes by name")
-    found = {name: PythonLanguage().variation([source]) for name, source in NONE.items() if name != "messages"}
-    assert found == {name: Variation.PROCESS if name in stateful else Variation.NONE for name in found}
-
-
-def test_the_worst_source_counts() -> None:
-    assert variation((NONE["text"], CLOCK["a clock"], PROCESS["hashes"])) is Variation.CLOCK
-    assert variation(()) is Variation.NONE
+def test_every_source_counts() -> None:
+    assert not PythonLanguage().is_pure([PURE["text"], OTHERS["a clock"]])
+    assert PythonLanguage().is_pure([])
