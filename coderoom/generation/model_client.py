@@ -23,6 +23,7 @@ from coderoom._util.tasks import RateLimiter, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import BudgetExceeded, ModelError
 from coderoom.generation.cache import Journal
+from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 
@@ -123,10 +124,10 @@ class BudgetedModel:
         raise self._broken from found
 
     async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> _Tried:
-        """Send a request; return the reply, or what the model raised.
+        """Send a request; return the reply, or what the model raised. Such an exception may lie about its class.
 
-        The request is a task of its own. If it ends in a `CancelledError`, the model raised it: if this task is
-        cancelled, waiting for the request raises.
+        The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
+        this task is cancelled or closed, waiting for the request raises.
         """
 
         async def request() -> Reply:
@@ -148,8 +149,8 @@ class BudgetedModel:
         if task.cancelled():
             return None, asyncio.CancelledError("the client cancelled its own request")
         error = task.exception()
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise error
+        if issubclass(type(error), (KeyboardInterrupt, SystemExit)):
+            raise error  # type: ignore[misc]
         return (task.result(), None) if error is None else (None, error)
 
     def _check(self) -> None:
@@ -190,13 +191,22 @@ _Tried = tuple[Reply | None, BaseException | None]
 
 def _may_pass(tried: _Tried) -> bool:
     _, found = tried
-    names = {kind.__name__ for kind in type(found).__mro__}
-    return found is not None and bool(names & _TRANSIENT) and not is_out_of_credit(found)
+    names = set(map(name_of, classes_of(type(found))))
+    if found is None or not names & _TRANSIENT:
+        return False
+    try:
+        return not is_out_of_credit(found)
+    except BaseException:
+        return False
 
 
 def _described(error: Any) -> str:
-    text, advice = f"{type(error).__name__}: {said(error)}".rstrip(": "), advice_for(error)
-    return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
+    name = str(name_of(type(error)))
+    try:
+        text, advice = f"{name}: {said(error)}".rstrip(": "), advice_for(error)
+        return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
+    except BaseException:  # Its text cannot be made, whatever the client raises there.
+        return name
 
 
 def _hash(model: str, messages: Sequence[Message], form: type[BaseModel] | None) -> str:

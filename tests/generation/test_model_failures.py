@@ -29,6 +29,18 @@ class OwnBase(BaseException):
     pass
 
 
+class WithoutText(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise RuntimeError("there is no text")
+
+
+class WithoutTextBase(BaseException):
+    def __str__(self) -> str:
+        raise ValueError("there is no text")
+
+    __repr__ = __str__
+
+
 def made(kind: type[BaseException]) -> BaseException | None:
     for arguments in (("x",), ("utf-8", b"\xff", 0, 1, "x"), ("x", [ValueError("y")])):
         try:
@@ -41,7 +53,7 @@ def made(kind: type[BaseException]) -> BaseException | None:
 ENDING = (KeyboardInterrupt, SystemExit)
 KINDS = [kind for kind in vars(builtins).values() if isinstance(kind, type) and issubclass(kind, BaseException)]
 KINDS = [kind for kind in KINDS if not issubclass(kind, ENDING)]
-KINDS += [asyncio.CancelledError, OwnBase, CodeRoomError]
+KINDS += [asyncio.CancelledError, OwnBase, WithoutText, WithoutTextBase, CodeRoomError]
 FAILURES = [failure for failure in map(made, KINDS) if failure is not None]
 FAILURES.append(BaseExceptionGroup("x", [OwnBase("y"), GeneratorExit()]))
 
@@ -98,6 +110,22 @@ async def test_whatever_a_client_raises_is_a_failed_model(
     assert "could not be called" in solution.error
     assert len(solution.function_specs) == (call > 1)
     assert not solution.all_tests_passed
+
+
+@pytest.mark.parametrize("lies", ["class", "name"])
+async def test_an_exception_that_lies_about_its_class_is_one(sandbox: Sandbox, lies: str) -> None:
+    class Kind(type):
+        def __getattribute__(cls, name: str) -> Any:
+            raise ZeroDivisionError
+
+    class Lying(ConnectionError):  # noqa: N818
+        @property  # type: ignore[misc]
+        def __class__(self) -> Any:
+            raise ZeroDivisionError
+
+    failure = Lying() if lies == "class" else Kind("Nameless", (Exception,), {})()
+    solution = await solved(Failing(failure, 2), sandbox)
+    assert (solution.stop_reason, "could not be called" in solution.error) == (StopReason.MODEL_FAILED, True)
 
 
 @pytest.mark.parametrize("reply", [None, 3, {"text": "x"}])
