@@ -81,7 +81,7 @@ class Replies(Protocol):
     def send_now(self, message: dict[str, Any]) -> bool:
         """Send a message if that is possible without waiting; return whether it was sent."""
 
-    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    async def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
 
     def suspend_reading(self, suspended: bool) -> None:
