@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox.config import Limits, SandboxConfig, shown
+from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
 
@@ -34,7 +34,6 @@ _Decoder = codecs.getincrementaldecoder("utf-8")
 STATE_LOST = "The session was restarted: earlier variables are gone."
 STATE_KEPT = "Variables that were set before are still there."
 _NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
-MIB = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
-from coderoom.sandbox.cell import MIB, STATE_KEPT, STATE_LOST, Collector, stopped
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
+from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit

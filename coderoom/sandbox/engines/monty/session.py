@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import MIB, STATE_LOST, Program, stopped
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.cell import STATE_LOST, Program, stopped
+from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
