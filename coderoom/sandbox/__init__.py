@@ -15,13 +15,12 @@ what it may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.cell import with_output
+from coderoom.sandbox.cell import STATE_LOST, remark_on, with_output
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.functions import CallRecorder, HostFunction, RecordedCall, check_functions, host_functions
 from coderoom.sandbox.guest.restricted import Rulebook
 from coderoom.sandbox.policy import find as find_violations
 from coderoom.sandbox.policy import restricted_rules
-from coderoom.sandbox.remarks import STATE_LOST, remark_on
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session

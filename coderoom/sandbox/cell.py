@@ -1,6 +1,6 @@
-"""A cell: the check of a request before anything runs, its output, and results of stopped cells.
+"""A cell: the check of a request before anything runs, its output, results of stopped cells, and remarks on results.
 
-Used by `Sandbox`, `Session`, the engines, and by agents that stream output.
+Used by `Sandbox`, `Session`, the engines, executors, servers, and by agents that stream output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox.config import SandboxConfig, shown
+from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
 
@@ -30,6 +30,10 @@ _MOST_AT_ONCE = 100
 _GATHER_SECONDS = 0.05
 _NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _Decoder = codecs.getincrementaldecoder("utf-8")
+
+STATE_LOST = "The session was restarted: earlier variables are gone."
+STATE_KEPT = "Variables that were set before are still there."
+_NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,40 @@ def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, 
     )
     error = CodeError("Timeout", f"The code {what}. {rest}".rstrip())
     return {"outcome": Outcome.TIMEOUT, "exit_code": 124, "error": error, "limit": limit}
+
+
+def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
+    """Return a remark on why code was ended or which limit it reached; empty if the output says so already."""
+    error, message, is_printed = result.error, "", False
+    # An error with a traceback was raised by the code.
+    if error is not None and not error.traceback and error.type in _NOT_IN_OUTPUT:
+        if in_session:
+            return error.message
+        return error.message.partition(". ")[0].rstrip(".") + "."  # The rest is about the session.
+    if result.outcome is Outcome.MEMORY:
+        message = f"The code wanted more memory than the {limits.memory_bytes // MIB:,} MiB that it may have."
+        is_printed = error is not None and message in error.message
+        if is_printed:
+            message = ""
+    elif result.outcome is Outcome.ERROR:
+        message = _remark_on_limit(result, limits)
+    if in_session and result.state_lost:
+        return f"{message} {STATE_LOST}".strip()
+    return f"{message} {STATE_KEPT}".strip() if in_session and (message or is_printed) else message
+
+
+def _remark_on_limit(result: ExecutionResult, limits: Limits) -> str:
+    match result.limit:
+        case "open_files":
+            return f"The code may have {limits.open_files} files open at a time."
+        case "processes":
+            return f"The code may have {limits.processes} processes and threads at a time."
+        case "file_size":
+            return f"The code may write files of up to {limits.file_bytes:,} bytes."
+        case "disk":
+            return f"The disk is full, or /tmp has the {limits.disk_bytes // MIB:,} MiB that it may have."
+        case _:
+            return ""
 
 
 class Collector:

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from coderoom.errors import RequestError
 from coderoom.sandbox.policy import POLICIES
 
-_MIB = 1024 * 1024
+MIB = 1024 * 1024
 
 DEFAULTS = {
     "HOME": "/tmp",
@@ -72,13 +72,13 @@ class Limits(BaseModel):
 
     wall_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
     cpu_seconds: float | None = Field(default=None, gt=0, le=86_400, allow_inf_nan=False)
-    memory_bytes: int = Field(default=1024 * _MIB, ge=32 * _MIB)
+    memory_bytes: int = Field(default=1024 * MIB, ge=32 * MIB)
     processes: int = Field(default=64, ge=1, le=4096)
     open_files: int = Field(default=256, ge=32, le=4096)
-    file_bytes: int = Field(default=256 * _MIB, ge=4096)
-    disk_bytes: int = Field(default=512 * _MIB, ge=65_536)
-    output_bytes: int = Field(default=_MIB, ge=256, le=256 * _MIB)
-    value_bytes: int = Field(default=_MIB, ge=256, le=64 * _MIB)
+    file_bytes: int = Field(default=256 * MIB, ge=4096)
+    disk_bytes: int = Field(default=512 * MIB, ge=65_536)
+    output_bytes: int = Field(default=MIB, ge=256, le=256 * MIB)
+    value_bytes: int = Field(default=MIB, ge=256, le=64 * MIB)
     calls: int = Field(default=10_000, ge=0)
     call_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
 

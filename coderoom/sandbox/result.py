@@ -161,9 +161,9 @@ class ExecutionResult:
 def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
     """Return the result with the paths of its artifacts on this machine, without those that are not regular files.
 
-    Called for results that have artifacts; without a workspace on this machine the result stays as it is.
+    Without artifacts, or without a workspace on this machine, the result stays as it is.
     """
-    if workspace is None:
+    if workspace is None or not result.artifacts:
         return result
     root = workspace.resolve()
     found = []

@@ -222,7 +222,7 @@ class Sandbox:
             result = await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
         finally:
             await engine.close()
-        return with_paths(result, self.workspace) if result.artifacts else result
+        return with_paths(result, self.workspace)
 
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         engine = await self._get_engine()

@@ -102,7 +102,7 @@ class Session:
         async with self._lock:
             engine = await self._get_engine()
             result = await engine.run(code, program, timeout, on_chunk=on_output)
-        return with_paths(result, self._config.workspace) if result.artifacts else result
+        return with_paths(result, self._config.workspace)
 
     def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None

@@ -12,16 +12,16 @@ import contextvars
 import inspect
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from coderoom._util.tasks import call_in_loop, retrieve_exception
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
-from coderoom.sandbox.functions.data import CallLog, as_data, error_data
-from coderoom.sandbox.functions.function import Arguments, HostFunction
+from coderoom.sandbox.functions.function import LONGEST, Arguments, HostFunction, as_data, error_data, shorten
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
 from coderoom.sandbox.guest.stubs import too_large, too_many
@@ -32,6 +32,11 @@ _THREADS = 16  # Not more, since each may have a result that is far too large.
 _LARGE = 65_536  # The arguments of a larger call are checked in a thread, since that would block the event loop.
 _HEAD = 1024  # The bytes of a call besides its arguments.
 _CLOSING_SECONDS = 0.2
+# Of the log, in characters, and the names in one entry of it.
+_ROOM = 1024 * 1024
+_LEAST = 60
+_MOST_NAMES = 20
+_LONGEST_NAME = 100
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
 
 _Answer = tuple[dict[str, Any], Outcome]
@@ -81,7 +86,7 @@ class Replies(Protocol):
     def send_now(self, message: dict[str, Any]) -> bool:
         """Send a message if that is possible without waiting; return whether it was sent."""
 
-    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    async def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
 
     def suspend_reading(self, suspended: bool) -> None:
@@ -382,3 +387,57 @@ def _check(call: _Call) -> Arguments:
     if call.refused is not None:
         raise call.refused
     return call.function.check(call.args, call.kwargs)
+
+
+class CallLog:
+    """The calls of a cell in their order, each with its outcome.
+
+    All arguments and errors together have about a million characters; later ones are cut.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[FunctionCall] = []
+        self._begun: dict[int, float] = {}
+        self._room = _ROOM
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def open(self, function: HostFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        """Add a call; return its index."""
+        arguments = _brief(function.name_arguments(args, kwargs), self._most())
+        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
+        place = len(self._calls)
+        self._calls.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
+        self._begun[place] = time.monotonic()
+        return place
+
+    def write(self, place: int, outcome: Outcome, error: str | None) -> None:
+        """Set the outcome of a call; only the first time counts."""
+        begun = self._begun.pop(place, None)
+        if begun is not None:
+            error = None if error is None else shorten(error, self._most())
+            self._room -= len(error or "")
+            duration = time.monotonic() - begun
+            self._calls[place] = replace(self._calls[place], outcome=outcome, duration=duration, error=error)
+
+    def close(self, error: str) -> tuple[FunctionCall, ...]:
+        """All calls; those without an outcome were cancelled, and `error` says why."""
+        for place in list(self._begun):
+            self.write(place, Outcome.CANCELLED, error)
+        return tuple(self._calls)
+
+    def _most(self) -> int:
+        return min(LONGEST, max(_LEAST, self._room))
+
+
+def _brief(arguments: Mapping[str, Any], most: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if len(found) == _MOST_NAMES or most <= 0:
+            found["..."] = f"{len(arguments) - len(found)} more"
+            break
+        kept = shorten(value, most)  # A copy: the function may change its arguments.
+        found[shorten(name, _LONGEST_NAME)] = kept
+        most -= len(repr(kept))
+    return found

@@ -1,7 +1,9 @@
-"""What a function of the host is, and what code behind the wall learns about it."""
+"""What a function of the host is, what code behind the wall learns about it, and its results and errors as data."""
 
 from __future__ import annotations
 
+import builtins
+import copy
 import inspect
 import keyword
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,12 +12,16 @@ from enum import Enum
 from typing import Any
 
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic_core import PydanticSerializationError, PydanticUndefined, to_jsonable_python
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.guest.stubs import Shown
+from coderoom.sandbox.guest.stubs import Shown, why_not_data
+from coderoom.sandbox.guest.values import as_plain
 
 _LONGEST_DEFAULT = 200
+LONGEST = 2_000
+"""How many characters of an argument or of an error are kept."""
+_UNFIT = (StopIteration, StopAsyncIteration)  # They would end the coroutine or generator that raises them.
 
 
 @dataclass(frozen=True)
@@ -149,3 +155,74 @@ def _describe(parameter: inspect.Parameter) -> dict[str, Any]:
         else:
             described["default_text"] = repr(default)[:_LONGEST_DEFAULT]
     return described
+
+
+class DescribedError(Exception):
+    """An exception that is known only as data."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.description = description
+
+
+def as_data(name: str, value: Any, pack: Callable[[Any], Any] | None = None) -> Any:
+    """A function's result as data: pydantic models and data classes become dicts, dates become text.
+
+    `pack` turns it into data where nothing else does.
+    """
+    if why_not_data(value) is None:
+        return value
+    try:
+        plain = as_plain(value, to_jsonable_python)
+        if why_not_data(plain) and pack is not None:
+            plain = pack(value)
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise TypeError(f"{name}(): its result cannot be made data: {error}") from None
+    why = why_not_data(plain)
+    if why:
+        raise TypeError(f"{name}(): its result {why}")
+    return plain
+
+
+def error_data(error: BaseException) -> dict[str, Any]:
+    """An exception as data: its nearest built-in class, and its message."""
+    kind = next(kind for kind in type(error).__mro__ if getattr(builtins, kind.__name__, None) is kind)
+    if isinstance(error, DescribedError):
+        return error.description
+    text = _text(error)
+    message = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if not issubclass(kind, Exception) or kind in _UNFIT:
+        kind, args = RuntimeError, [message]
+    elif kind is not type(error):
+        args = [message]
+    else:
+        args = _args(error, text)
+    return {"type": kind.__name__, "args": args, "message": message}
+
+
+def shorten(value: Any, most: int = LONGEST) -> Any:
+    """A copy of a value, or the beginning of its text if that is long."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}... ({len(value):,} characters)"
+    try:
+        text = repr(value)
+        return copy.deepcopy(value) if len(text) <= most else f"{text[:most]}..."
+    except (RecursionError, ValueError):  # It is nested too deeply, or has a too large integer.
+        return "..."
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(shorten(str(error)))
+    except Exception:
+        return "its text could not be made"
+
+
+def _args(error: BaseException, text: str) -> list[Any]:
+    own = list(error.args)
+    if isinstance(error, OSError) and error.filename is not None:
+        own = [error.errno, error.strerror, str(error.filename)]
+    try:
+        sound = why_not_data(own) is None and len(repr(own)) <= LONGEST and str(type(error)(*own)) == text
+    except Exception:
+        sound = False
+    return own if sound else [text]

@@ -14,8 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from coderoom._util.steps import cell, find_step, keep_step
-from coderoom.sandbox.functions.data import DescribedError, as_data, error_data
-from coderoom.sandbox.functions.function import Arguments, HostFunction
+from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
 
 _LONGEST = 100_000
 

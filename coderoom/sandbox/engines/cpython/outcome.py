@@ -16,8 +16,8 @@ from typing import Any
 
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
-from coderoom.sandbox.cell import Collector, stopped
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
+from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.functions import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
@@ -25,10 +25,6 @@ from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Functi
 _LONGEST = 30_000
 _MOST_ARTIFACTS = 100
 _LONGEST_NAME = 4096
-_MIB = 1024 * 1024
-
-_GONE = "The session was restarted: earlier variables are gone."
-_KEPT = "Variables that were set before are still there."
 
 _LIMIT_OF_ERRNO: dict[int, Limit] = {
     errno.EMFILE: "open_files",
@@ -127,7 +123,7 @@ def conclude(
     answer: Mapping[str, Any] = cell.answer or {}
     facts: dict[str, Any] = {}
     if ending is not Ending.BY_ITSELF:
-        rest = "" if state_lost is None else _GONE if state_lost else _KEPT
+        rest = "" if state_lost is None else STATE_LOST if state_lost else STATE_KEPT
         facts = stopped(None if ending is Ending.CANCELLED else seconds, "wall", rest)
     elif cell.answer is not None:
         facts = _answered(answer, limits)
@@ -198,14 +194,14 @@ def _with_limit(message: str, limit: Limit | None, limits: Limits) -> str:
 
 
 def _died(ended: Mapping[str, Any], limits: Limits, lost: bool | None) -> dict[str, Any]:
-    rest = f" {_GONE}" if lost else ""
+    rest = f" {STATE_LOST}" if lost else ""
     met = ended.get("limit")
     if met == "cpu":
         return stopped(limits.cpu_seconds or 0, "cpu", rest.strip())
     did = {
-        "memory": f"wanted more memory than the {limits.memory_bytes // _MIB:,} MiB that it may have",
+        "memory": f"wanted more memory than the {limits.memory_bytes // MIB:,} MiB that it may have",
         "processes": f"had more than {limits.processes} processes at a time",
-        "disk": f"wrote more than {limits.disk_bytes // _MIB:,} MiB into its workspace",
+        "disk": f"wrote more than {limits.disk_bytes // MIB:,} MiB into its workspace",
     }.get(str(met))
     if did is not None:
         outcome = Outcome.MEMORY if met == "memory" else Outcome.ERROR

@@ -16,7 +16,7 @@ from typing import Any
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import Collector, Program
+from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
@@ -29,7 +29,6 @@ _GRACE = 0.3
 _LAST_GRACE = 0.2  # The same, after all processes that it may be waiting for were killed.
 _LEAVING_THREADS = 0.4  # For replacing the state by a fork of itself.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
-_RESTARTED = b"The session was restarted: earlier variables are gone.\n"
 _cells = itertools.count(1)
 
 
@@ -90,7 +89,7 @@ class CPythonSession:
             await self._room.send({"op": "cell"})
         live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
-            cell.output.add("stderr", _RESTARTED)
+            cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
         try:
             ending = await self._wait_for_cell(cell, live, seconds, final)

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from coderoom.outcome import Outcome
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.guest.decoding import Decoder
 from coderoom.sandbox.guest.encoding import ValueEncoder
 from coderoom.sandbox.result import CodeError
@@ -33,7 +33,6 @@ ELSE = "engine='cpython' runs all of Python"
 
 _REPR = 20_000
 _PARSED = 100_000  # Of longer code, only the last lines are parsed.
-_MIB = 1024 * 1024
 _PREFIX = "__coderoom_show__(("
 _FILE = "<python-input-"
 _OURS = f"{_FILE}0>"  # The prelude is the first code that a fresh state runs.
@@ -184,7 +183,7 @@ class MontyCell:
 
     def outgrew(self, error: MontyFailure, limits: Limits, rest: str) -> dict[str, Any]:
         """The facts of a result, from an error that says that there was no memory."""
-        size = limits.memory_bytes // _MIB
+        size = limits.memory_bytes // MIB
         message = f"The code wanted more memory than the {size:,} MiB that it may have. {rest}".rstrip()
         text, line = self._explain(error, message)
         facts: dict[str, Any] = {"outcome": Outcome.MEMORY, "exit_code": 137, "limit": "memory"}

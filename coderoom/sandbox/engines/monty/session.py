@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import Program, stopped
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.cell import STATE_LOST, Program, stopped
+from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
@@ -28,12 +28,10 @@ from coderoom.sandbox.result import Artifact, ExecutionResult, FunctionCall, Out
 if TYPE_CHECKING:
     from coderoom.sandbox.engines.monty.engine import MontyEngine, MontyWorker
 
-_MIB = 1024 * 1024
-_EMPTY = 12 * _MIB  # What a worker has before any code runs, and a little more.
-_LIGHT = 16 * _MIB  # A state up to this size is copied before every cell, which takes some milliseconds.
-_COPIED = 200 * _MIB  # A larger one is never copied: the worker cannot send it.
+_EMPTY = 12 * MIB  # What a worker has before any code runs, and a little more.
+_LIGHT = 16 * MIB  # A state up to this size is copied before every cell, which takes some milliseconds.
+_COPIED = 200 * MIB  # A larger one is never copied: the worker cannot send it.
 _KEPT = "Variables are as they were before this cell."
-_GONE = "The session was restarted: earlier variables are gone."
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +99,7 @@ class MontySession:
             if not await self._keep(self._copied):
                 raise RequestError(
                     "The state is too large for a checkpoint: the engine 'monty' keeps up to "
-                    f"{self._copied // _MIB} MiB with memory_bytes={self._limits.memory_bytes:,}."
+                    f"{self._copied // MIB} MiB with memory_bytes={self._limits.memory_bytes:,}."
                 )
             mark = Mark(self._state)
             self._marks.append(mark)
@@ -174,7 +172,7 @@ class MontySession:
             await asyncio.to_thread(files.remember)
         tap = self._tap = Tap(self._limits.output_bytes, on_chunk, worker.pid)
         if self._lost and not final:  # The cell that lost it had no result to say so.
-            tap.take("stderr", f"{_GONE}\n")
+            tap.take("stderr", f"{STATE_LOST}\n")
         begin = time.monotonic()
         calls = MontyCalls(self, self._functions, self._limits)
         lookup = {"input": _no_input, "exit": _exit, "quit": _exit, **calls.lookup()}
@@ -253,7 +251,7 @@ class MontySession:
             self._state = await run_uncancellable(worker.dump())  # Cancelling it would lose the state.
         except SandboxUnavailable as error:
             await self._drop()
-            raise SandboxUnavailable(f"{error} {_GONE}") from error
+            raise SandboxUnavailable(f"{error} {STATE_LOST}") from error
         self._changed = False
         return True
 
@@ -265,7 +263,7 @@ class MontySession:
         self._changed = False
         if worker is not None:
             await self._engine.give_back(worker, ended=True)
-        return "" if final else _GONE if self._lost else _KEPT
+        return "" if final else STATE_LOST if self._lost else _KEPT
 
     async def _go_back(self, state: bytes | None) -> None:
         worker, self._worker = self._worker, None
@@ -312,7 +310,7 @@ class MontyCalls:
             future.set_result(message)
         return True
 
-    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    async def send(self, message: dict[str, Any]) -> None:
         """As `send_now`, which never has to wait."""
         self.send_now(message)
 
