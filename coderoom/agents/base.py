@@ -7,6 +7,7 @@ import uuid
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -21,6 +22,7 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
+    UserInputRequestedEvent,
 )
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
@@ -43,6 +45,7 @@ from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_wi
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.prices import priced_as
 from coderoom._util.steps import CODE, MODEL
+from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
     Attempt,
@@ -68,6 +71,12 @@ Item = BaseAgentEvent | BaseChatMessage | Response
 
 OnOutput = Callable[[OutputChunk], None]
 
+Said = asyncio.Queue[tuple[BaseAgentEvent | BaseChatMessage, asyncio.Future[None]] | None]
+"""The items of a turn, each with a future that is set when it has been read; `None` at the end of the turn."""
+
+_said: ContextVar[Said | None] = ContextVar("_said", default=None)
+_NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
+"""What is in the stream, but not among the inner messages of the response."""
 _QUIET_SECONDS = 0.25
 """Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
 _NOT_RUN = "The turn was ended before the code above was run."
@@ -247,21 +256,44 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
         The token ends the turn at once, also while code runs; nothing is left running.
         """
+        said: Said = asyncio.Queue()
+
+        async def take_turn() -> TextMessage | HandoffMessage:
+            _said.set(said)
+            return await self._turn(messages, cancellation_token)
+
+        turn = asyncio.create_task(take_turn())
+        turn.add_done_callback(lambda _: said.put_nowait(None))
         inner: list[BaseAgentEvent | BaseChatMessage] = []
-        async with aclosing(self._turn(messages, cancellation_token)) as items:
-            async for item in items:
-                if isinstance(item, Response):
-                    item.inner_messages = inner
-                    self._end_turn()
-                elif not isinstance(item, ModelClientStreamingChunkEvent):
+        try:
+            while (following := await said.get()) is not None:
+                item, read = following
+                if not isinstance(item, _NOT_KEPT) and keys.SHOWN not in item.metadata:
                     inner.append(item)
                 yield item
+                if not read.done():
+                    read.set_result(None)
+            answer = await turn
+        finally:
+            await cancel_and_wait(turn)
+        self._end_turn()
+        yield Response(chat_message=answer, inner_messages=inner)
+
+    async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
+        """Put an item into the stream of the current turn; outside of a turn, do nothing.
+
+        It has been read when this returns: the reader has asked for the next item, as after a `yield`.
+        """
+        if (said := _said.get()) is not None:
+            read = asyncio.get_running_loop().create_future()
+            said.put_nowait((item, read))
+            await read
 
     @abstractmethod
-    def _turn(
+    async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn; the `Response` comes last."""
+    ) -> TextMessage | HandoffMessage:
+        """Take a turn, `say` what happens, and return the answer."""
 
     @abstractmethod
     async def _attempt(
@@ -279,88 +311,66 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     # --- The loop: write, run, look at the result ---
 
-    async def _steps(self, turn: TurnT) -> AsyncGenerator[Item, None]:
+    async def _steps(self, turn: TurnT) -> None:
         """Take steps until there is an answer or a reason to stop."""
         for memory in self._memory or ():  # Adds what it finds to the conversation.
             updated = await await_with_token(memory.update_context(self._model_context), turn.token)
             if updated.memories.results:
-                yield MemoryQueryEvent(content=updated.memories.results, source=self.name)
+                await self.say(MemoryQueryEvent(content=updated.memories.results, source=self.name))
         while turn.answer is None and turn.stop_reason is None:
-            async with aclosing(self._step(turn)) as items:
-                async for item in items:
-                    yield item
+            await self._step(turn)
 
-    async def _step(self, turn: TurnT) -> AsyncGenerator[Item, None]:
+    async def _step(self, turn: TurnT) -> None:
         """Call the model once, and run the code that it writes."""
         message_id = str(uuid.uuid4())
-        reply: CreateResult | None = None
-        tools = self._handing_over.tools
-        async with aclosing(self._ask_model(message_id, turn.token, tools=tools)) as parts:
-            async for part in parts:
-                if isinstance(part, CreateResult):
-                    reply = part
-                else:
-                    yield part
-        assert reply is not None
+        reply = await self._ask_model(message_id, turn.token, tools=self._handing_over.tools)
         turn.tokens += reply.usage.prompt_tokens + reply.usage.completion_tokens
         if not isinstance(reply.content, str):
             events, result, turn.answer = self._handing_over.hand_over(self.name, reply, turn.attempts)
             await self._model_context.add_message(result)
             for event in events:
-                yield event
+                await self.say(event)
             return
-        selection = select_blocks([str(reply.content)], self._languages, self._code_format)
+        selection = select_blocks([reply.content], self._languages, self._code_format)
         if not selection.is_code:
             for note in selection.notes:
                 await self._add_to_context(note)
             turn.answer = await self._answer(turn, message_id, reply)
             if turn.answer is None:
-                yield code_event(self.name, message_id, reply, turn.number, ())
+                await self.say(code_event(self.name, message_id, reply, turn.number, ()))
             return
         number = turn.number
         self._runner.last_attempt = None
         try:
-            yield code_event(self.name, message_id, reply, number, selection.blocks)
-            async with aclosing(self._run(turn, selection)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except (asyncio.CancelledError, GeneratorExit):
+            await self.say(code_event(self.name, message_id, reply, number, selection.blocks))
+            await self._wait_if_paused(turn.token)
+            self._check_budget(CODE)
+            self._count(CODE)
+            context = await self._model_context.get_messages()
+            await self._keep(turn, await self._run(lambda report: self._attempt(turn, selection, context, report)))
+        except asyncio.CancelledError:
             if turn.number == number:
                 await self._keep_unfinished(turn)
             raise
-        yield execution_event(self.name, turn.attempts[-1])
+        await self.say(execution_event(self.name, turn.attempts[-1]))
 
-    async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        """Run the code, yield its output, and add what happened to the context."""
-        await self._wait_if_paused(turn.token)
-        self._check_budget(CODE)
-        self._count(CODE)
-        context = await self._model_context.get_messages()
-        run = self._with_output(lambda report: self._attempt(turn, selection, context, report))
-        async with aclosing(run) as items:
-            async for item in items:
-                if isinstance(item, Attempt):
-                    await self._keep(turn, item)
-                else:
-                    yield item
-
-    async def _with_output(
-        self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | Attempt, None]:
-        """Run code; yield its output while it runs, and last the attempt."""
+    async def _run(self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]) -> Attempt:
+        """Run code, and say its output while it runs."""
         message_id = str(uuid.uuid4())
         async with aclosing(with_output(run, self._quiet_seconds)) as items:
             async for item in items:
                 if isinstance(item, Attempt):
-                    yield item
+                    attempt = item
                     continue
                 # The event has one of AutoGen's types; its metadata identifies it.
-                yield ModelClientStreamingChunkEvent(
+                chunk = ModelClientStreamingChunkEvent(
                     content=item.text,
                     source=self.name,
                     full_message_id=message_id,
                     metadata={keys.EVENT: keys.OUTPUT},
                 )
+                await self.say(chunk)
+        return attempt
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
@@ -407,7 +417,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         hint: str | None = None,
         *,
         tools: Sequence[Tool] = (),
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
+    ) -> CreateResult:
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
         await self._wait_if_paused(cancellation_token)
@@ -425,13 +435,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         async with aclosing(call) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
-                    self._count(MODEL, item.usage)
-                    if item.thought:
-                        yield ThoughtEvent(content=item.thought, source=self.name)
-                    await self._model_context.add_message(
-                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
-                    )
-                yield item
+                    reply = item
+                else:
+                    await self.say(item)
+        self._count(MODEL, reply.usage)
+        if reply.thought:
+            await self.say(ThoughtEvent(content=reply.thought, source=self.name))
+        message = AssistantMessage(content=reply.content, thought=reply.thought, source=self.name)
+        await self._model_context.add_message(message)
+        return reply
 
     async def _add_to_context(self, text: str) -> None:
         await self._model_context.add_message(UserMessage(content=text, source=self.name))

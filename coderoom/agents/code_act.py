@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, get_args
 from weakref import WeakSet
 
-from autogen_agentchat.base import Handoff, Response, TaskResult
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_agentchat.base import Handoff, TaskResult
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
@@ -23,7 +22,7 @@ from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event, facts, report
-from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
+from coderoom.agents.base import CodingAgent, ConversationState, OnOutput, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
 from coderoom.agents.handoffs import HandoffList
 from coderoom.agents.messages import plain_answer
@@ -357,22 +356,20 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
+    ) -> TextMessage | HandoffMessage:
         turn = LimitedTurn(cancellation_token, self._max_steps, self._max_tokens, self._max_seconds)
         try:
             await self._prepare(messages, turn.token)
-            async with aclosing(self._steps(turn)) as items:
-                async for item in items:
-                    yield item
+            await self._steps(turn)
         except asyncio.CancelledError:
             if not turn.ran_out_of_time:
                 raise
             if turn.interrupted:
                 self._runner.last_attempt = None
-                yield execution_event(self.name, turn.attempts[-1])
+                await self.say(execution_event(self.name, turn.attempts[-1]))
         finally:
             turn.close()
-        yield Response(chat_message=turn.answer or self._stopped(turn))
+        return turn.answer or self._stopped(turn)
 
     def _end_turn(self) -> None:
         super()._end_turn()

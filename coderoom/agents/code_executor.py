@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from autogen_agentchat.base import Handoff, Response
-from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.memory import Memory
@@ -30,7 +29,7 @@ from coderoom.agents.attempt import (
     select_blocks,
     texts_of,
 )
-from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
+from coderoom.agents.base import CodingAgent, ConversationState, OnOutput, Turn
 from coderoom.agents.handoffs import HandoffList
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
@@ -251,17 +250,17 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
 
-    def _turn(
+    async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
+    ) -> TextMessage | HandoffMessage:
         turn = self._run_found_code if self._model_client is None else self._write_and_run
-        return turn(messages, cancellation_token)
+        return await turn(messages, cancellation_token)
 
     # --- A turn without a model ---
 
     async def _run_found_code(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
+    ) -> TextMessage:
         if new := [message for message in messages if message.id not in self._interrupted]:
             # Code that was interrupted is run again only if the turn is just repeated.
             messages = new
@@ -269,24 +268,19 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         selection = self._select(self._from_sources(messages))
         no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
         if not selection.is_code:
-            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
             self._interrupted = set()
-            yield Response(chat_message=TextMessage(content=no_code, source=self.name, metadata=metadata))
-            return
+            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
+            return TextMessage(content=no_code, source=self.name, metadata=metadata)
         context = [message.to_model_message() for message in messages]
         await self._wait_if_paused(cancellation_token)
-        run = self._with_output(lambda report: self._runner.attempt(1, selection, context, cancellation_token, report))
-        async with aclosing(run) as items:
-            async for item in items:
-                if isinstance(item, Attempt):
-                    attempt = item
-                else:
-                    yield item
+        attempt = await self._run(
+            lambda report: self._runner.attempt(1, selection, context, cancellation_token, report)
+        )
         self._interrupted = set()
-        yield execution_event(self.name, attempt)
+        await self.say(execution_event(self.name, attempt))
         stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
         text = attempt.describe() if attempt.blocks else no_code
-        yield Response(chat_message=TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason)))
+        return TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason))
 
     def _from_sources(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
         return [
@@ -300,27 +294,18 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
 
     async def _write_and_run(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
+    ) -> TextMessage | HandoffMessage:
         await self._conversation.take(messages)
         turn = RetryTurn(cancellation_token, max_retries=self._max_retries_on_error)
         try:
-            async with aclosing(self._steps(turn)) as items:
-                async for item in items:
-                    yield item
+            await self._steps(turn)
         finally:
             await self._runner.steps.release()
-        if turn.answer is None:
-            async with aclosing(self._sum_up(turn)) as parts:
-                async for part in parts:
-                    yield part
-        assert turn.answer is not None
-        yield Response(chat_message=turn.answer)
+        return turn.answer or await self._sum_up(turn)
 
-    async def _step(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
+    async def _step(self, turn: RetryTurn) -> None:
         """A step, and the decision on another one after a failure."""
-        async with aclosing(super()._step(turn)) as items:
-            async for item in items:
-                yield item
+        await super()._step(turn)
         if turn.answer is not None or turn.stop_reason is not None:
             return
         attempt = turn.attempts[-1]
@@ -328,7 +313,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         answer = await self._ask_for(RetryDecision, _ask_for_retry(attempt), turn.token)
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
         tell_step("decision", {"retry": decision.retry})
-        yield _decision_event(self.name, attempt, decision, answer.usage)
+        await self.say(_decision_event(self.name, attempt, decision, answer.usage))
         if decision.retry:
             undone = await self._runner.steps.undo(turn.token)
             await self._add_to_context(_retry_plan(decision, undone))
@@ -340,19 +325,13 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     ) -> Attempt:
         return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
-    async def _sum_up(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
+    async def _sum_up(self, turn: RetryTurn) -> TextMessage:
         assert turn.stop_reason is not None
         attempt, message_id = turn.attempts[-1], str(uuid.uuid4())
         summary: CreateResult | None = None
         if self._reflect and turn.stop_reason is not StopReason.REJECTED:
-            hint = _before_reflection(attempt, turn.stop_reason)
-            async with aclosing(self._ask_model(message_id, turn.token, hint)) as parts:
-                async for part in parts:
-                    if isinstance(part, CreateResult):
-                        summary = part
-                    else:
-                        yield part
-        turn.answer = final_message(self.name, message_id, summary, attempt, turn.stop_reason)
+            summary = await self._ask_model(message_id, turn.token, _before_reflection(attempt, turn.stop_reason))
+        return final_message(self.name, message_id, summary, attempt, turn.stop_reason)
 
     # --- Small parts ---
 
