@@ -47,29 +47,18 @@ from coderoom._util.prices import priced_as
 from coderoom._util.steps import CODE, MODEL
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import (
-    Attempt,
-    CodeFormat,
-    CodeRunner,
-    Selection,
-    code_event,
-    execution_event,
-    select_blocks,
-)
-from coderoom.agents.handoffs import Handoffs
-from coderoom.agents.messages import picture_of, plain_answer
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
+from coderoom.agents.messages import Handoffs, code_event, execution_event, picture_of, plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget, Spending
 from coderoom.outcome import Outcome
-from coderoom.sandbox import OutputChunk, with_output
+from coderoom.sandbox import with_output
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
-
-OnOutput = Callable[[OutputChunk], None]
 
 Said = asyncio.Queue[tuple[BaseAgentEvent | BaseChatMessage, asyncio.Future[None]] | None]
 """The items of a turn, each with a future that is set when it has been read; `None` at the end of the turn."""

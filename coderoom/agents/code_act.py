@@ -21,11 +21,10 @@ from pydantic import Field
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event, facts, report
-from coderoom.agents.base import CodingAgent, ConversationState, OnOutput, Turn
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
+from coderoom.agents.base import CodingAgent, ConversationState, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.handoffs import HandoffList
-from coderoom.agents.messages import plain_answer
+from coderoom.agents.messages import HandoffList, execution_event, facts, plain_answer, report
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType

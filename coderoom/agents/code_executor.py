@@ -19,18 +19,9 @@ from pydantic import BaseModel, Field, model_validator
 from coderoom._util.components import StrictConfig
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import (
-    Attempt,
-    CodeRunner,
-    Selection,
-    execution_event,
-    facts,
-    final_message,
-    select_blocks,
-    texts_of,
-)
-from coderoom.agents.base import CodingAgent, ConversationState, OnOutput, Turn
-from coderoom.agents.handoffs import HandoffList
+from coderoom.agents.attempt import Attempt, CodeRunner, OnOutput, Selection, select_blocks, texts_of
+from coderoom.agents.base import CodingAgent, ConversationState, Turn
+from coderoom.agents.messages import HandoffList, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
@@ -230,8 +221,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         await self._conversation.reset()
         self.limit(self._budget)
         self._resumed.set()
-        self._runner.steps.forget()
-        await self._runner.executor.restart()
+        await self._runner.restart()
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""
@@ -300,7 +290,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         try:
             await self._steps(turn)
         finally:
-            await self._runner.steps.release()
+            await self._runner.release()
         return turn.answer or await self._sum_up(turn)
 
     async def _step(self, turn: RetryTurn) -> None:
@@ -315,7 +305,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         tell_step("decision", {"retry": decision.retry})
         await self.say(_decision_event(self.name, attempt, decision, answer.usage))
         if decision.retry:
-            undone = await self._runner.steps.undo(turn.token)
+            undone = await self._runner.undo(turn.token)
             await self._add_to_context(_retry_plan(decision, undone))
         else:
             turn.gave_up = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -18,12 +18,12 @@ from pydantic import Field
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import run_uncancellable
-from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
+from coderoom.agents.attempt import Attempt, CodeRunner, OnOutput, Selection, beginning_of, calls_made, digest_of
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.executors import SandboxCodeExecutor, digest_of
+from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
+from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, RecordedCall, host_functions
 
 OnError = Literal["keep", "rollback"]
 
@@ -99,7 +99,7 @@ class CodeSession:
         selection: Selection,
         context: Sequence[LLMMessage],
         cancellation_token: CancellationToken,
-        on_output: Callable[[OutputChunk], None] | None,
+        on_output: OnOutput | None,
     ) -> Attempt:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
@@ -114,7 +114,7 @@ class CodeSession:
                 # After a cancellation, this is what is known about the attempt.
                 await run_uncancellable(self._conclude(undo))
         finally:
-            await self._runner.steps.release()
+            await self._runner.release()
         return self._runner.last_attempt or attempt
 
     async def _set_variables(self, cancellation_token: CancellationToken) -> None:
@@ -133,7 +133,7 @@ class CodeSession:
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
-                undone = await self._runner.steps.undo(CancellationToken())
+                undone = await self._runner.undo(CancellationToken())
         if undone:
             notes = (*attempt.notes, f"The failed code was undone: {undone} are as they were before it.")
             self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
@@ -171,8 +171,7 @@ class CodeSession:
         """
         if not self._to_restore:
             return ""
-        self._runner.steps.forget()
-        await self._runner.executor.restart()
+        await self._runner.restart()
         self._are_set = False
         await self._set_variables(cancellation_token)
         back: list[PastCell] = []
@@ -218,8 +217,7 @@ class CodeSession:
         """Return to the initial state."""
         self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
         self._called, self._forgotten = [], []
-        self._runner.steps.forget()
-        await self._runner.executor.restart()
+        await self._runner.restart()
         await self._workbenches.reset()
 
 
@@ -232,8 +230,8 @@ _SHOWN = 200
 
 def lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
     """Describe a cell that succeeded before and failed this time."""
-    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-    return f"the code that begins with {_beginning(cell)!r} ended with {outcome.value!r} this time ({end[:_SHOWN]})"
+    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")[:_SHOWN]
+    return f"the code that begins with {beginning_of(cell.blocks)!r} ended with {outcome.value!r} this time ({end})"
 
 
 def changed_cell(cell: PastCell, output: str) -> str:
@@ -241,7 +239,7 @@ def changed_cell(cell: PastCell, output: str) -> str:
     if cell.output_digest is None or cell.output_digest == digest_of(output):
         return ""
     before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
-    return f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
+    return f"the code that begins with {beginning_of(cell.blocks)!r} gave {before!r} before and {now!r} now"
 
 
 def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
@@ -258,11 +256,6 @@ def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
         "again."
     )
     return "\n\n".join([f"{anew} {parts[0]}", *parts[1:]]) if parts else ""
-
-
-def _beginning(cell: PastCell) -> str:
-    lines = (line for block in cell.blocks for line in block.code.splitlines() if line.strip())
-    return next(lines, "").strip()[:100]
 
 
 def _listed(items: Sequence[str]) -> str:

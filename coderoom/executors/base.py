@@ -15,13 +15,13 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._util.calls import at_end_of_run, await_with_token, note_run
 from coderoom._util.components import ArgumentsConfig
+from coderoom._util.files import name_inside, write_inside
 from coderoom._util.output import with_line
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.output import keep_named_file
 from coderoom.executors.warm import lender
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
@@ -187,7 +187,7 @@ class Runtime:
             self.sandbox.reject("", block.language)
         except RequestError as error:
             return str(error)
-        return await asyncio.to_thread(keep_named_file, self.work_dir, name, block.code)
+        return await asyncio.to_thread(_keep_named_file, self.work_dir, name, block.code)
 
     @contextlib.asynccontextmanager
     async def _open_session(self) -> AsyncIterator[Session]:
@@ -443,3 +443,17 @@ async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> No
     if not cell.done():
         cell.cancel()
         await asyncio.wait((cell,), timeout=_END_SECONDS)
+
+
+def _keep_named_file(root: Path, name: str, code: str) -> str:
+    """Save a block to the file that it names; return why that is not possible, or an empty text."""
+    try:
+        write_inside(root, name_inside(name), code.encode("utf-8", "replace"))
+    except RequestError as error:
+        return str(error)
+    except OSError as error:
+        return (
+            f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
+            "Name a plain file whose folders are not links."
+        )
+    return ""
