@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.steps import once
+from coderoom._util.tasks import call_in_loop
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
@@ -268,31 +269,20 @@ async def call_in_thread(function: Callable[..., T], *args: object) -> T:
     outcome: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(value: T | None, error: BaseException | None) -> None:
-        if outcome.done():
-            _drop(value)
-        else:
-            outcome.set_result((value, error))
+    def deliver(result: tuple[T | None, BaseException | None]) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
 
     def work() -> None:
-        value: T | None = None
-        failure: BaseException | None = None
+        result: tuple[T | None, BaseException | None]
         try:
-            value = context.run(function, *args)
+            result = context.run(function, *args), None
         except BaseException as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(deliver, value, failure)
-        except RuntimeError:  # The loop is closed.
-            _drop(value)
+            result = None, error
+        call_in_loop(loop, deliver, result)
 
     threading.Thread(target=work, name="coderoom-approval", daemon=True).start()
     result, failure = await outcome
     if failure is not None:
         raise failure
     return result  # type: ignore[return-value]  # without a failure it is what the function returned
-
-
-def _drop(value: object) -> None:
-    if inspect.iscoroutine(value):
-        value.close()
