@@ -252,9 +252,9 @@ class CodeRunner:
         if max_output_chars < 200:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
         self.executor = runner_for(given)
-        self._given: Any = given
+        self.given: Any = given
         self.approval = approval
-        self._max_output_chars = max_output_chars
+        self.max_output_chars = max_output_chars
         self._can_undo = can_undo
         self.last_attempt: Attempt | None = None
         # For whole outputs, if the executor has no folder on this machine.
@@ -292,7 +292,7 @@ class CodeRunner:
             result = await self._run(blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
             unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
-            known = getattr(self._given, "interrupted", None) or unknown
+            known = getattr(self.given, "interrupted", None) or unknown
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
         self.last_attempt = self._to_attempt(number, selection, result)
@@ -304,7 +304,7 @@ class CodeRunner:
         async def restore() -> str:
             if self._mark is None:
                 return "variables" if known else ""
-            restored: str = await await_with_token(self._given.rollback(self._mark), cancellation_token)
+            restored: str = await await_with_token(self.given.rollback(self._mark), cancellation_token)
             return restored
 
         known = bool(self._past[self._before or 0 :])
@@ -315,7 +315,7 @@ class CodeRunner:
         """Keep the code that has run; `undo` does not undo it any more."""
         mark, self._mark, self._before = self._mark, None, None
         if mark is not None:
-            await self._given.release(mark)
+            await self.given.release(mark)
 
     async def restart(self) -> None:
         """Begin the session anew: the code before it is not run again."""
@@ -340,7 +340,7 @@ class CodeRunner:
             await self._run_past(cancellation_token)
             if self._can_undo and self._mark is None:
                 await await_with_token(self.executor.start(), cancellation_token)
-                self._mark = await await_with_token(self._given.checkpoint(), cancellation_token)
+                self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
             cell.set(name)
             return await self.executor.run(blocks, cancellation_token, on_output)
 
@@ -358,7 +358,7 @@ class CodeRunner:
 
     async def _run_past(self, cancellation_token: CancellationToken) -> None:
         past, self._past, self._before = self._past, [], 0
-        if not past or getattr(self._given, "state", None) != "session":
+        if not past or getattr(self.given, "state", None) != "session":
             return
         for name, blocks, before in past:
             if before.outcome not in (Outcome.OK, Outcome.ERROR):
@@ -408,7 +408,7 @@ class CodeRunner:
     def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
         """The output up to the limit, which names the file with the whole, and that file."""
         output = result.output
-        if len(output) <= self._max_output_chars:
+        if len(output) <= self.max_output_chars:
             return output, None
         path = named = None
         if (folder := self.executor.work_dir) is not None:
@@ -420,7 +420,7 @@ class CodeRunner:
                 self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
             path = named = save_output(output, Path(self._folder.name))
         total = max(len(output), result.output_size) if result.truncated else len(output)
-        return bound_output(output, self._max_output_chars, whole=named, total=total, partly=result.truncated), path
+        return bound_output(output, self.max_output_chars, whole=named, total=total, partly=result.truncated), path
 
 
 _RESULT = TypeAdapter(ExecutionResult)

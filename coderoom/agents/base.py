@@ -146,6 +146,11 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         """Where the conversation is kept."""
         return self._model_context
 
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Clear the conversation, and begin to count anew."""
+        await self._conversation.reset()
+        self.limit(self._budget)
+
     async def _ask_for(
         self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken
     ) -> Answer[DecisionT]:
@@ -231,6 +236,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         super().__init__(name, description, model_client, model_context, system_message, memory, handoffs, budget)
         self._model_client_stream = model_client_stream
         self._runner = runner
+        self._code_executor = runner.given
+        self._approval = runner.approval
+        self._max_output_chars = runner.max_output_chars
         self._languages = list(languages)
         self._code_format = code_format
         self._quiet_seconds = _QUIET_SECONDS
@@ -385,6 +393,17 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """
         last = self._runner.last_attempt
         return None if last is None or last.outcome is not Outcome.CANCELLED else execution_event(self.name, last)
+
+    @property
+    def code_executor(self) -> Any:
+        """Where the code runs."""
+        return self._code_executor
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Clear the conversation and restart the executor."""
+        await super().on_reset(cancellation_token)
+        self._resumed.set()
+        await self._runner.restart()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""

@@ -257,13 +257,10 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         )
         _check_limits(max_steps, max_tokens, max_seconds)
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
-        self._code_executor = executor
         self._tools = check_tools(tools)
         self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
         self._format: CodeFormat = code_format
         self._on_error = on_error
-        self._approval = approval_func
-        self._max_output_chars = max_output_chars
         self._initial_variables = check_variables(initial_variables or {})
         self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error, self._initial_variables)
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
@@ -273,16 +270,9 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     # --- The interface of AutoGen's agents ---
 
-    @property
-    def code_executor(self) -> Any:
-        """Where the code runs."""
-        return self._code_executor
-
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and restart the session."""
-        await self._conversation.reset()
-        self.limit(self._budget)
-        self._resumed.set()
+        await super().on_reset(cancellation_token)
         await self._session.reset()
 
     async def save_state(self) -> Mapping[str, Any]:

@@ -199,29 +199,14 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             handoffs=handoffs,
             budget=budget,
         )
-        self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
         self._supported_languages = self._languages
-        self._approval = approval_func
         self._reflect = reflect
         self._interrupted: set[str] = set()
-        self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
 
     # --- The interface of AutoGen's agents ---
-
-    @property
-    def code_executor(self) -> CodeExecutor:
-        """Where the code runs."""
-        return self._code_executor
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Clear the conversation and restart the executor."""
-        await self._conversation.reset()
-        self.limit(self._budget)
-        self._resumed.set()
-        await self._runner.restart()
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""

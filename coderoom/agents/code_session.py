@@ -214,10 +214,9 @@ class CodeSession:
             await self._workbenches.stop()
 
     async def reset(self) -> None:
-        """Return to the initial state."""
+        """Return to the initial state; the executor was restarted."""
         self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
         self._called, self._forgotten = [], []
-        await self._runner.restart()
         await self._workbenches.reset()
 
 

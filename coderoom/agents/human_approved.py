@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, Self, cast
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, TextMessage, UserInputRequestedEvent
 from autogen_core import CancellationToken, ComponentLoader, ComponentModel
-from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
@@ -156,7 +155,7 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         return self._agent
 
     @property
-    def code_executor(self) -> CodeExecutor:
+    def code_executor(self) -> Any:
         """Where the code runs."""
         return self._agent.code_executor
 

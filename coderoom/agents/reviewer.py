@@ -215,8 +215,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and the last attempt."""
-        await self._conversation.reset()
-        self.limit(self._budget)
+        await super().on_reset(cancellation_token)
         self._outcome, self._exit_code = None, ""
 
     async def save_state(self) -> Mapping[str, Any]:
