@@ -21,8 +21,7 @@ from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.warm import lender
+from coderoom.executors.config import LENDER, SandboxCodeExecutorConfig
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
     STATE_LOST,
@@ -111,7 +110,7 @@ class Runtime:
         except OSError as error:
             which = "A temporary work directory" if folder is None else f"The work directory {config.work_dir!r}"
             raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
-        self._lender = lender()
+        self._lender = LENDER.get()
         try:
             self.sandbox = config.make_sandbox(self.work_dir)
             if self._lender is not None:
@@ -285,7 +284,9 @@ class Runtime:
     async def rollback(self, mark: Checkpoint) -> str:
         """Restore a checkpoint, and return what was restored."""
         async with self._lock:
-            await (await self._get_session()).rollback(mark)
+            if mark.session is not self._session:
+                raise RequestError("This checkpoint is gone: the session was restarted, or it is another executor's.")
+            await self._session.rollback(mark)
         self._lost = False
         kept = (["variables"] if self._in_session else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
