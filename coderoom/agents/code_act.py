@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 from weakref import WeakSet
 
@@ -75,32 +75,21 @@ _STAY = "in a session: variables, imports and functions that you define stay the
 _GO = "in a new process each time: variables, imports and functions do not stay for later, and files do."
 
 
+@dataclass
 class LimitedTurn(Turn):
-    """A turn of a `CodeActAgent`. Create it in a running event loop, and close it at the end.
+    """A turn of a `CodeActAgent`.
 
-    In `asked_again` is whether the model was informed that code in a reply was not run.
+    Attributes:
+        max_steps: The most attempts.
+        max_tokens: The most tokens.
+        asked_again: Whether the model was informed that code in a reply was not run.
+        late: Whether the time limit has ended the turn.
     """
 
-    def __init__(
-        self,
-        cancellation_token: CancellationToken,
-        max_steps: int,
-        max_tokens: int | None,
-        max_seconds: float | None,
-    ) -> None:
-        super().__init__(CancellationToken())
-        self.asked_again = False
-        self._max_steps, self._max_tokens = max_steps, max_tokens
-        self._outer = cancellation_token
-        self._late = False
-        cancellation_token.add_callback(self.token.cancel)
-        loop = asyncio.get_running_loop()
-        self._timer = None if max_seconds is None else loop.call_later(max_seconds, self._time_is_up)
-
-    def close(self) -> None:
-        """End the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+    max_steps: int = 10
+    max_tokens: int | None = None
+    asked_again: bool = False
+    late: bool = False
 
     @property
     def known_texts(self) -> list[str]:
@@ -118,15 +107,9 @@ class LimitedTurn(Turn):
         return replace(self.attempts[-1], artifacts=there)
 
     @property
-    def ran_out_of_time(self) -> bool:
-        """Whether the time limit cancelled the turn, and nothing else did."""
-        task = asyncio.current_task()
-        return self._late and not self._outer.is_cancelled() and (task is None or not task.cancelling())
-
-    @property
     def stop_reason(self) -> StopReason | None:
         """Why there is no further step; `None` if there is one."""
-        if self._late:
+        if self.late:
             return StopReason.MAX_SECONDS
         if not self.attempts:
             return None
@@ -135,15 +118,11 @@ class LimitedTurn(Turn):
         last = [(each.blocks, each.output) for each in self.attempts[-_SAME:]]
         if len(last) == _SAME and all(each == last[0] for each in last):
             return StopReason.SAME_RESULT
-        if len(self.attempts) >= self._max_steps:
+        if len(self.attempts) >= self.max_steps:
             return StopReason.MAX_STEPS
-        if self._max_tokens is not None and self.tokens >= self._max_tokens:
+        if self.max_tokens is not None and self.tokens >= self.max_tokens:
             return StopReason.MAX_TOKENS
         return None
-
-    def _time_is_up(self) -> None:
-        self._late = True
-        self.token.cancel()
 
 
 class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
@@ -346,18 +325,19 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> TextMessage | HandoffMessage:
-        turn = LimitedTurn(cancellation_token, self._max_steps, self._max_tokens, self._max_seconds)
+        turn = LimitedTurn(cancellation_token, max_steps=self._max_steps, max_tokens=self._max_tokens)
+        limit = asyncio.timeout(self._max_seconds)
         try:
-            await self._prepare(messages, turn.token)
-            await self._steps(turn)
-        except asyncio.CancelledError:
-            if not turn.ran_out_of_time:
+            async with limit:
+                await self._prepare(messages, turn.token)
+                await self._steps(turn)
+        except TimeoutError:
+            if not limit.expired():
                 raise
+            turn.late = True
             if turn.interrupted:
                 self._runner.last_attempt = None
                 await self.say(execution_event(self.name, turn.attempts[-1]))
-        finally:
-            turn.close()
         return turn.answer or self._stopped(turn)
 
     def _end_turn(self) -> None:
