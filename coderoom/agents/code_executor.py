@@ -228,48 +228,8 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> TextMessage | HandoffMessage:
-        turn = self._run_found_code if self._model_client is None else self._write_and_run
-        return await turn(messages, cancellation_token)
-
-    # --- A turn without a model ---
-
-    async def _run_found_code(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> TextMessage:
-        if new := [message for message in messages if message.id not in self._interrupted]:
-            # Code that was interrupted is run again only if the turn is just repeated.
-            messages = new
-        self._interrupted |= {message.id for message in messages}
-        selection = self._select(self._from_sources(messages))
-        no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
-        if not selection.is_code:
-            self._interrupted = set()
-            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
-            return TextMessage(content=no_code, source=self.name, metadata=metadata)
-        context = [message.to_model_message() for message in messages]
-        await self._wait_if_paused(cancellation_token)
-        attempt = await self._run(
-            lambda report: self._runner.attempt(1, selection, context, cancellation_token, report)
-        )
-        self._interrupted = set()
-        await self.say(execution_event(self.name, attempt))
-        stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
-        text = attempt.describe() if attempt.blocks else no_code
-        return TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason))
-
-    def _from_sources(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
-        return [
-            message
-            for message in messages
-            # A report repeats code that was run already.
-            if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
-        ]
-
-    # --- A turn with a model: write, run, decide, sum up ---
-
-    async def _write_and_run(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> TextMessage | HandoffMessage:
+        if self._model_client is None:
+            return await self._run_found_code(messages, cancellation_token)
         await self._conversation.take(messages)
         turn = RetryTurn(cancellation_token, max_retries=self._max_retries_on_error)
         try:
@@ -277,6 +237,8 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         finally:
             await self._runner.release()
         return turn.answer or await self._sum_up(turn)
+
+    # --- A turn with a model: write, run, decide, sum up ---
 
     async def _step(self, turn: RetryTurn) -> None:
         """A step, and the decision on another one after a failure."""
@@ -308,16 +270,47 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             summary = await self._ask_model(message_id, turn.token, _before_reflection(attempt, turn.stop_reason))
         return final_message(self.name, message_id, summary, attempt, turn.stop_reason)
 
-    # --- Small parts ---
+    # --- A turn without a model ---
+
+    async def _run_found_code(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> TextMessage:
+        if new := [message for message in messages if message.id not in self._interrupted]:
+            # Code that was interrupted is run again only if the turn is just repeated.
+            messages = new
+        self._interrupted |= {message.id for message in messages}
+        selection = self._select(messages)
+        no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
+        if not selection.is_code:
+            self._interrupted = set()
+            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
+            return TextMessage(content=no_code, source=self.name, metadata=metadata)
+        context = [message.to_model_message() for message in messages]
+        await self._wait_if_paused(cancellation_token)
+        attempt = await self._run(
+            lambda report: self._runner.attempt(1, selection, context, cancellation_token, report)
+        )
+        self._interrupted = set()
+        await self.say(execution_event(self.name, attempt))
+        stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
+        text = attempt.describe() if attempt.blocks else no_code
+        return TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason))
 
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
-        return select_blocks([text for message in messages for text in texts_of(message)], self._languages)
+        texts = [
+            text
+            for message in messages
+            # A report repeats code that was run already.
+            if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
+            for text in texts_of(message)
+        ]
+        return select_blocks(texts, self._languages)
 
     # --- Other methods of AutoGen's agent ---
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
         """The code blocks that a turn without a model would run."""
-        return list(self._select(self._from_sources(messages)).blocks)
+        return list(self._select(messages).blocks)
 
     async def execute_code_block(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken
