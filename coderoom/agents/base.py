@@ -48,7 +48,7 @@ from coderoom._util.steps import CODE, MODEL
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
-from coderoom.agents.messages import Handoffs, code_event, execution_event, picture_of, plain_answer
+from coderoom.agents.messages import Handoffs, code_event, execution_event, final_message, picture_of
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget, Spending
@@ -292,15 +292,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     ) -> TextMessage | HandoffMessage:
         """Take a turn, `say` what happens, and return the answer."""
 
-    @abstractmethod
     async def _attempt(
         self, turn: TurnT, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
         """Run the selected code as the turn's next attempt."""
+        return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
     async def _answer(self, turn: TurnT, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
-        return plain_answer(self.name, message_id, reply, turn.attempts)
+        return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
 
     def _end_turn(self) -> None:
         """The turn succeeded."""
@@ -413,7 +413,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Continue after `on_pause`."""
         self._resumed.set()
 
-    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
+    def ask_instead(self, approval: Approval | ApprovalFuncType) -> Approval | ApprovalFuncType | None:
         """Replace the approval that is asked before code runs, and return it. The config keeps the original one."""
         own, self._runner.approval = self._runner.approval, approval
         return own

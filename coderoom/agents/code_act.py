@@ -24,7 +24,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
 from coderoom.agents.base import CodingAgent, ConversationState, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import HandoffList, execution_event, facts, plain_answer, report
+from coderoom.agents.messages import HandoffList, execution_event, facts, final_message, report
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
@@ -364,8 +364,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
                 turn.asked_again = True
                 await self._add_to_context(notice)
                 return None
-        past = [] if turn.whole is None else [turn.whole]
-        return plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
+        reason = StopReason.ANSWERED if turn.attempts else StopReason.NO_CODE
+        return final_message(self.name, message_id, reply, turn.whole, reason)
 
     async def _attempt(
         self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput

@@ -13,13 +13,13 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
 from coderoom._util.components import StrictConfig
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeRunner, OnOutput, Selection, select_blocks, texts_of
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
 from coderoom.agents.base import CodingAgent, ConversationState, Turn
 from coderoom.agents.messages import HandoffList, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
@@ -256,11 +256,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             await self._add_to_context(_retry_plan(decision, undone))
         else:
             turn.gave_up = True
-
-    async def _attempt(
-        self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
-    ) -> Attempt:
-        return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
     async def _sum_up(self, turn: RetryTurn) -> TextMessage:
         assert turn.stop_reason is not None

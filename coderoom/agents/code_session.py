@@ -28,6 +28,7 @@ from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, RecordedC
 OnError = Literal["keep", "rollback"]
 
 _BEGINNING = 500
+_SHOWN = 200
 _users: WeakKeyDictionary[CodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
@@ -179,13 +180,16 @@ class CodeSession:
         changed: list[str] = []
         try:
             for cell in self._cells:
+                code = f"the code that begins with {beginning_of(cell.blocks)!r}"
                 self._recorder.answer_from(cell.calls)
                 result = await self._runner.executor.run(cell.blocks, cancellation_token)
                 if result.outcome is not Outcome.OK:
-                    lost.append(lost_cell(cell, result.outcome, result.output))
+                    end = next((line for line in reversed(result.output.splitlines()) if line.strip()), "no output")
+                    lost.append(f"{code} ended with {result.outcome.value!r} this time ({end[:_SHOWN]})")
                     continue
-                if differs := changed_cell(cell, result.output):
-                    changed.append(differs)
+                if cell.output_digest not in (None, digest_of(result.output)):
+                    before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", result.output))
+                    changed.append(f"{code} gave {before!r} before and {now!r} now")
                     cell = cell.model_copy(update=_output_of(result.output))
                 back.append(cell)
         finally:
@@ -193,7 +197,7 @@ class CodeSession:
         if self._failed:
             lost.append(f"code that had not ended well ({self._failed} times) was not run again")
         self._cells, self._failed, self._to_restore = back, 0, False
-        notes = [restored(lost, changed)]
+        notes = [_restored(lost, changed)]
         if self._forgotten:
             notes.append(
                 "An earlier turn was interrupted; conversation and variables were restored to the state before it.\n"
@@ -224,24 +228,7 @@ def _output_of(output: str) -> dict[str, Any]:
     return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
 
-_SHOWN = 200
-
-
-def lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
-    """Describe a cell that succeeded before and failed this time."""
-    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")[:_SHOWN]
-    return f"the code that begins with {beginning_of(cell.blocks)!r} ended with {outcome.value!r} this time ({end})"
-
-
-def changed_cell(cell: PastCell, output: str) -> str:
-    """Describe a cell whose output has changed; empty if it has not, or if that is not known."""
-    if cell.output_digest is None or cell.output_digest == digest_of(output):
-        return ""
-    before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
-    return f"the code that begins with {beginning_of(cell.blocks)!r} gave {before!r} before and {now!r} now"
-
-
-def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
+def _restored(lost: Sequence[str], changed: Sequence[str]) -> str:
     """Describe what was not restored exactly; empty if everything was."""
     parts = []
     if lost:

@@ -94,7 +94,7 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         self._timeout = timeout
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
-        own = agent.ask_instead(_FunctionApproval(self.decide))
+        own = agent.ask_instead(self.decide)
         self._own = own if own is None or isinstance(own, Approval) else _FunctionApproval(own)
 
     # --- A turn: the other agent's, with questions ---

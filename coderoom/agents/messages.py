@@ -110,41 +110,33 @@ def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
 
 
 def final_message(
-    source: str, message_id: str, summary: CreateResult | None, attempt: Attempt, stop_reason: StopReason
+    source: str,
+    message_id: str,
+    reply: CreateResult | None,
+    attempt: Attempt | None,
+    stop_reason: StopReason = StopReason.NO_CODE,
 ) -> TextMessage:
-    """The turn has ended; `summary` is the model's summary, if it was asked for one."""
-    words = "" if summary is None else str(summary.content)
+    """The turn has ended, with a reply of the model if it was asked for one, and a report if it has run code."""
+    text = "" if reply is None else str(reply.content)
+    if attempt is None:
+        content, metadata = text, {keys.STOP_REASON: stop_reason.value}
+    else:
+        # An answer does not change the result of the code.
+        content, metadata = report(text, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: text}
     return TextMessage(
         id=message_id,
-        content=report(words, attempt),
+        content=content,
         source=source,
-        models_usage=None if summary is None else summary.usage,
-        metadata=facts(attempt, stop_reason) | {keys.SUMMARY: words} | cut_of(summary),
+        models_usage=None if reply is None else reply.usage,
+        metadata=metadata | _cut_of(reply),
     )
 
 
-def cut_of(reply: CreateResult | None) -> dict[str, str]:
+def _cut_of(reply: CreateResult | None) -> dict[str, str]:
     """The metadata about a reply that the service has cut off."""
     if reply is None or reply.finish_reason not in ("length", "content_filter"):
         return {}
     return {keys.CUT: reply.finish_reason}
-
-
-def plain_answer(
-    source: str,
-    message_id: str,
-    reply: CreateResult,
-    attempts: Sequence[Attempt],
-    after_code: StopReason = StopReason.NO_CODE,
-) -> TextMessage:
-    """The model has answered without code; `after_code` is the stop reason if there was code before."""
-    text, metadata = str(reply.content), {keys.STOP_REASON: StopReason.NO_CODE.value}
-    if attempts:
-        # An answer does not change the result of the code.
-        metadata = facts(attempts[-1], after_code) | {keys.SUMMARY: text}
-        text = report(text, attempts[-1])
-    metadata |= cut_of(reply)
-    return TextMessage(id=message_id, content=text, source=source, models_usage=reply.usage, metadata=metadata)
 
 
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}

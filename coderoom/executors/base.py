@@ -54,11 +54,6 @@ class SandboxCodeResult(CodeResult):
         return self.execution.artifacts
 
 
-def cancelled() -> ExecutionResult:
-    """Return the result of a run that was ended before it had one."""
-    return ExecutionResult(Outcome.CANCELLED, CANCELLED_CODE)
-
-
 def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
     """Return the results of several blocks as one, whose outcome is that of the last."""
     if not results:
