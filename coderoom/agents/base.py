@@ -26,7 +26,7 @@ from autogen_agentchat.messages import (
 )
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, ComponentModel
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
@@ -42,13 +42,13 @@ from autogen_core.tools import Tool
 from pydantic import BaseModel, Field
 
 from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
-from coderoom._util.components import ArgumentsConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.prices import priced_as
 from coderoom._util.steps import CODE, MODEL
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
-from coderoom.agents.messages import Handoffs, code_event, execution_event, final_message, picture_of
+from coderoom.agents.messages import HandoffList, Handoffs, code_event, execution_event, final_message, picture_of
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget, Spending
@@ -211,6 +211,25 @@ class Turn:
 
 
 TurnT = TypeVar("TurnT", bound=Turn)
+
+
+class CodingAgentConfig(StrictConfig):
+    """The fields that the configs of all coding agents have. Each is the constructor's argument of the same name."""
+
+    name: str
+    model_client: ComponentModel | None = None
+    code_executor: ComponentModel | None = None
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    description: str | None = None
+    system_message: str | None = None
+    """Missing: the default one. Null or an empty string: none."""
+    approval: ComponentModel | None = None
+    """The constructor's `approval_func`, which must be a component here."""
+    max_output_chars: int = Field(default=10_000, ge=200)
+    memory: list[ComponentModel] | None = None
+    handoffs: HandoffList | None = None
+    budget: Budget | None = None
 
 
 class CodingAgent(ModelAgent, Generic[TurnT]):

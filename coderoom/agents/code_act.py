@@ -19,12 +19,11 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
 from coderoom._util.calls import await_with_token
-from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
-from coderoom.agents.base import CodingAgent, ConversationState, Turn
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, ConversationState, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import HandoffList, execution_event, facts, final_message, report
+from coderoom.agents.messages import execution_event, facts, final_message, report
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
@@ -34,30 +33,17 @@ from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 _REMEMBERED = 50
 
 
-class CodeActAgentConfig(StrictConfig):
+class CodeActAgentConfig(CodingAgentConfig):
     """The config of a `CodeActAgent`. Each field is the constructor's argument of the same name."""
 
-    name: str
     model_client: ComponentModel
-    code_executor: ComponentModel | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
     workbench: list[ComponentModel] = Field(default_factory=list)
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
-    description: str | None = None
-    system_message: str | None = None
-    """Missing: the default one. Null or an empty string: only the functions."""
     code_format: CodeFormat = "fence"
     max_steps: int = Field(default=10, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     on_error: OnError = "keep"
-    approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component here."""
-    max_output_chars: int = Field(default=10_000, ge=200)
-    memory: list[ComponentModel] | None = None
-    handoffs: HandoffList | None = None
-    budget: Budget | None = None
     initial_variables: dict[str, Any] = Field(default_factory=dict)
 
 

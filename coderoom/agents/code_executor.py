@@ -16,12 +16,11 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.components import StrictConfig
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
-from coderoom.agents.base import CodingAgent, ConversationState, Turn
-from coderoom.agents.messages import HandoffList, execution_event, facts, final_message
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, ConversationState, Turn
+from coderoom.agents.messages import execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
@@ -46,28 +45,15 @@ class RetryDecision(BaseModel):
         return {"reason": "", **data} if isinstance(data, dict) else data
 
 
-class CodeExecutorAgentConfig(StrictConfig):
+class CodeExecutorAgentConfig(CodingAgentConfig):
     """The config of a `CodeExecutorAgent`. Each field is the constructor's argument of the same name."""
 
-    name: str
     code_executor: ComponentModel
-    model_client: ComponentModel | None = None
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
     max_retries_on_error: int = Field(default=0, ge=0)
-    description: str | None = None
-    system_message: str | None = None
-    """Missing: the default one. Null or an empty string: none."""
     sources: list[str] | None = None
     supported_languages: list[str] | None = None
-    approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component here."""
     reflect: bool = True
-    max_output_chars: int = Field(default=10_000, ge=200)
     retry_from: RetryFrom = "failed"
-    memory: list[ComponentModel] | None = None
-    handoffs: HandoffList | None = None
-    budget: Budget | None = None
 
 
 @dataclass

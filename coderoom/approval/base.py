@@ -222,7 +222,7 @@ async def ask_approval(
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
-            answer = await _answer(approval, request)
+            answer = await call(approval, request)
     except Exception as error:
         if not limit.expired():
             _log.warning("An approval failed, so the code does not run.", exc_info=True)
@@ -246,8 +246,9 @@ async def approve_once(
     )
 
 
-async def _answer(approval: Callable[[ApprovalRequest], object], request: ApprovalRequest) -> object:
-    answer = approval(request) if is_async(approval) else await call_in_thread(approval, request)
+async def call(function: Callable[..., object], *arguments: object) -> object:
+    """Call a sync function in a thread of its own, or an async one, and return its answer."""
+    answer = function(*arguments) if is_async(function) else await call_in_thread(function, *arguments)
     return await answer if inspect.isawaitable(answer) else answer
 
 
