@@ -108,16 +108,14 @@ class Attempt:
 
     Attributes:
         number: Which attempt of the turn this is, counted from 1.
-        blocks: What was run, or would have been run.
+        selection: What was run, or would have been run, and what was not, and why.
         outcome: How it ended.
         exit_code: The exit code; 0 only if the outcome is `ok`.
         output: What it printed, cut to the limit.
-        notes: Which blocks were not run, and why.
         output_file: The file with the whole output, if `output` is only its head and tail.
         reason: Why it was rejected.
         by_policy: Whether the sandbox's policy rejected it, and not an approval.
-        incomplete: Whether code was missing, so that the attempt cannot succeed.
-        left_out: The code that was not run.
+        incomplete: Whether it succeeded but for the code that is missing.
         artifacts: The files that it created or changed, if the executor reports them.
         calls: The functions of the host that it called.
         state_lost: Whether earlier variables were lost.
@@ -125,20 +123,23 @@ class Attempt:
     """
 
     number: int
-    blocks: tuple[CodeBlock, ...]
-    outcome: Outcome
-    exit_code: int
-    output: str
-    notes: tuple[str, ...] = ()
+    selection: Selection
+    outcome: Outcome = Outcome.ERROR
+    exit_code: int = 1
+    output: str = ""
     output_file: Path | None = None
     reason: str = ""
     by_policy: bool = False
     incomplete: bool = False
-    left_out: tuple[str, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
     state_lost: bool = False
     undone: bool = False
+
+    @property
+    def blocks(self) -> tuple[CodeBlock, ...]:
+        """What was run, or would have been run."""
+        return self.selection.blocks
 
     @property
     def failure(self) -> str | None:
@@ -152,13 +153,13 @@ class Attempt:
         output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
         error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+|<cell \d+>", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
-        parts = [self.outcome, str(self.exit_code), error, *code, *self.left_out]
+        parts = [self.outcome, str(self.exit_code), error, *code, *self.selection.left_out]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def result(self) -> CodeResult:
         """The result as AutoGen's type, for events."""
-        instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.notes)
+        instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.selection.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
 
     @property
@@ -180,7 +181,7 @@ class Attempt:
 
         The sentences about exit codes and approval are those of AutoGen's agent, since its users may search for them.
         """
-        parts = [self._result_in_words(), *self.notes]
+        parts = [self._result_in_words(), *self.selection.notes]
         if self.calls and self.outcome is not Outcome.OK:
             parts.append(calls_made(self.calls))
         made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
@@ -275,21 +276,18 @@ class CodeRunner:
         on_output: OnOutput | None = None,
     ) -> Attempt:
         """Run the selected blocks as attempt `number`; the approval sees the conversation in `context`."""
-        blocks, notes = selection.blocks, selection.notes
         self.last_attempt = None
-        if not blocks:
-            return Attempt(
-                number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut, left_out=selection.left_out
-            )
+        if not selection.blocks:
+            return Attempt(number, selection)
         if self.approval is not None:
-            code = "\n\n".join(fence(block.code, block.language) for block in blocks)
+            code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
             request = ApprovalRequest(code=code, context=list(context))
             response = await approve_once(self.approval, request, cancellation_token)
             if not response.approved:
                 reason = response.reason or "no reason was given"
-                return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=reason)
+                return Attempt(number, selection, Outcome.REJECTED, reason=reason)
         try:
-            result = await self._run(blocks, cancellation_token, on_output)
+            result = await self._run(selection.blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
             unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
             known = getattr(self.given, "interrupted", None) or unknown
@@ -381,10 +379,9 @@ class CodeRunner:
         )
 
     def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
-        blocks, notes = selection.blocks, selection.notes
         if result.outcome is Outcome.REJECTED:
-            reason, code = result.output.strip(), result.exit_code
-            return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
+            reason = result.output.strip()
+            return Attempt(number, selection, Outcome.REJECTED, result.exit_code, reason=reason, by_policy=True)
         output, output_file = self._bound(result)
         outcome, exit_code = result.outcome, result.exit_code
         incomplete = selection.cut and outcome is Outcome.OK
@@ -392,14 +389,12 @@ class CodeRunner:
             outcome, exit_code = Outcome.ERROR, 1
         return Attempt(
             number,
-            blocks,
+            selection,
             outcome,
             exit_code,
             output,
-            notes,
             output_file,
             incomplete=incomplete,
-            left_out=selection.left_out,
             artifacts=result.artifacts,
             calls=result.calls,
             state_lost=result.state_lost,

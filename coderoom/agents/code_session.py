@@ -136,8 +136,9 @@ class CodeSession:
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
                 undone = await self._runner.undo(CancellationToken())
         if undone:
-            notes = (*attempt.notes, f"The failed code was undone: {undone} are as they were before it.")
-            self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
+            note = f"The failed code was undone: {undone} are as they were before it."
+            selection = replace(attempt.selection, notes=(*attempt.selection.notes, note))
+            self._runner.last_attempt = replace(attempt, selection=selection, undone="files" in undone)
             return
         if attempt.state_lost:
             self._cells, self._failed, self._are_set = [], 0, False

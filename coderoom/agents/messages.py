@@ -54,7 +54,7 @@ def report(summary: str, attempt: Attempt) -> str:
         parts += ["Output:", fence(attempt.output, "text", "no-run")]
     if attempt.artifacts:
         parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
-    return "\n\n".join([*parts, *attempt.notes])
+    return "\n\n".join([*parts, *attempt.selection.notes])
 
 
 def _whole(summary: str) -> str:
