@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,8 +24,6 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
     UserInputRequestedEvent,
 )
-from autogen_agentchat.state import BaseState
-from autogen_agentchat.utils import remove_images
 from autogen_core import CancellationToken, ComponentModel
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
@@ -35,7 +33,6 @@ from autogen_core.models import (
     CreateResult,
     LLMMessage,
     RequestUsage,
-    SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import Tool
@@ -48,7 +45,15 @@ from coderoom._util.steps import CODE, MODEL
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
-from coderoom.agents.messages import HandoffList, Handoffs, code_event, execution_event, final_message, picture_of
+from coderoom.agents.messages import (
+    Conversation,
+    HandoffList,
+    Handoffs,
+    code_event,
+    execution_event,
+    final_message,
+    picture_of,
+)
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget, Spending
@@ -485,65 +490,3 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             f"Cannot serialize {type(self).__name__} with approval_func set to {value!r}: a function cannot be part "
             "of a config. Use a component of coderoom.approval."
         )
-
-
-class ConversationState(BaseState):
-    """The conversation in an agent's saved state; the fields are the arguments of `Conversation.load`."""
-
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
-
-
-class Conversation:
-    """An agent's memory: the model context, the system message, and which messages were added already."""
-
-    def __init__(self, context: ChatCompletionContext, system_message: str | None) -> None:
-        self.context = context
-        self.system_message = system_message
-        self._taken: set[str] = set()
-        self._initial: Mapping[str, Any] | None = None
-
-    async def take(self, messages: Sequence[BaseChatMessage]) -> None:
-        """Add messages to the context, each of them once, also if a failed turn is repeated."""
-        await self._save_initial()
-        for message in messages:
-            # A question to a person is not for models.
-            if message.id in self._taken or keys.SHOWN in message.metadata:
-                continue
-            self._taken.add(message.id)
-            if isinstance(message, HandoffMessage):
-                for earlier in message.context:
-                    await self.context.add_message(earlier)
-            await self.context.add_message(message.to_model_message())
-
-    async def save(self) -> dict[str, Any]:
-        """The fields of a `ConversationState`: the context, and which messages of an unfinished turn it contains."""
-        return {"llm_context": dict(await self.context.save_state()), "taken": sorted(self._taken)}
-
-    def end_turn(self) -> None:
-        """The turn succeeded: from now on the same message may be added again."""
-        self._taken.clear()
-
-    async def reset(self) -> None:
-        """Restore the context as it was before the first message."""
-        await self._save_initial()
-        await self.load(self._initial or {})
-
-    async def load(self, llm_context: Mapping[str, Any], taken: Sequence[str] = ()) -> None:
-        """Restore what `save` returned; an empty context clears it."""
-        await self._save_initial()
-        self._taken = set(taken)
-        if llm_context:
-            await self.context.load_state(llm_context)
-        else:
-            await self.context.clear()
-
-    async def _save_initial(self) -> None:
-        if self._initial is None:
-            self._initial = await self.context.save_state()
-
-    async def for_model(self, model_client: ChatCompletionClient, *more: LLMMessage) -> list[LLMMessage]:
-        """The messages to send: system message, context, then `more`; without images if the model has no vision."""
-        system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
-        messages = [*system, *await self.context.get_messages(), *more]
-        return messages if model_client.model_info.get("vision") else remove_images(messages)

@@ -19,8 +19,8 @@ from pydantic import BaseModel, Field, model_validator
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
-from coderoom.agents.base import CodingAgent, CodingAgentConfig, ConversationState, Turn
-from coderoom.agents.messages import execution_event, facts, final_message
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
+from coderoom.agents.messages import ConversationState, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
