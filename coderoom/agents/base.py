@@ -84,6 +84,11 @@ class StreamingAgent(BaseChatAgent):
         note_run()
         at_end_of_run(self.close)
 
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Take a turn and return its last item."""
         items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
@@ -101,9 +106,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         model_client: ChatCompletionClient | None,
         model_context: ChatCompletionContext | None,
         system_message: str | None,
-        memory: Sequence[Memory] | None = None,
-        handoffs: Sequence[Handoff | str] | None = None,
-        budget: Budget | None = None,
+        budget: Budget | None,
     ) -> None:
         super().__init__(name, description)
         if model_client is not None and getattr(model_client, "model_info", None) is None:
@@ -115,17 +118,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
         self._system_message = system_message or None
         self._conversation = Conversation(self._model_context, self._system_message)
-        if memory and model_client is None:
-            raise ValueError("memory needs a model_client, whose conversation it adds to.")
-        self._memory = None if memory is None else list(memory)
-        self._handing_over = Handoffs(handoffs, model_client)
-        self._handoffs = self._handing_over.given
         self.limit(budget)
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage, HandoffMessage) if self._handoffs else (TextMessage,)
 
     @property
     def budget(self) -> Budget | None:
@@ -252,12 +245,17 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         system_message: str | None,
         runner: CodeRunner,
         languages: Sequence[str],
-        code_format: CodeFormat | None = None,
-        memory: Sequence[Memory] | None = None,
-        handoffs: Sequence[Handoff | str] | None = None,
-        budget: Budget | None = None,
+        code_format: CodeFormat | None,
+        memory: Sequence[Memory] | None,
+        handoffs: Sequence[Handoff | str] | None,
+        budget: Budget | None,
     ) -> None:
-        super().__init__(name, description, model_client, model_context, system_message, memory, handoffs, budget)
+        super().__init__(name, description, model_client, model_context, system_message, budget)
+        if memory and model_client is None:
+            raise ValueError("memory needs a model_client, whose conversation it adds to.")
+        self._memory = None if memory is None else list(memory)
+        self._handing_over = Handoffs(handoffs, model_client)
+        self._handoffs = self._handing_over.given
         self._model_client_stream = model_client_stream
         self._runner = runner
         self._code_executor = runner.given
@@ -269,6 +267,11 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._shows_pictures = False
         self._resumed = asyncio.Event()
         self._resumed.set()
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage, HandoffMessage) if self._handoffs else (TextMessage,)
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken

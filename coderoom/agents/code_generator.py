@@ -183,11 +183,6 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         self._remarks: list[str] = []
 
     @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    @property
     def wall(self) -> str:
         """The wall around the code: the configured one, and after the start the chosen one."""
         return self._sandbox.wall

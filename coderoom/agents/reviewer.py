@@ -160,7 +160,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         budget: Budget | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
-        super().__init__(name, description, model_client, model_context, system_message, budget=budget)
+        super().__init__(name, description, model_client, model_context, system_message, budget)
         self._outcome: Outcome | None = None
         self._exit_code = ""
 
