@@ -265,6 +265,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._code_format = code_format
         self._quiet_seconds = _QUIET_SECONDS
         self._shows_pictures = False
+        self._read: set[Said] = set()
         self._resumed = asyncio.Event()
         self._resumed.set()
 
@@ -281,6 +282,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         The token ends the turn at once, also while code runs; nothing is left running.
         """
         said: Said = asyncio.Queue()
+        self._read.add(said)
 
         async def take_turn() -> TextMessage | HandoffMessage:
             _said.set(said)
@@ -299,16 +301,18 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                     read.set_result(None)
             answer = await turn
         finally:
+            self._read.discard(said)
             await cancel_and_wait(turn)
         self._end_turn()
         yield Response(chat_message=answer, inner_messages=inner)
 
     async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
-        """Put an item into the stream of the current turn; outside of a turn, do nothing.
+        """Put an item into the stream of the agent's current turn; outside of one, do nothing.
 
         It has been read when this returns: the reader has asked for the next item, as after a `yield`.
         """
-        if (said := _said.get()) is not None:
+        said = _said.get()
+        if said in self._read:
             read = asyncio.get_running_loop().create_future()
             said.put_nowait((item, read))
             await read
