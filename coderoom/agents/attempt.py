@@ -1,39 +1,34 @@
-"""Choosing, approving and running the code of one attempt, and the messages about it. Used by all coding agents."""
+"""Choosing, approving and running the code of one attempt. Used by all coding agents."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
-import json
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from autogen_agentchat.messages import (
-    BaseChatMessage,
-    CodeExecutionEvent,
-    CodeGenerationEvent,
-    MultiModalMessage,
-    TextMessage,
-)
+from autogen_agentchat.messages import BaseChatMessage, MultiModalMessage
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_core.models import CreateResult, LLMMessage
+from autogen_core.models import LLMMessage
+from pydantic import TypeAdapter
 
-from coderoom._util.text import named
-from coderoom.agents import metadata as keys
-from coderoom.agents.metadata import StopReason
+from coderoom._util.calls import await_with_token
+from coderoom._util.steps import CODE, cell, note, once
+from coderoom._util.text import bound_output, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
-from coderoom.executors import CodeSteps, bound_and_save
+from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OutputChunk
 
 CodeFormat = Literal["fence", "execute"]
+OnOutput = Callable[[OutputChunk], None]
 
 
 @dataclass(frozen=True)
@@ -113,16 +108,14 @@ class Attempt:
 
     Attributes:
         number: Which attempt of the turn this is, counted from 1.
-        blocks: What was run, or would have been run.
+        selection: What was run, or would have been run, and what was not, and why.
         outcome: How it ended.
         exit_code: The exit code; 0 only if the outcome is `ok`.
         output: What it printed, cut to the limit.
-        notes: Which blocks were not run, and why.
         output_file: The file with the whole output, if `output` is only its head and tail.
         reason: Why it was rejected.
         by_policy: Whether the sandbox's policy rejected it, and not an approval.
-        incomplete: Whether code was missing, so that the attempt cannot succeed.
-        left_out: The code that was not run.
+        incomplete: Whether it succeeded but for the code that is missing.
         artifacts: The files that it created or changed, if the executor reports them.
         calls: The functions of the host that it called.
         state_lost: Whether earlier variables were lost.
@@ -130,20 +123,23 @@ class Attempt:
     """
 
     number: int
-    blocks: tuple[CodeBlock, ...]
-    outcome: Outcome
-    exit_code: int
-    output: str
-    notes: tuple[str, ...] = ()
+    selection: Selection
+    outcome: Outcome = Outcome.ERROR
+    exit_code: int = 1
+    output: str = ""
     output_file: Path | None = None
     reason: str = ""
     by_policy: bool = False
     incomplete: bool = False
-    left_out: tuple[str, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     calls: tuple[FunctionCall, ...] = ()
     state_lost: bool = False
     undone: bool = False
+
+    @property
+    def blocks(self) -> tuple[CodeBlock, ...]:
+        """What was run, or would have been run."""
+        return self.selection.blocks
 
     @property
     def failure(self) -> str | None:
@@ -157,13 +153,13 @@ class Attempt:
         output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
         error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+|<cell \d+>", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
-        parts = [self.outcome, str(self.exit_code), error, *code, *self.left_out]
+        parts = [self.outcome, str(self.exit_code), error, *code, *self.selection.left_out]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def result(self) -> CodeResult:
         """The result as AutoGen's type, for events."""
-        instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.notes)
+        instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.selection.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
 
     @property
@@ -185,7 +181,7 @@ class Attempt:
 
         The sentences about exit codes and approval are those of AutoGen's agent, since its users may search for them.
         """
-        parts = [self._result_in_words(), *self.notes]
+        parts = [self._result_in_words(), *self.selection.notes]
         if self.calls and self.outcome is not Outcome.OK:
             parts.append(calls_made(self.calls))
         made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
@@ -216,13 +212,13 @@ class Attempt:
 
 def calls_made(calls: Sequence[FunctionCall]) -> str:
     """Describe function calls, which cannot be undone, for a model."""
-    shown = [f"- {call}" for call in calls[:_MOST_CALLS]]
+    shown = [f"- {call}" for call in calls[:MOST_CALLS]]
     if len(calls) > len(shown):
         shown.append(f"- and {len(calls) - len(shown):,} more")
     return "\n".join(["These calls of functions were made before that, and are not undone:", *shown])
 
 
-_MOST_CALLS = 20
+MOST_CALLS = 20
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
@@ -230,106 +226,25 @@ _NO_OUTPUT = (
 )
 
 
-def report(summary: str, attempt: Attempt) -> str:
-    """The final message of a turn: the model's words, then the code, the exit code and the output.
-
-    The code is marked `no-run`, so that an agent that runs code found in messages does not run it again.
-    """
-    parts = [_whole(summary.strip())] if summary.strip() else []
-    if attempt.ran:
-        parts.append(f"Attempt {attempt.number}: {attempt.outcome}, exit code {attempt.exit_code}.")
-    else:
-        parts.append(f"Attempt {attempt.number} was not run. {attempt.refusal}".strip())
-    parts += [fence(block.code, block.language, "no-run") for block in attempt.blocks]
-    if attempt.output.strip():
-        parts += ["Output:", fence(attempt.output, "text", "no-run")]
-    if attempt.artifacts:
-        parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
-    return "\n\n".join([*parts, *attempt.notes])
-
-
-def _whole(summary: str) -> str:
-    # A fence without an end would contain the report after it.
-    if all(block.closed for block in extract_code_blocks(summary)):
-        return summary
-    return fence(summary, "text", "no-run")
-
-
-def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:
-    """An attempt as metadata, for programs."""
-    found = {
-        keys.OUTCOME: attempt.outcome.value,
-        keys.EXIT_CODE: str(attempt.exit_code),
-        keys.RAN: str(attempt.ran).lower(),
-        keys.ATTEMPTS: str(attempt.number),
-    }
-    if stop_reason is not None:
-        found[keys.STOP_REASON] = stop_reason.value
-    if attempt.failure is not None:
-        found[keys.FAILURE] = attempt.failure
-    if attempt.artifacts:
-        listed = [
-            {"name": item.name, "media_type": item.media_type, "path": None if item.path is None else str(item.path)}
-            for item in attempt.artifacts
-        ]
-        found[keys.ARTIFACTS] = json.dumps(listed)
-    if attempt.output_file is not None:
-        found[keys.OUTPUT_FILE] = str(attempt.output_file)
-    return found
-
-
-def code_event(
-    source: str, message_id: str, reply: CreateResult, attempt: int, blocks: Sequence[CodeBlock]
-) -> CodeGenerationEvent:
-    """The model has written code, as attempt number `attempt`."""
-    return CodeGenerationEvent(
-        id=message_id,
-        retry_attempt=attempt - 1,
-        content=str(reply.content),
-        code_blocks=list(blocks),
-        source=source,
-        models_usage=reply.usage,
-    )
-
-
-def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
-    """The code has run, or was rejected."""
-    found = facts(attempt)
-    if attempt.calls:
-        found[keys.CALLS] = json.dumps([str(call) for call in attempt.calls[:_MOST_CALLS]])
-    return CodeExecutionEvent(retry_attempt=attempt.number - 1, result=attempt.result, source=source, metadata=found)
-
-
-def final_message(
-    source: str, message_id: str, summary: CreateResult | None, attempt: Attempt, stop_reason: StopReason
-) -> TextMessage:
-    """The turn has ended; `summary` is the model's summary, if it was asked for one."""
-    words = "" if summary is None else str(summary.content)
-    return TextMessage(
-        id=message_id,
-        content=report(words, attempt),
-        source=source,
-        models_usage=None if summary is None else summary.usage,
-        metadata=facts(attempt, stop_reason) | {keys.SUMMARY: words} | cut_of(summary),
-    )
-
-
-def cut_of(reply: CreateResult | None) -> dict[str, str]:
-    """The metadata about a reply that the service has cut off."""
-    if reply is None or reply.finish_reason not in ("length", "content_filter"):
-        return {}
-    return {keys.CUT: reply.finish_reason}
-
-
 class CodeRunner:
-    """Asks for approval, runs the selected code and returns the attempt.
+    """Runs the code of one agent: asks for approval, runs the selected blocks, and makes an attempt of the result.
 
-    `last_attempt` is the last one, as far as known if it was cancelled; `None` if its code was not started.
+    In a resumed run, code that has run before has the same result and is not run again, as long as nobody needs its
+    variables. Before the first new code in a session, it is run again, without new calls of functions of the host.
+
+    Args:
+        given: Where the code runs; `executor` is what starts, runs and stops it without approval.
+        approval: Is asked before code runs.
+        max_output_chars: The most characters of an attempt's output.
+        can_undo: Whether the state before the code is saved, so that failed code can be undone.
+
+    Attributes:
+        last_attempt: The last one, as far as known if it was cancelled; `None` if its code was not started.
     """
 
     def __init__(
         self,
-        executor: CodeExecutor,
+        given: CodeExecutor,
         approval: Approval | ApprovalFuncType | None,
         max_output_chars: int,
         *,
@@ -337,14 +252,20 @@ class CodeRunner:
     ) -> None:
         if max_output_chars < 200:
             raise ValueError(f"max_output_chars must be 200 or more, not {max_output_chars}.")
-        self.steps = CodeSteps(executor, can_undo=can_undo)
-        self.executor = self.steps.executor
-        self._given = executor
+        self.executor = runner_for(given)
+        self.given: Any = given
         self.approval = approval
-        self._max_output_chars = max_output_chars
+        self.max_output_chars = max_output_chars
+        self._can_undo = can_undo
+        self.last_attempt: Attempt | None = None
         # For whole outputs, if the executor has no folder on this machine.
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self.last_attempt: Attempt | None = None
+        # The state before the code that `undo` undoes, and how many of the known cells had run before it.
+        self._mark: Any = None
+        self._before: int | None = None
+        # The cells whose results are known from before the run was resumed: name, blocks and result.
+        self._past: list[tuple[str, Sequence[CodeBlock], ExecutionResult]] = []
+        self._count = 0
 
     async def attempt(
         self,
@@ -352,52 +273,52 @@ class CodeRunner:
         selection: Selection,
         context: Sequence[LLMMessage],
         cancellation_token: CancellationToken,
-        on_output: Callable[[OutputChunk], None] | None = None,
+        on_output: OnOutput | None = None,
     ) -> Attempt:
         """Run the selected blocks as attempt `number`; the approval sees the conversation in `context`."""
-        blocks, notes = selection.blocks, selection.notes
         self.last_attempt = None
-        if not blocks:
-            return Attempt(
-                number, (), Outcome.ERROR, 1, "", notes, incomplete=selection.cut, left_out=selection.left_out
-            )
-        refusal = await self._refusal(selection, context, cancellation_token)
-        if refusal is not None:
-            return Attempt(number, blocks, Outcome.REJECTED, 1, "", notes, reason=refusal)
+        if not selection.blocks:
+            return Attempt(number, selection)
+        if self.approval is not None:
+            code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
+            request = ApprovalRequest(code=code, context=list(context))
+            response = await approve_once(self.approval, request, cancellation_token)
+            if not response.approved:
+                reason = response.reason or "no reason was given"
+                return Attempt(number, selection, Outcome.REJECTED, reason=reason)
         try:
-            result = await self.steps.run(blocks, cancellation_token, on_output)
+            result = await self._run(selection.blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
             unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
-            known = getattr(self._given, "interrupted", None) or unknown
+            known = getattr(self.given, "interrupted", None) or unknown
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
         self.last_attempt = self._to_attempt(number, selection, result)
         return self.last_attempt
 
-    def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
-        blocks, notes = selection.blocks, selection.notes
-        if result.outcome is Outcome.REJECTED:
-            reason, code = result.output.strip(), result.exit_code
-            return Attempt(number, blocks, Outcome.REJECTED, code, "", notes, reason=reason, by_policy=True)
-        output, output_file = self._bound(result)
-        outcome, exit_code = result.outcome, result.exit_code
-        incomplete = selection.cut and outcome is Outcome.OK
-        if incomplete:
-            outcome, exit_code = Outcome.ERROR, 1
-        return Attempt(
-            number,
-            blocks,
-            outcome,
-            exit_code,
-            output,
-            notes,
-            output_file,
-            incomplete=incomplete,
-            left_out=selection.left_out,
-            artifacts=result.artifacts,
-            calls=result.calls,
-            state_lost=result.state_lost,
-        )
+    async def undo(self, cancellation_token: CancellationToken) -> str:
+        """Undo the code since the last `release`; return what was restored, in words, and nothing if nothing was."""
+
+        async def restore() -> str:
+            if self._mark is None:
+                return "variables" if known else ""
+            restored: str = await await_with_token(self.given.rollback(self._mark), cancellation_token)
+            return restored
+
+        known = bool(self._past[self._before or 0 :])
+        del self._past[self._before or 0 :]
+        return await once("undo", {}, restore, str, str) if self._can_undo else ""
+
+    async def release(self) -> None:
+        """Keep the code that has run; `undo` does not undo it any more."""
+        mark, self._mark, self._before = self._mark, None, None
+        if mark is not None:
+            await self.given.release(mark)
+
+    async def restart(self) -> None:
+        """Begin the session anew: the code before it is not run again."""
+        self._past = []
+        await self.executor.restart()
 
     async def close(self) -> None:
         """Stop the executor, remove saved outputs and close the approval."""
@@ -408,23 +329,114 @@ class CodeRunner:
         if isinstance(self.approval, Approval):
             await self.approval.close()
 
-    async def _refusal(
-        self, selection: Selection, context: Sequence[LLMMessage], cancellation_token: CancellationToken
-    ) -> str | None:
-        if self.approval is None:
-            return None
-        code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
-        request = ApprovalRequest(code=code, context=list(context))
-        response = await approve_once(self.approval, request, cancellation_token)
-        return None if response.approved else response.reason or "no reason was given"
+    async def _run(
+        self, blocks: Sequence[CodeBlock], cancellation_token: CancellationToken, on_output: OnOutput | None
+    ) -> ExecutionResult:
+        """Run blocks as a step of the run."""
+
+        async def run() -> ExecutionResult:
+            await self._run_past(cancellation_token)
+            if self._can_undo and self._mark is None:
+                await await_with_token(self.executor.start(), cancellation_token)
+                self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
+            cell.set(name)
+            return await self.executor.run(blocks, cancellation_token, on_output)
+
+        def load(found: Any) -> ExecutionResult:
+            result = _RESULT.validate_python(found)
+            self._past = [] if result.state_lost else [*self._past, (name, blocks, result)]
+            return result
+
+        if self._before is None:
+            self._before = len(self._past)
+        self._count += 1
+        request = {"blocks": [[block.language, block.code] for block in blocks]}
+        name = hashlib.sha256(f"{self._count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
+        return await once(CODE, request, run, _dump, load)
+
+    async def _run_past(self, cancellation_token: CancellationToken) -> None:
+        past, self._past, self._before = self._past, [], 0
+        if not past or getattr(self.given, "state", None) != "session":
+            return
+        for name, blocks, before in past:
+            if before.outcome not in (Outcome.OK, Outcome.ERROR):
+                note(
+                    f"The code that begins with {beginning_of(blocks)!r} had ended with {before.outcome.value!r}: it "
+                    "was not run again, so that what it set is lost."
+                )
+            else:
+                cell.set(name)
+                again = await self.executor.run(blocks, cancellation_token)
+                if digest_of(again.output) != digest_of(before.output):
+                    old, new = (each.output.strip()[:200] for each in (before, again))
+                    note(
+                        f"Run again, the code that begins with {beginning_of(blocks)!r} gave {new!r}, and {old!r} "
+                        "before."
+                    )
+        note(
+            f"To have its variables again, code that had run before was run again ({len(past)}), without calling "
+            "functions again."
+        )
+
+    def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
+        if result.outcome is Outcome.REJECTED:
+            reason = result.output.strip()
+            return Attempt(number, selection, Outcome.REJECTED, result.exit_code, reason=reason, by_policy=True)
+        output, output_file = self._bound(result)
+        outcome, exit_code = result.outcome, result.exit_code
+        incomplete = selection.cut and outcome is Outcome.OK
+        if incomplete:
+            outcome, exit_code = Outcome.ERROR, 1
+        return Attempt(
+            number,
+            selection,
+            outcome,
+            exit_code,
+            output,
+            output_file,
+            incomplete=incomplete,
+            artifacts=result.artifacts,
+            calls=result.calls,
+            state_lost=result.state_lost,
+        )
 
     def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
-        if len(result.output) <= self._max_output_chars:
-            return result.output, None
-        folder = self.executor.work_dir
-        if folder is not None:
+        """The output up to the limit, which names the file with the whole, and that file."""
+        output = result.output
+        if len(output) <= self.max_output_chars:
+            return output, None
+        path = named = None
+        if (folder := self.executor.work_dir) is not None:
             with contextlib.suppress(OSError):  # The code may have filled the disk.
-                return bound_and_save(result, self._max_output_chars, folder)
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
-        return bound_and_save(result, self._max_output_chars, Path(self._folder.name), is_shared=False)
+                path = save_output(output, folder)
+                named = path.relative_to(folder)  # Behind a wall, the code sees the folder at another path.
+        if path is None:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
+            path = named = save_output(output, Path(self._folder.name))
+        total = max(len(output), result.output_size) if result.truncated else len(output)
+        return bound_output(output, self.max_output_chars, whole=named, total=total, partly=result.truncated), path
+
+
+_RESULT = TypeAdapter(ExecutionResult)
+
+
+def _dump(result: ExecutionResult) -> dict[str, Any]:
+    # The value is for callers of the sandbox; agents read the output.
+    plain = replace(result, value=None, value_is_data=False)
+    dumped: dict[str, Any] = _RESULT.dump_python(
+        plain, mode="json", exclude={"code": True, "artifacts": {"__all__": {"data"}}}, fallback=str
+    )
+    return dumped
+
+
+def digest_of(output: str) -> str:
+    """A digest of an output, without addresses and cell numbers, which always differ."""
+    text = re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def beginning_of(blocks: Sequence[CodeBlock]) -> str:
+    """The first line of code."""
+    lines = (line for block in blocks for line in block.code.splitlines() if line.strip())
+    return next(lines, "").strip()[:100]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -21,10 +22,9 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
+    UserInputRequestedEvent,
 )
-from autogen_agentchat.state import BaseState
-from autogen_agentchat.utils import remove_images
-from autogen_core import CancellationToken
+from autogen_core import CancellationToken, ComponentModel
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
@@ -33,41 +33,44 @@ from autogen_core.models import (
     CreateResult,
     LLMMessage,
     RequestUsage,
-    SystemMessage,
     UserMessage,
 )
 from autogen_core.tools import Tool
 from pydantic import BaseModel, Field
 
 from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
-from coderoom._util.components import ArgumentsConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.prices import priced_as
 from coderoom._util.steps import CODE, MODEL
+from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import (
-    Attempt,
-    CodeFormat,
-    CodeRunner,
-    Selection,
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
+from coderoom.agents.messages import (
+    Conversation,
+    HandoffList,
+    Handoffs,
     code_event,
     execution_event,
-    select_blocks,
+    final_message,
+    picture_of,
 )
-from coderoom.agents.handoffs import Handoffs
-from coderoom.agents.messages import picture_of, plain_answer
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget, Spending
 from coderoom.outcome import Outcome
-from coderoom.sandbox import OutputChunk, with_output
+from coderoom.sandbox import with_output
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
 
-OnOutput = Callable[[OutputChunk], None]
+Said = asyncio.Queue[tuple[BaseAgentEvent | BaseChatMessage, asyncio.Future[None]] | None]
+"""The items of a turn, each with a future that is set when it has been read; `None` at the end of the turn."""
 
+_said: ContextVar[Said | None] = ContextVar("_said", default=None)
+_NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
+"""What is in the stream, but not among the inner messages of the response."""
 _QUIET_SECONDS = 0.25
 """Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
 _NOT_RUN = "The turn was ended before the code above was run."
@@ -80,6 +83,11 @@ class StreamingAgent(BaseChatAgent):
         super().__init__(name, description=description)
         note_run()
         at_end_of_run(self.close)
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Take a turn and return its last item."""
@@ -98,9 +106,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         model_client: ChatCompletionClient | None,
         model_context: ChatCompletionContext | None,
         system_message: str | None,
-        memory: Sequence[Memory] | None = None,
-        handoffs: Sequence[Handoff | str] | None = None,
-        budget: Budget | None = None,
+        budget: Budget | None,
     ) -> None:
         super().__init__(name, description)
         if model_client is not None and getattr(model_client, "model_info", None) is None:
@@ -112,17 +118,7 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
         self._system_message = system_message or None
         self._conversation = Conversation(self._model_context, self._system_message)
-        if memory and model_client is None:
-            raise ValueError("memory needs a model_client, whose conversation it adds to.")
-        self._memory = None if memory is None else list(memory)
-        self._handing_over = Handoffs(handoffs, model_client)
-        self._handoffs = self._handing_over.given
         self.limit(budget)
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage, HandoffMessage) if self._handoffs else (TextMessage,)
 
     @property
     def budget(self) -> Budget | None:
@@ -147,6 +143,11 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
     def model_context(self) -> ChatCompletionContext:
         """Where the conversation is kept."""
         return self._model_context
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Clear the conversation, and begin to count anew."""
+        await self._conversation.reset()
+        self.limit(self._budget)
 
     async def _ask_for(
         self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken
@@ -210,6 +211,25 @@ class Turn:
 TurnT = TypeVar("TurnT", bound=Turn)
 
 
+class CodingAgentConfig(StrictConfig):
+    """The fields that the configs of all coding agents have. Each is the constructor's argument of the same name."""
+
+    name: str
+    model_client: ComponentModel | None = None
+    code_executor: ComponentModel | None = None
+    model_context: ComponentModel | None = None
+    model_client_stream: bool = False
+    description: str | None = None
+    system_message: str | None = None
+    """Missing: the default one. Null or an empty string: none."""
+    approval: ComponentModel | None = None
+    """The constructor's `approval_func`, which must be a component here."""
+    max_output_chars: int = Field(default=10_000, ge=200)
+    memory: list[ComponentModel] | None = None
+    handoffs: HandoffList | None = None
+    budget: Budget | None = None
+
+
 class CodingAgent(ModelAgent, Generic[TurnT]):
     """An agent that writes code and has it run, step by step, and that can pause between model calls and runs."""
 
@@ -225,20 +245,34 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         system_message: str | None,
         runner: CodeRunner,
         languages: Sequence[str],
-        code_format: CodeFormat | None = None,
-        memory: Sequence[Memory] | None = None,
-        handoffs: Sequence[Handoff | str] | None = None,
-        budget: Budget | None = None,
+        code_format: CodeFormat | None,
+        memory: Sequence[Memory] | None,
+        handoffs: Sequence[Handoff | str] | None,
+        budget: Budget | None,
     ) -> None:
-        super().__init__(name, description, model_client, model_context, system_message, memory, handoffs, budget)
+        super().__init__(name, description, model_client, model_context, system_message, budget)
+        if memory and model_client is None:
+            raise ValueError("memory needs a model_client, whose conversation it adds to.")
+        self._memory = None if memory is None else list(memory)
+        self._handing_over = Handoffs(handoffs, model_client)
+        self._handoffs = self._handing_over.given
         self._model_client_stream = model_client_stream
         self._runner = runner
+        self._code_executor = runner.given
+        self._approval = runner.approval
+        self._max_output_chars = runner.max_output_chars
         self._languages = list(languages)
         self._code_format = code_format
         self._quiet_seconds = _QUIET_SECONDS
         self._shows_pictures = False
+        self._read: set[Said] = set()
         self._resumed = asyncio.Event()
         self._resumed.set()
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage, HandoffMessage) if self._handoffs else (TextMessage,)
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -247,31 +281,57 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
         The token ends the turn at once, also while code runs; nothing is left running.
         """
+        said: Said = asyncio.Queue()
+        self._read.add(said)
+
+        async def take_turn() -> TextMessage | HandoffMessage:
+            _said.set(said)
+            return await self._turn(messages, cancellation_token)
+
+        turn = asyncio.create_task(take_turn())
+        turn.add_done_callback(lambda _: said.put_nowait(None))
         inner: list[BaseAgentEvent | BaseChatMessage] = []
-        async with aclosing(self._turn(messages, cancellation_token)) as items:
-            async for item in items:
-                if isinstance(item, Response):
-                    item.inner_messages = inner
-                    self._end_turn()
-                elif not isinstance(item, ModelClientStreamingChunkEvent):
+        try:
+            while (following := await said.get()) is not None:
+                item, read = following
+                if not isinstance(item, _NOT_KEPT) and keys.SHOWN not in item.metadata:
                     inner.append(item)
                 yield item
+                if not read.done():
+                    read.set_result(None)
+            answer = await turn
+        finally:
+            self._read.discard(said)
+            await cancel_and_wait(turn)
+        self._end_turn()
+        yield Response(chat_message=answer, inner_messages=inner)
+
+    async def say(self, item: BaseAgentEvent | BaseChatMessage) -> None:
+        """Put an item into the stream of the agent's current turn; outside of one, do nothing.
+
+        It has been read when this returns: the reader has asked for the next item, as after a `yield`.
+        """
+        said = _said.get()
+        if said in self._read:
+            read = asyncio.get_running_loop().create_future()
+            said.put_nowait((item, read))
+            await read
 
     @abstractmethod
-    def _turn(
+    async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        """Take a turn; the `Response` comes last."""
+    ) -> TextMessage | HandoffMessage:
+        """Take a turn, `say` what happens, and return the answer."""
 
-    @abstractmethod
     async def _attempt(
         self, turn: TurnT, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
         """Run the selected code as the turn's next attempt."""
+        return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
 
     async def _answer(self, turn: TurnT, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
-        return plain_answer(self.name, message_id, reply, turn.attempts)
+        return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
 
     def _end_turn(self) -> None:
         """The turn succeeded."""
@@ -279,88 +339,66 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     # --- The loop: write, run, look at the result ---
 
-    async def _steps(self, turn: TurnT) -> AsyncGenerator[Item, None]:
+    async def _steps(self, turn: TurnT) -> None:
         """Take steps until there is an answer or a reason to stop."""
         for memory in self._memory or ():  # Adds what it finds to the conversation.
             updated = await await_with_token(memory.update_context(self._model_context), turn.token)
             if updated.memories.results:
-                yield MemoryQueryEvent(content=updated.memories.results, source=self.name)
+                await self.say(MemoryQueryEvent(content=updated.memories.results, source=self.name))
         while turn.answer is None and turn.stop_reason is None:
-            async with aclosing(self._step(turn)) as items:
-                async for item in items:
-                    yield item
+            await self._step(turn)
 
-    async def _step(self, turn: TurnT) -> AsyncGenerator[Item, None]:
+    async def _step(self, turn: TurnT) -> None:
         """Call the model once, and run the code that it writes."""
         message_id = str(uuid.uuid4())
-        reply: CreateResult | None = None
-        tools = self._handing_over.tools
-        async with aclosing(self._ask_model(message_id, turn.token, tools=tools)) as parts:
-            async for part in parts:
-                if isinstance(part, CreateResult):
-                    reply = part
-                else:
-                    yield part
-        assert reply is not None
+        reply = await self._ask_model(message_id, turn.token, tools=self._handing_over.tools)
         turn.tokens += reply.usage.prompt_tokens + reply.usage.completion_tokens
         if not isinstance(reply.content, str):
             events, result, turn.answer = self._handing_over.hand_over(self.name, reply, turn.attempts)
             await self._model_context.add_message(result)
             for event in events:
-                yield event
+                await self.say(event)
             return
-        selection = select_blocks([str(reply.content)], self._languages, self._code_format)
+        selection = select_blocks([reply.content], self._languages, self._code_format)
         if not selection.is_code:
             for note in selection.notes:
                 await self._add_to_context(note)
             turn.answer = await self._answer(turn, message_id, reply)
             if turn.answer is None:
-                yield code_event(self.name, message_id, reply, turn.number, ())
+                await self.say(code_event(self.name, message_id, reply, turn.number, ()))
             return
         number = turn.number
         self._runner.last_attempt = None
         try:
-            yield code_event(self.name, message_id, reply, number, selection.blocks)
-            async with aclosing(self._run(turn, selection)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        except (asyncio.CancelledError, GeneratorExit):
+            await self.say(code_event(self.name, message_id, reply, number, selection.blocks))
+            await self._wait_if_paused(turn.token)
+            self._check_budget(CODE)
+            self._count(CODE)
+            context = await self._model_context.get_messages()
+            await self._keep(turn, await self._run(lambda report: self._attempt(turn, selection, context, report)))
+        except asyncio.CancelledError:
             if turn.number == number:
                 await self._keep_unfinished(turn)
             raise
-        yield execution_event(self.name, turn.attempts[-1])
+        await self.say(execution_event(self.name, turn.attempts[-1]))
 
-    async def _run(self, turn: TurnT, selection: Selection) -> AsyncGenerator[ModelClientStreamingChunkEvent, None]:
-        """Run the code, yield its output, and add what happened to the context."""
-        await self._wait_if_paused(turn.token)
-        self._check_budget(CODE)
-        self._count(CODE)
-        context = await self._model_context.get_messages()
-        run = self._with_output(lambda report: self._attempt(turn, selection, context, report))
-        async with aclosing(run) as items:
-            async for item in items:
-                if isinstance(item, Attempt):
-                    await self._keep(turn, item)
-                else:
-                    yield item
-
-    async def _with_output(
-        self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | Attempt, None]:
-        """Run code; yield its output while it runs, and last the attempt."""
+    async def _run(self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]) -> Attempt:
+        """Run code, and say its output while it runs."""
         message_id = str(uuid.uuid4())
         async with aclosing(with_output(run, self._quiet_seconds)) as items:
             async for item in items:
                 if isinstance(item, Attempt):
-                    yield item
+                    attempt = item
                     continue
                 # The event has one of AutoGen's types; its metadata identifies it.
-                yield ModelClientStreamingChunkEvent(
+                chunk = ModelClientStreamingChunkEvent(
                     content=item.text,
                     source=self.name,
                     full_message_id=message_id,
                     metadata={keys.EVENT: keys.OUTPUT},
                 )
+                await self.say(chunk)
+        return attempt
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
@@ -387,6 +425,17 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         last = self._runner.last_attempt
         return None if last is None or last.outcome is not Outcome.CANCELLED else execution_event(self.name, last)
 
+    @property
+    def code_executor(self) -> Any:
+        """Where the code runs."""
+        return self._code_executor
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Clear the conversation and restart the executor."""
+        await super().on_reset(cancellation_token)
+        self._resumed.set()
+        await self._runner.restart()
+
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Wait before the next model call or run, until `on_resume`."""
         self._resumed.clear()
@@ -395,7 +444,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Continue after `on_pause`."""
         self._resumed.set()
 
-    def ask_instead(self, approval: Approval) -> Approval | ApprovalFuncType | None:
+    def ask_instead(self, approval: Approval | ApprovalFuncType) -> Approval | ApprovalFuncType | None:
         """Replace the approval that is asked before code runs, and return it. The config keeps the original one."""
         own, self._runner.approval = self._runner.approval, approval
         return own
@@ -407,7 +456,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         hint: str | None = None,
         *,
         tools: Sequence[Tool] = (),
-    ) -> AsyncGenerator[ModelClientStreamingChunkEvent | ThoughtEvent | CreateResult, None]:
+    ) -> CreateResult:
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
         await self._wait_if_paused(cancellation_token)
@@ -425,13 +474,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         async with aclosing(call) as items:
             async for item in items:
                 if isinstance(item, CreateResult):
-                    self._count(MODEL, item.usage)
-                    if item.thought:
-                        yield ThoughtEvent(content=item.thought, source=self.name)
-                    await self._model_context.add_message(
-                        AssistantMessage(content=item.content, thought=item.thought, source=self.name)
-                    )
-                yield item
+                    reply = item
+                else:
+                    await self.say(item)
+        self._count(MODEL, reply.usage)
+        if reply.thought:
+            await self.say(ThoughtEvent(content=reply.thought, source=self.name))
+        message = AssistantMessage(content=reply.content, thought=reply.thought, source=self.name)
+        await self._model_context.add_message(message)
+        return reply
 
     async def _add_to_context(self, text: str) -> None:
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
@@ -446,65 +497,3 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             f"Cannot serialize {type(self).__name__} with approval_func set to {value!r}: a function cannot be part "
             "of a config. Use a component of coderoom.approval."
         )
-
-
-class ConversationState(BaseState):
-    """The conversation in an agent's saved state; the fields are the arguments of `Conversation.load`."""
-
-    llm_context: Mapping[str, Any] = Field(default_factory=dict)
-    taken: list[str] = Field(default_factory=list)
-
-
-class Conversation:
-    """An agent's memory: the model context, the system message, and which messages were added already."""
-
-    def __init__(self, context: ChatCompletionContext, system_message: str | None) -> None:
-        self.context = context
-        self.system_message = system_message
-        self._taken: set[str] = set()
-        self._initial: Mapping[str, Any] | None = None
-
-    async def take(self, messages: Sequence[BaseChatMessage]) -> None:
-        """Add messages to the context, each of them once, also if a failed turn is repeated."""
-        await self._save_initial()
-        for message in messages:
-            # A question to a person is not for models.
-            if message.id in self._taken or keys.SHOWN in message.metadata:
-                continue
-            self._taken.add(message.id)
-            if isinstance(message, HandoffMessage):
-                for earlier in message.context:
-                    await self.context.add_message(earlier)
-            await self.context.add_message(message.to_model_message())
-
-    async def save(self) -> dict[str, Any]:
-        """The fields of a `ConversationState`: the context, and which messages of an unfinished turn it contains."""
-        return {"llm_context": dict(await self.context.save_state()), "taken": sorted(self._taken)}
-
-    def end_turn(self) -> None:
-        """The turn succeeded: from now on the same message may be added again."""
-        self._taken.clear()
-
-    async def reset(self) -> None:
-        """Restore the context as it was before the first message."""
-        await self._save_initial()
-        await self.load(self._initial or {})
-
-    async def load(self, llm_context: Mapping[str, Any], taken: Sequence[str] = ()) -> None:
-        """Restore what `save` returned; an empty context clears it."""
-        await self._save_initial()
-        self._taken = set(taken)
-        if llm_context:
-            await self.context.load_state(llm_context)
-        else:
-            await self.context.clear()
-
-    async def _save_initial(self) -> None:
-        if self._initial is None:
-            self._initial = await self.context.save_state()
-
-    async def for_model(self, model_client: ChatCompletionClient, *more: LLMMessage) -> list[LLMMessage]:
-        """The messages to send: system message, context, then `more`; without images if the model has no vision."""
-        system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
-        messages = [*system, *await self.context.get_messages(), *more]
-        return messages if model_client.model_info.get("vision") else remove_images(messages)

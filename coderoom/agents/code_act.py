@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 from weakref import WeakSet
 
-from autogen_agentchat.base import Handoff, Response, TaskResult
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
+from autogen_agentchat.base import Handoff, TaskResult
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
@@ -20,13 +19,11 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
 from coderoom._util.calls import await_with_token
-from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, execution_event, facts, report
-from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.handoffs import HandoffList
-from coderoom.agents.messages import plain_answer
+from coderoom.agents.messages import ConversationState, execution_event, facts, final_message, report
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
@@ -36,30 +33,17 @@ from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 _REMEMBERED = 50
 
 
-class CodeActAgentConfig(StrictConfig):
+class CodeActAgentConfig(CodingAgentConfig):
     """The config of a `CodeActAgent`. Each field is the constructor's argument of the same name."""
 
-    name: str
     model_client: ComponentModel
-    code_executor: ComponentModel | None = None
     tools: list[ComponentModel] = Field(default_factory=list)
     workbench: list[ComponentModel] = Field(default_factory=list)
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
-    description: str | None = None
-    system_message: str | None = None
-    """Missing: the default one. Null or an empty string: only the functions."""
     code_format: CodeFormat = "fence"
     max_steps: int = Field(default=10, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_seconds: float | None = Field(default=None, gt=0)
     on_error: OnError = "keep"
-    approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component here."""
-    max_output_chars: int = Field(default=10_000, ge=200)
-    memory: list[ComponentModel] | None = None
-    handoffs: HandoffList | None = None
-    budget: Budget | None = None
     initial_variables: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -77,32 +61,21 @@ _STAY = "in a session: variables, imports and functions that you define stay the
 _GO = "in a new process each time: variables, imports and functions do not stay for later, and files do."
 
 
+@dataclass
 class LimitedTurn(Turn):
-    """A turn of a `CodeActAgent`. Create it in a running event loop, and close it at the end.
+    """A turn of a `CodeActAgent`.
 
-    In `asked_again` is whether the model was informed that code in a reply was not run.
+    Attributes:
+        max_steps: The most attempts.
+        max_tokens: The most tokens.
+        asked_again: Whether the model was informed that code in a reply was not run.
+        late: Whether the time limit has ended the turn.
     """
 
-    def __init__(
-        self,
-        cancellation_token: CancellationToken,
-        max_steps: int,
-        max_tokens: int | None,
-        max_seconds: float | None,
-    ) -> None:
-        super().__init__(CancellationToken())
-        self.asked_again = False
-        self._max_steps, self._max_tokens = max_steps, max_tokens
-        self._outer = cancellation_token
-        self._late = False
-        cancellation_token.add_callback(self.token.cancel)
-        loop = asyncio.get_running_loop()
-        self._timer = None if max_seconds is None else loop.call_later(max_seconds, self._time_is_up)
-
-    def close(self) -> None:
-        """End the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+    max_steps: int = 10
+    max_tokens: int | None = None
+    asked_again: bool = False
+    late: bool = False
 
     @property
     def known_texts(self) -> list[str]:
@@ -120,15 +93,9 @@ class LimitedTurn(Turn):
         return replace(self.attempts[-1], artifacts=there)
 
     @property
-    def ran_out_of_time(self) -> bool:
-        """Whether the time limit cancelled the turn, and nothing else did."""
-        task = asyncio.current_task()
-        return self._late and not self._outer.is_cancelled() and (task is None or not task.cancelling())
-
-    @property
     def stop_reason(self) -> StopReason | None:
         """Why there is no further step; `None` if there is one."""
-        if self._late:
+        if self.late:
             return StopReason.MAX_SECONDS
         if not self.attempts:
             return None
@@ -137,15 +104,11 @@ class LimitedTurn(Turn):
         last = [(each.blocks, each.output) for each in self.attempts[-_SAME:]]
         if len(last) == _SAME and all(each == last[0] for each in last):
             return StopReason.SAME_RESULT
-        if len(self.attempts) >= self._max_steps:
+        if len(self.attempts) >= self.max_steps:
             return StopReason.MAX_STEPS
-        if self._max_tokens is not None and self.tokens >= self._max_tokens:
+        if self.max_tokens is not None and self.tokens >= self.max_tokens:
             return StopReason.MAX_TOKENS
         return None
-
-    def _time_is_up(self) -> None:
-        self._late = True
-        self.token.cancel()
 
 
 class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
@@ -259,13 +222,10 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         )
         _check_limits(max_steps, max_tokens, max_seconds)
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
-        self._code_executor = executor
         self._tools = check_tools(tools)
         self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
         self._format: CodeFormat = code_format
         self._on_error = on_error
-        self._approval = approval_func
-        self._max_output_chars = max_output_chars
         self._initial_variables = check_variables(initial_variables or {})
         self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error, self._initial_variables)
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
@@ -275,16 +235,9 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     # --- The interface of AutoGen's agents ---
 
-    @property
-    def code_executor(self) -> Any:
-        """Where the code runs."""
-        return self._code_executor
-
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and restart the session."""
-        await self._conversation.reset()
-        self.limit(self._budget)
-        self._resumed.set()
+        await super().on_reset(cancellation_token)
         await self._session.reset()
 
     async def save_state(self) -> Mapping[str, Any]:
@@ -357,22 +310,21 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        turn = LimitedTurn(cancellation_token, self._max_steps, self._max_tokens, self._max_seconds)
+    ) -> TextMessage | HandoffMessage:
+        turn = LimitedTurn(cancellation_token, max_steps=self._max_steps, max_tokens=self._max_tokens)
+        limit = asyncio.timeout(self._max_seconds)
         try:
-            await self._prepare(messages, turn.token)
-            async with aclosing(self._steps(turn)) as items:
-                async for item in items:
-                    yield item
-        except asyncio.CancelledError:
-            if not turn.ran_out_of_time:
+            async with limit:
+                await self._prepare(messages, turn.token)
+                await self._steps(turn)
+        except TimeoutError:
+            if not limit.expired():
                 raise
+            turn.late = True
             if turn.interrupted:
                 self._runner.last_attempt = None
-                yield execution_event(self.name, turn.attempts[-1])
-        finally:
-            turn.close()
-        yield Response(chat_message=turn.answer or self._stopped(turn))
+                await self.say(execution_event(self.name, turn.attempts[-1]))
+        return turn.answer or self._stopped(turn)
 
     def _end_turn(self) -> None:
         super()._end_turn()
@@ -398,8 +350,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
                 turn.asked_again = True
                 await self._add_to_context(notice)
                 return None
-        past = [] if turn.whole is None else [turn.whole]
-        return plain_answer(self.name, message_id, reply, past, StopReason.ANSWERED)
+        reason = StopReason.ANSWERED if turn.attempts else StopReason.NO_CODE
+        return final_message(self.name, message_id, reply, turn.whole, reason)
 
     async def _attempt(
         self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput

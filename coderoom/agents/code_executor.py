@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from autogen_agentchat.base import Handoff, Response
-from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
+from autogen_agentchat.base import Handoff
+from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
-from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage
+from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.components import StrictConfig
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import (
-    Attempt,
-    CodeRunner,
-    Selection,
-    execution_event,
-    facts,
-    final_message,
-    select_blocks,
-    texts_of,
-)
-from coderoom.agents.base import CodingAgent, ConversationState, Item, OnOutput, Turn
-from coderoom.agents.handoffs import HandoffList
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
+from coderoom.agents.messages import ConversationState, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
@@ -56,28 +45,15 @@ class RetryDecision(BaseModel):
         return {"reason": "", **data} if isinstance(data, dict) else data
 
 
-class CodeExecutorAgentConfig(StrictConfig):
+class CodeExecutorAgentConfig(CodingAgentConfig):
     """The config of a `CodeExecutorAgent`. Each field is the constructor's argument of the same name."""
 
-    name: str
     code_executor: ComponentModel
-    model_client: ComponentModel | None = None
-    model_context: ComponentModel | None = None
-    model_client_stream: bool = False
     max_retries_on_error: int = Field(default=0, ge=0)
-    description: str | None = None
-    system_message: str | None = None
-    """Missing: the default one. Null or an empty string: none."""
     sources: list[str] | None = None
     supported_languages: list[str] | None = None
-    approval: ComponentModel | None = None
-    """The constructor's `approval_func`, which must be a component here."""
     reflect: bool = True
-    max_output_chars: int = Field(default=10_000, ge=200)
     retry_from: RetryFrom = "failed"
-    memory: list[ComponentModel] | None = None
-    handoffs: HandoffList | None = None
-    budget: Budget | None = None
 
 
 @dataclass
@@ -205,34 +181,19 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             system_message,
             runner,
             languages,
+            code_format=None,
             memory=memory,
             handoffs=handoffs,
             budget=budget,
         )
-        self._code_executor = code_executor
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
         self._supported_languages = self._languages
-        self._approval = approval_func
         self._reflect = reflect
         self._interrupted: set[str] = set()
-        self._max_output_chars = max_output_chars
         self._retry_from: RetryFrom = retry_from
 
     # --- The interface of AutoGen's agents ---
-
-    @property
-    def code_executor(self) -> CodeExecutor:
-        """Where the code runs."""
-        return self._code_executor
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Clear the conversation and restart the executor."""
-        await self._conversation.reset()
-        self.limit(self._budget)
-        self._resumed.set()
-        self._runner.steps.forget()
-        await self._runner.executor.restart()
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, as JSON-like data."""
@@ -251,76 +212,24 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
 
-    def _turn(
+    async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        turn = self._run_found_code if self._model_client is None else self._write_and_run
-        return turn(messages, cancellation_token)
-
-    # --- A turn without a model ---
-
-    async def _run_found_code(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
-        if new := [message for message in messages if message.id not in self._interrupted]:
-            # Code that was interrupted is run again only if the turn is just repeated.
-            messages = new
-        self._interrupted |= {message.id for message in messages}
-        selection = self._select(self._from_sources(messages))
-        no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
-        if not selection.is_code:
-            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
-            self._interrupted = set()
-            yield Response(chat_message=TextMessage(content=no_code, source=self.name, metadata=metadata))
-            return
-        context = [message.to_model_message() for message in messages]
-        await self._wait_if_paused(cancellation_token)
-        run = self._with_output(lambda report: self._runner.attempt(1, selection, context, cancellation_token, report))
-        async with aclosing(run) as items:
-            async for item in items:
-                if isinstance(item, Attempt):
-                    attempt = item
-                else:
-                    yield item
-        self._interrupted = set()
-        yield execution_event(self.name, attempt)
-        stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
-        text = attempt.describe() if attempt.blocks else no_code
-        yield Response(chat_message=TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason)))
-
-    def _from_sources(self, messages: Sequence[BaseChatMessage]) -> list[BaseChatMessage]:
-        return [
-            message
-            for message in messages
-            # A report repeats code that was run already.
-            if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
-        ]
-
-    # --- A turn with a model: write, run, decide, sum up ---
-
-    async def _write_and_run(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> AsyncGenerator[Item, None]:
+    ) -> TextMessage | HandoffMessage:
+        if self._model_client is None:
+            return await self._run_found_code(messages, cancellation_token)
         await self._conversation.take(messages)
         turn = RetryTurn(cancellation_token, max_retries=self._max_retries_on_error)
         try:
-            async with aclosing(self._steps(turn)) as items:
-                async for item in items:
-                    yield item
+            await self._steps(turn)
         finally:
-            await self._runner.steps.release()
-        if turn.answer is None:
-            async with aclosing(self._sum_up(turn)) as parts:
-                async for part in parts:
-                    yield part
-        assert turn.answer is not None
-        yield Response(chat_message=turn.answer)
+            await self._runner.release()
+        return turn.answer or await self._sum_up(turn)
 
-    async def _step(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
+    # --- A turn with a model: write, run, decide, sum up ---
+
+    async def _step(self, turn: RetryTurn) -> None:
         """A step, and the decision on another one after a failure."""
-        async with aclosing(super()._step(turn)) as items:
-            async for item in items:
-                yield item
+        await super()._step(turn)
         if turn.answer is not None or turn.stop_reason is not None:
             return
         attempt = turn.attempts[-1]
@@ -328,42 +237,62 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         answer = await self._ask_for(RetryDecision, _ask_for_retry(attempt), turn.token)
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
         tell_step("decision", {"retry": decision.retry})
-        yield _decision_event(self.name, attempt, decision, answer.usage)
+        await self.say(_decision_event(self.name, attempt, decision, answer.usage))
         if decision.retry:
-            undone = await self._runner.steps.undo(turn.token)
+            undone = await self._runner.undo(turn.token)
             await self._add_to_context(_retry_plan(decision, undone))
         else:
             turn.gave_up = True
 
-    async def _attempt(
-        self, turn: RetryTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
-    ) -> Attempt:
-        return await self._runner.attempt(turn.number, selection, context, turn.token, on_output)
-
-    async def _sum_up(self, turn: RetryTurn) -> AsyncGenerator[Item, None]:
+    async def _sum_up(self, turn: RetryTurn) -> TextMessage:
         assert turn.stop_reason is not None
         attempt, message_id = turn.attempts[-1], str(uuid.uuid4())
         summary: CreateResult | None = None
         if self._reflect and turn.stop_reason is not StopReason.REJECTED:
-            hint = _before_reflection(attempt, turn.stop_reason)
-            async with aclosing(self._ask_model(message_id, turn.token, hint)) as parts:
-                async for part in parts:
-                    if isinstance(part, CreateResult):
-                        summary = part
-                    else:
-                        yield part
-        turn.answer = final_message(self.name, message_id, summary, attempt, turn.stop_reason)
+            summary = await self._ask_model(message_id, turn.token, _before_reflection(attempt, turn.stop_reason))
+        return final_message(self.name, message_id, summary, attempt, turn.stop_reason)
 
-    # --- Small parts ---
+    # --- A turn without a model ---
+
+    async def _run_found_code(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> TextMessage:
+        if new := [message for message in messages if message.id not in self._interrupted]:
+            # Code that was interrupted is run again only if the turn is just repeated.
+            messages = new
+        self._interrupted |= {message.id for message in messages}
+        selection = self._select(messages)
+        no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
+        if not selection.is_code:
+            self._interrupted = set()
+            metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
+            return TextMessage(content=no_code, source=self.name, metadata=metadata)
+        context = [message.to_model_message() for message in messages]
+        await self._wait_if_paused(cancellation_token)
+        attempt = await self._run(
+            lambda report: self._runner.attempt(1, selection, context, cancellation_token, report)
+        )
+        self._interrupted = set()
+        await self.say(execution_event(self.name, attempt))
+        stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
+        text = attempt.describe() if attempt.blocks else no_code
+        return TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason))
 
     def _select(self, messages: Sequence[BaseChatMessage]) -> Selection:
-        return select_blocks([text for message in messages for text in texts_of(message)], self._languages)
+        texts = [
+            text
+            for message in messages
+            # A report repeats code that was run already.
+            if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
+            for text in texts_of(message)
+        ]
+        return select_blocks(texts, self._languages)
 
     # --- Other methods of AutoGen's agent ---
 
     async def extract_code_blocks_from_messages(self, messages: Sequence[BaseChatMessage]) -> list[CodeBlock]:
         """The code blocks that a turn without a model would run."""
-        return list(self._select(self._from_sources(messages)).blocks)
+        return list(self._select(messages).blocks)
 
     async def execute_code_block(
         self, code_blocks: Sequence[CodeBlock], cancellation_token: CancellationToken

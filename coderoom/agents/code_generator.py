@@ -183,11 +183,6 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         self._remarks: list[str] = []
 
     @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    @property
     def wall(self) -> str:
         """The wall around the code: the configured one, and after the start the chosen one."""
         return self._sandbox.wall
@@ -213,7 +208,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         events: list[BaseAgentEvent | BaseChatMessage] = []
         async with aclosing(self._generator.stream(self._whole_instruction())) as items:
             while True:
-                item = await await_with_token(_next(items), cancellation_token)
+                item = await await_with_token(anext(items), cancellation_token)
                 if isinstance(item, Solution):
                     break
                 event = event_of(self.name, item)
@@ -275,10 +270,6 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         if config.block_severity == "none":
             arguments["block_severity"] = None
         return cls(config.name, ChatCompletionClient.load_component(config.model_client), **arguments)
-
-
-async def _next(items: AsyncGenerator[Any]) -> Any:
-    return await anext(items)
 
 
 def _text(path: str | Path | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -18,16 +18,17 @@ from pydantic import Field
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import run_uncancellable
-from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
+from coderoom.agents.attempt import Attempt, CodeRunner, OnOutput, Selection, beginning_of, calls_made, digest_of
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.executors import SandboxCodeExecutor, digest_of
+from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OutputChunk, RecordedCall, host_functions
+from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, RecordedCall, host_functions
 
 OnError = Literal["keep", "rollback"]
 
 _BEGINNING = 500
+_SHOWN = 200
 _users: WeakKeyDictionary[CodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
@@ -99,7 +100,7 @@ class CodeSession:
         selection: Selection,
         context: Sequence[LLMMessage],
         cancellation_token: CancellationToken,
-        on_output: Callable[[OutputChunk], None] | None,
+        on_output: OnOutput | None,
     ) -> Attempt:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
@@ -114,7 +115,7 @@ class CodeSession:
                 # After a cancellation, this is what is known about the attempt.
                 await run_uncancellable(self._conclude(undo))
         finally:
-            await self._runner.steps.release()
+            await self._runner.release()
         return self._runner.last_attempt or attempt
 
     async def _set_variables(self, cancellation_token: CancellationToken) -> None:
@@ -133,10 +134,11 @@ class CodeSession:
         undone = ""
         if attempt.ran and attempt.outcome is not Outcome.OK and undo and self._on_error == "rollback":
             with suppress(CodeRoomError):  # Without a note, the model assumes nothing.
-                undone = await self._runner.steps.undo(CancellationToken())
+                undone = await self._runner.undo(CancellationToken())
         if undone:
-            notes = (*attempt.notes, f"The failed code was undone: {undone} are as they were before it.")
-            self._runner.last_attempt = replace(attempt, notes=notes, undone="files" in undone)
+            note = f"The failed code was undone: {undone} are as they were before it."
+            selection = replace(attempt.selection, notes=(*attempt.selection.notes, note))
+            self._runner.last_attempt = replace(attempt, selection=selection, undone="files" in undone)
             return
         if attempt.state_lost:
             self._cells, self._failed, self._are_set = [], 0, False
@@ -171,8 +173,7 @@ class CodeSession:
         """
         if not self._to_restore:
             return ""
-        self._runner.steps.forget()
-        await self._runner.executor.restart()
+        await self._runner.restart()
         self._are_set = False
         await self._set_variables(cancellation_token)
         back: list[PastCell] = []
@@ -180,13 +181,16 @@ class CodeSession:
         changed: list[str] = []
         try:
             for cell in self._cells:
+                code = f"the code that begins with {beginning_of(cell.blocks)!r}"
                 self._recorder.answer_from(cell.calls)
                 result = await self._runner.executor.run(cell.blocks, cancellation_token)
                 if result.outcome is not Outcome.OK:
-                    lost.append(lost_cell(cell, result.outcome, result.output))
+                    end = next((line for line in reversed(result.output.splitlines()) if line.strip()), "no output")
+                    lost.append(f"{code} ended with {result.outcome.value!r} this time ({end[:_SHOWN]})")
                     continue
-                if differs := changed_cell(cell, result.output):
-                    changed.append(differs)
+                if cell.output_digest not in (None, digest_of(result.output)):
+                    before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", result.output))
+                    changed.append(f"{code} gave {before!r} before and {now!r} now")
                     cell = cell.model_copy(update=_output_of(result.output))
                 back.append(cell)
         finally:
@@ -194,7 +198,7 @@ class CodeSession:
         if self._failed:
             lost.append(f"code that had not ended well ({self._failed} times) was not run again")
         self._cells, self._failed, self._to_restore = back, 0, False
-        notes = [restored(lost, changed)]
+        notes = [_restored(lost, changed)]
         if self._forgotten:
             notes.append(
                 "An earlier turn was interrupted; conversation and variables were restored to the state before it.\n"
@@ -215,11 +219,9 @@ class CodeSession:
             await self._workbenches.stop()
 
     async def reset(self) -> None:
-        """Return to the initial state."""
+        """Return to the initial state; the executor was restarted."""
         self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
         self._called, self._forgotten = [], []
-        self._runner.steps.forget()
-        await self._runner.executor.restart()
         await self._workbenches.reset()
 
 
@@ -227,24 +229,7 @@ def _output_of(output: str) -> dict[str, Any]:
     return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
 
-_SHOWN = 200
-
-
-def lost_cell(cell: PastCell, outcome: Outcome, output: str) -> str:
-    """Describe a cell that succeeded before and failed this time."""
-    end = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
-    return f"the code that begins with {_beginning(cell)!r} ended with {outcome.value!r} this time ({end[:_SHOWN]})"
-
-
-def changed_cell(cell: PastCell, output: str) -> str:
-    """Describe a cell whose output has changed; empty if it has not, or if that is not known."""
-    if cell.output_digest is None or cell.output_digest == digest_of(output):
-        return ""
-    before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", output))
-    return f"the code that begins with {_beginning(cell)!r} gave {before!r} before and {now!r} now"
-
-
-def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
+def _restored(lost: Sequence[str], changed: Sequence[str]) -> str:
     """Describe what was not restored exactly; empty if everything was."""
     parts = []
     if lost:
@@ -258,11 +243,6 @@ def restored(lost: Sequence[str], changed: Sequence[str]) -> str:
         "again."
     )
     return "\n\n".join([f"{anew} {parts[0]}", *parts[1:]]) if parts else ""
-
-
-def _beginning(cell: PastCell) -> str:
-    lines = (line for block in cell.blocks for line in block.code.splitlines() if line.strip())
-    return next(lines, "").strip()[:100]
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, Final, Generic, Literal, Self, TypeVar, cast
+from typing import Any, Final, Literal, Self, cast
 
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.messages import BaseChatMessage, CodeExecutionEvent, TextMessage, UserInputRequestedEvent
 from autogen_core import CancellationToken, ComponentLoader, ComponentModel
-from autogen_core.code_executor import CodeExecutor
 from autogen_core.models import ChatCompletionClient
 from pydantic import Field
 
 from coderoom._util.components import ArgumentsConfig, Seconds, TimedConfig
-from coderoom._util.tasks import cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import Item, StreamingAgent
 from coderoom.agents.code_act import CodeActAgent
@@ -32,8 +29,6 @@ from coderoom.approval import (
     InputFunc,
     ask_approval,
 )
-
-T = TypeVar("T")
 
 _SETTLE_SECONDS: Final = 0.15
 
@@ -99,13 +94,12 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         self._timeout = timeout
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
-        self._relay: _Relay[Item] | None = None
-        own = agent.ask_instead(_FunctionApproval(self.decide))
+        own = agent.ask_instead(self.decide)
         self._own = own if own is None or isinstance(own, Approval) else _FunctionApproval(own)
 
     # --- A turn: the other agent's, with questions ---
 
-    async def on_messages_stream(
+    def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[Item, None]:
         """Take a turn of the other agent: yield its items and the questions.
@@ -118,14 +112,7 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
             SandboxUnavailable: The executor broke.
             asyncio.CancelledError: The token was cancelled.
         """
-        self._relay = _Relay()
-        stream = self._agent.on_messages_stream(messages, cancellation_token)
-        try:
-            async with aclosing(self._relay.pass_on(stream)) as items:
-                async for item in items:
-                    yield item
-        finally:
-            self._relay = None
+        return self._agent.on_messages_stream(messages, cancellation_token)
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the agent's own approval, if it has one, and the person."""
@@ -148,11 +135,9 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
 
     async def _show(self, question: str, request_id: str) -> None:
         """Put the question into the stream before it is asked."""
-        if self._relay is None:  # Code runs outside of a turn, without a stream.
-            return
         message = TextMessage(content=question, source=self.name, metadata={keys.SHOWN: "question"})
-        await self._relay.give(message)
-        await self._relay.give(UserInputRequestedEvent(request_id=request_id, source=self.name))
+        await self._agent.say(message)
+        await self._agent.say(UserInputRequestedEvent(request_id=request_id, source=self.name))
         # A team passes messages on with a short delay.
         await asyncio.sleep(_SETTLE_SECONDS)
 
@@ -170,7 +155,7 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         return self._agent
 
     @property
-    def code_executor(self) -> CodeExecutor:
+    def code_executor(self) -> Any:
         """Where the code runs."""
         return self._agent.code_executor
 
@@ -220,41 +205,6 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
             agent = agent.model_copy(update={"config": {**agent.config, "name": config.name}})
         inner = ComponentLoader.load_component(agent, object)
         return cls(cast(Any, inner), timeout=config.timeout, prompt=config.prompt, mode=config.mode)
-
-
-class _Relay(Generic[T]):
-    """Passes a stream on and inserts items.
-
-    Inserting waits until the reader asks for the next item, as a generator does at a `yield`.
-    """
-
-    def __init__(self) -> None:
-        self._given: asyncio.Queue[tuple[T, asyncio.Future[None]] | None] = asyncio.Queue()
-
-    async def give(self, item: T) -> None:
-        """Insert an item; it has been read when this returns."""
-        read = asyncio.get_running_loop().create_future()
-        self._given.put_nowait((item, read))
-        await read
-
-    async def pass_on(self, stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """Yield the stream's items and the inserted ones; end and cancellation apply to both."""
-        running = asyncio.create_task(self._give_all(stream))
-        running.add_done_callback(lambda _: self._given.put_nowait(None))
-        try:
-            while (given := await self._given.get()) is not None:
-                item, read = given
-                yield item
-                if not read.done():
-                    read.set_result(None)
-            await running
-        finally:
-            await cancel_and_wait(running)
-
-    async def _give_all(self, stream: AsyncGenerator[T, None]) -> None:
-        async with aclosing(stream):
-            async for item in stream:
-                await self.give(item)
 
 
 class _FunctionApproval(Approval):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from coderoom.outcome import Outcome
 
@@ -54,34 +54,29 @@ of AutoGen Studio, or a `question` to a person.
 
 
 class StopReason(StrEnum):
-    """Why an agent ended its turn."""
+    """Why an agent ended its turn, for programs and in words."""
 
-    SUCCEEDED = "succeeded"
-    """The code succeeded."""
-    NO_CODE = "no_code"
-    """There was nothing to run: the reply is the answer."""
-    REJECTED = "rejected"
-    """The approval, or the policy of the sandbox, rejected the code."""
-    CANCELLED = "cancelled"
-    """The executor was stopped while the code ran."""
-    FAILED = "failed"
-    """The code failed, and retries are not allowed."""
-    RETRIES_EXHAUSTED = "retries_exhausted"
-    """The last of the allowed attempts failed."""
-    SAME_FAILURE = "same_failure"
-    """The same code failed in the same way as before, so another attempt would not help."""
-    SAME_RESULT = "same_result"
-    """The same code succeeded with the same output three times in a row."""
-    ANSWERED = "answered"
-    """The model answered without code, after code that ran."""
-    MAX_STEPS = "max_steps"
-    """The step limit of the turn was reached."""
-    MAX_TOKENS = "max_tokens"
-    """The token limit of the turn was reached."""
-    MAX_SECONDS = "max_seconds"
-    """The time limit of the turn was reached."""
-    NOT_RETRIED = "not_retried"
-    """The model decided against another attempt, or its decision could not be read."""
+    words: str
+
+    SUCCEEDED = "succeeded", "the code succeeded"
+    NO_CODE = "no_code", "there was no code to run"
+    REJECTED = "rejected", "the code was rejected"
+    CANCELLED = "cancelled", "the code was stopped from outside"
+    FAILED = "failed", "the code failed"
+    RETRIES_EXHAUSTED = "retries_exhausted", "the last of the allowed attempts failed"
+    SAME_FAILURE = "same_failure", "the same code failed in the same way as before"
+    SAME_RESULT = "same_result", "the same code gave the same result three times in a row"
+    ANSWERED = "answered", "the model answered without code"
+    MAX_STEPS = "max_steps", "the step limit was reached"
+    MAX_TOKENS = "max_tokens", "the token limit was reached"
+    MAX_SECONDS = "max_seconds", "the time limit was reached"
+    NOT_RETRIED = "not_retried", "the model decided against another attempt"
+
+    def __new__(cls, value: str, words: str = "") -> Self:
+        """Make a member of its two texts."""
+        member = str.__new__(cls, value)
+        member._value_, member.words = value, words
+        return member
 
     @property
     def why_without_answer(self) -> str:
@@ -89,27 +84,7 @@ class StopReason(StrEnum):
         without = self in _WITHOUT_ANSWER
         return f"The turn was ended before there was an answer: {self.words}." if without else ""
 
-    @property
-    def words(self) -> str:
-        """The reason in words."""
-        return _WORDS[self]
 
-
-_WORDS = {
-    StopReason.SUCCEEDED: "the code succeeded",
-    StopReason.NO_CODE: "there was no code to run",
-    StopReason.REJECTED: "the code was rejected",
-    StopReason.CANCELLED: "the code was stopped from outside",
-    StopReason.FAILED: "the code failed",
-    StopReason.RETRIES_EXHAUSTED: "the last of the allowed attempts failed",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.SAME_RESULT: "the same code gave the same result three times in a row",
-    StopReason.ANSWERED: "the model answered without code",
-    StopReason.MAX_STEPS: "the step limit was reached",
-    StopReason.MAX_TOKENS: "the token limit was reached",
-    StopReason.MAX_SECONDS: "the time limit was reached",
-    StopReason.NOT_RETRIED: "the model decided against another attempt",
-}
 _WITHOUT_ANSWER = frozenset(
     [
         StopReason.MAX_STEPS,

@@ -17,7 +17,8 @@ from coderoom._util.components import StrictConfig
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
-from coderoom.agents.base import ConversationState, ModelAgent
+from coderoom.agents.base import ModelAgent
+from coderoom.agents.messages import ConversationState
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.budgets import Budget
 from coderoom.outcome import Outcome
@@ -159,7 +160,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         budget: Budget | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
-        super().__init__(name, description, model_client, model_context, system_message, budget=budget)
+        super().__init__(name, description, model_client, model_context, system_message, budget)
         self._outcome: Outcome | None = None
         self._exit_code = ""
 
@@ -215,8 +216,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and the last attempt."""
-        await self._conversation.reset()
-        self.limit(self._budget)
+        await super().on_reset(cancellation_token)
         self._outcome, self._exit_code = None, ""
 
     async def save_state(self) -> Mapping[str, Any]:

@@ -8,10 +8,9 @@ An approval does not isolate the code that runs; the executor does.
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
+from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
 from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
 from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
-from coderoom.approval.model import ModelApproval
-from coderoom.approval.rules import Rule, RuleApproval
 
 __all__ = [
     "AlwaysApprove",

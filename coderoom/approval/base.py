@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from coderoom._util.calls import await_with_token
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.steps import once
+from coderoom._util.tasks import call_in_loop
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
@@ -221,7 +222,7 @@ async def ask_approval(
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
-            answer = await _answer(approval, request)
+            answer = await call(approval, request)
     except Exception as error:
         if not limit.expired():
             _log.warning("An approval failed, so the code does not run.", exc_info=True)
@@ -245,8 +246,9 @@ async def approve_once(
     )
 
 
-async def _answer(approval: Callable[[ApprovalRequest], object], request: ApprovalRequest) -> object:
-    answer = approval(request) if is_async(approval) else await call_in_thread(approval, request)
+async def call(function: Callable[..., object], *arguments: object) -> object:
+    """Call a sync function in a thread of its own, or an async one, and return its answer."""
+    answer = function(*arguments) if is_async(function) else await call_in_thread(function, *arguments)
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -268,31 +270,20 @@ async def call_in_thread(function: Callable[..., T], *args: object) -> T:
     outcome: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(value: T | None, error: BaseException | None) -> None:
-        if outcome.done():
-            _drop(value)
-        else:
-            outcome.set_result((value, error))
+    def deliver(result: tuple[T | None, BaseException | None]) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
 
     def work() -> None:
-        value: T | None = None
-        failure: BaseException | None = None
+        result: tuple[T | None, BaseException | None]
         try:
-            value = context.run(function, *args)
+            result = context.run(function, *args), None
         except BaseException as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(deliver, value, failure)
-        except RuntimeError:  # The loop is closed.
-            _drop(value)
+            result = None, error
+        call_in_loop(loop, deliver, result)
 
     threading.Thread(target=work, name="coderoom-approval", daemon=True).start()
     result, failure = await outcome
     if failure is not None:
         raise failure
     return result  # type: ignore[return-value]  # without a failure it is what the function returned
-
-
-def _drop(value: object) -> None:
-    if inspect.iscoroutine(value):
-        value.close()

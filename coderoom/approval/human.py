@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import os
 import re
 import select
@@ -27,7 +26,7 @@ from coderoom._util.components import Seconds, TimedConfig
 from coderoom._util.tasks import retrieve_exception
 from coderoom._util.terminal import asking
 from coderoom._util.text import visible
-from coderoom.approval.base import Approval, call_in_thread, is_async, no
+from coderoom.approval.base import Approval, call, call_in_thread, is_async, no
 from coderoom.blocks import extract_code_blocks, fence
 
 DEFAULT_PROMPT: Final = "Run this code?"
@@ -318,23 +317,18 @@ class InputApproval(Approval):
         """Call the input function in a task, which is abandoned if it ignores its cancellation."""
         forget_early_answers(self._input_func)
         token = CancellationToken()
-        call = asyncio.ensure_future(self._call(question, token))
-        call.add_done_callback(retrieve_exception)
+        arguments = (question, token) if is_async(self._input_func) else (question,)
+        asked = asyncio.create_task(call(self._input_func, *arguments))
+        asked.add_done_callback(retrieve_exception)
         try:
-            await asyncio.wait({call})
+            await asyncio.wait({asked})
         finally:
-            if not call.done():
+            if not asked.done():
                 token.cancel()
-                call.cancel()
-        if call.cancelled():
+                asked.cancel()
+        if asked.cancelled():
             raise EOFError
-        return call.result()
-
-    async def _call(self, question: str, token: CancellationToken) -> object:
-        if is_async(self._input_func):
-            return await self._input_func(question, token)
-        answer = await call_in_thread(self._input_func, question)
-        return await answer if inspect.isawaitable(answer) else answer
+        return asked.result()
 
 
 def _turn(input_func: Callable[..., object]) -> asyncio.Lock:

@@ -3,25 +3,20 @@
 from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
 from coderoom._util.text import bound_output, save_output
 from coderoom.executors.base import SandboxCodeResult
-from coderoom.executors.code_steps import CodeSteps, digest_of
-from coderoom.executors.output import bound_and_save
 from coderoom.executors.runner import Checkpoints, ExecutorRunner, keeps_variables, runner_for
 from coderoom.executors.sandbox import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.sandbox import ExecutionResult as Execution
 
 __all__ = [
     "Checkpoints",
-    "CodeSteps",
     "Execution",
     "ExecutorRunner",
     "LocalCodeExecutor",
     "SandboxCodeExecutor",
     "SandboxCodeResult",
     "adopt_orphans",
-    "bound_and_save",
     "bound_output",
     "descendants",
-    "digest_of",
     "end_descendants",
     "keeps_variables",
     "kill_until_gone",

@@ -15,13 +15,12 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
 from coderoom._util.calls import at_end_of_run, await_with_token, note_run
 from coderoom._util.components import ArgumentsConfig
+from coderoom._util.files import name_inside, write_inside
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable, with_line
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.executors.config import SandboxCodeExecutorConfig
-from coderoom.executors.output import keep_named_file
-from coderoom.executors.warm import lender
+from coderoom.executors.config import LENDER, SandboxCodeExecutorConfig
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
     STATE_LOST,
@@ -52,11 +51,6 @@ class SandboxCodeResult(CodeResult):
     def artifacts(self) -> tuple[Artifact, ...]:
         """The files that the code created or changed, with their places on this machine."""
         return self.execution.artifacts
-
-
-def cancelled() -> ExecutionResult:
-    """Return the result of a run that was ended before it had one."""
-    return ExecutionResult(Outcome.CANCELLED, CANCELLED_CODE)
 
 
 def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
@@ -110,7 +104,7 @@ class Runtime:
         except OSError as error:
             which = "A temporary work directory" if folder is None else f"The work directory {config.work_dir!r}"
             raise SandboxUnavailable(f"{which} cannot be used: {error}") from error
-        self._lender = lender()
+        self._lender = LENDER.get()
         try:
             self.sandbox = config.make_sandbox(self.work_dir)
             if self._lender is not None:
@@ -186,7 +180,7 @@ class Runtime:
             self.sandbox.reject("", block.language)
         except RequestError as error:
             return str(error)
-        return await asyncio.to_thread(keep_named_file, self.work_dir, name, block.code)
+        return await asyncio.to_thread(_keep_named_file, self.work_dir, name, block.code)
 
     @contextlib.asynccontextmanager
     async def _open_session(self) -> AsyncIterator[Session]:
@@ -284,7 +278,9 @@ class Runtime:
     async def rollback(self, mark: Checkpoint) -> str:
         """Restore a checkpoint, and return what was restored."""
         async with self._lock:
-            await (await self._get_session()).rollback(mark)
+            if mark.session is not self._session:
+                raise RequestError("This checkpoint is gone: the session was restarted, or it is another executor's.")
+            await self._session.rollback(mark)
         self._lost = False
         kept = (["variables"] if self._in_session else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
@@ -442,3 +438,17 @@ async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> No
     if not cell.done():
         cell.cancel()
         await asyncio.wait((cell,), timeout=_END_SECONDS)
+
+
+def _keep_named_file(root: Path, name: str, code: str) -> str:
+    """Save a block to the file that it names; return why that is not possible, or an empty text."""
+    try:
+        write_inside(root, name_inside(name), code.encode("utf-8", "replace"))
+    except RequestError as error:
+        return str(error)
+    except OSError as error:
+        return (
+            f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
+            "Name a plain file whose folders are not links."
+        )
+    return ""

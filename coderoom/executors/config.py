@@ -1,9 +1,11 @@
-"""The configs of CodeRoom's executors."""
+"""The configs of CodeRoom's executors, and how sandboxes are made of them or kept warm for others."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -91,3 +93,45 @@ def as_texts(name: str, values: Sequence[str | Path]) -> list[str]:
     if isinstance(values, str):
         raise ValueError(f"{name}={values!r} must be a list, not one string")
     return [os.fspath(value) for value in values]
+
+
+class WarmSandboxes:
+    """Sandboxes that executors leave behind, for others with the same settings; sessions are never shared.
+
+    Batches on a cluster use them, whose items share a folder.
+
+    Attributes:
+        idle: Those that nobody uses now.
+    """
+
+    def __init__(self) -> None:
+        self.idle: list[Sandbox] = []
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Have all executors that start in this block take their sandboxes from here, and leave them here."""
+        token = LENDER.set(self)
+        try:
+            yield
+        finally:
+            LENDER.reset(token)
+
+    def take(self, new: Sandbox) -> Sandbox:
+        """A warm sandbox with the settings of a new one, or that itself."""
+        found = next((sandbox for sandbox in self.idle if sandbox.config == new.config), new)
+        if found is not new:
+            self.idle.remove(found)
+        return found
+
+    def leave(self, sandbox: Sandbox) -> None:
+        """Keep a sandbox whose sessions are closed."""
+        self.idle.append(sandbox)
+
+    async def close(self) -> None:
+        """Close all that are kept."""
+        while self.idle:
+            await self.idle.pop().close()
+
+
+LENDER: ContextVar[WarmSandboxes | None] = ContextVar("warm_sandboxes", default=None)
+"""Where executors get warm sandboxes now, if anywhere."""

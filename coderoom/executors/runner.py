@@ -18,7 +18,7 @@ from coderoom._util.calls import await_with_token
 from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
-from coderoom.executors.base import TIMEOUT_CODE, OnOutput, SandboxedExecutor, cancelled
+from coderoom.executors.base import CANCELLED_CODE, TIMEOUT_CODE, OnOutput, SandboxedExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult
 
@@ -77,10 +77,7 @@ class ExecutorRunner:
     An executor that was started before is not started again, but `stop` stops it too.
 
     The executor ends its code. If it ignores a cancellation or its own timeout, it is abandoned after a short wait, and
-    its code may still run.
-
-    Args:
-        executor: The executor.
+    its code may still run. An executor that fails, and not its code, raises `SandboxUnavailable`.
     """
 
     def __init__(self, executor: CodeExecutor) -> None:
@@ -105,11 +102,7 @@ class ExecutorRunner:
         return Path(folder).absolute() if isinstance(folder, str | Path) else None
 
     async def start(self) -> None:
-        """Start the executor if it is not started.
-
-        Raises:
-            SandboxUnavailable: It could not be started.
-        """
+        """Start the executor if it is not started."""
         if self._starting is None or self._starting.done():
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(retrieve_exception)
@@ -117,11 +110,7 @@ class ExecutorRunner:
         await asyncio.shield(self._starting)
 
     async def stop(self) -> None:
-        """End all runs and stop the executor; the next run starts it again.
-
-        Raises:
-            SandboxUnavailable: It could not be stopped.
-        """
+        """End all runs and stop the executor; the next run starts it again."""
         await self._end_runs()
         if self._starting is not None and not self._starting.done():
             await asyncio.wait((self._starting,))
@@ -132,11 +121,7 @@ class ExecutorRunner:
                     await self._executor.stop()
 
     async def restart(self) -> None:
-        """End all runs and restart the executor, if it was started.
-
-        Raises:
-            SandboxUnavailable: It could not be restarted.
-        """
+        """End all runs and restart the executor, if it was started."""
         await self._end_runs()
         async with self._lock:
             # AutoGen's local executor has no state, and only warns that it does nothing.
@@ -152,17 +137,8 @@ class ExecutorRunner:
     ) -> ExecutionResult:
         """Run blocks; start the executor first if necessary.
 
-        Args:
-            blocks: The blocks.
-            cancellation_token: Ends the code when it is cancelled, from any thread.
-            on_output: Not used: AutoGen's executors return all output at the end.
-
-        Returns:
-            The result. Its outcome is `cancelled` if `stop` or `restart` ended the run.
-
-        Raises:
-            asyncio.CancelledError: The token or the surrounding task was cancelled.
-            SandboxUnavailable: The executor failed; the code did not cause that.
+        The outcome is `cancelled` if `stop` or `restart` ended the run. `on_output` is not used: AutoGen's executors
+        return all output at the end.
         """
         if cancellation_token is not None and cancellation_token.is_cancelled():
             raise asyncio.CancelledError
@@ -192,7 +168,7 @@ class ExecutorRunner:
             raise asyncio.CancelledError
         if outcome is Outcome.TIMEOUT:
             return ExecutionResult(outcome, TIMEOUT_CODE, duration=time.monotonic() - begin)
-        return cancelled()
+        return ExecutionResult(outcome, CANCELLED_CODE)
 
     async def _start(self) -> None:
         async with self._lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from autogen_core import Component
 from pydantic import ValidationError
 
 from coderoom.errors import RequestError
-from coderoom.executors.base import Runtime, SandboxedExecutor
+from coderoom.executors.base import SandboxedExecutor
 from coderoom.executors.config import (
     EngineName,
     LocalCodeExecutorConfig,
@@ -23,14 +22,6 @@ from coderoom.executors.config import (
     as_texts,
 )
 from coderoom.sandbox import Checkpoint, HostFunction, Limits, Sandbox
-
-
-@dataclass(frozen=True, eq=False)
-class SandboxMark:
-    """A state that a `SandboxCodeExecutor` can restore."""
-
-    runtime: Runtime
-    checkpoint: Checkpoint
 
 
 class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig]):
@@ -145,7 +136,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         """The name of the wall; `auto` until one is chosen at the start, `monty` for the engine without a wall."""
         return self._settings.wall if self._runtime is None else self._runtime.sandbox.wall
 
-    async def checkpoint(self) -> SandboxMark:
+    async def checkpoint(self) -> Checkpoint:
         """Save the variables, and the files of the work directory unless there are too many.
 
         Returns:
@@ -156,9 +147,9 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             SandboxUnavailable: The sandbox broke or cannot be built.
         """
         runtime = await self._get_runtime()
-        return SandboxMark(runtime, await runtime.checkpoint())
+        return await runtime.checkpoint()
 
-    async def rollback(self, mark: SandboxMark) -> str:
+    async def rollback(self, mark: Checkpoint) -> str:
         """Go back to a checkpoint as if nothing had happened since; as often as wanted.
 
         Checkpoints that were made after it are gone.
@@ -173,18 +164,17 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             RequestError: The checkpoint is gone, or another executor's.
             SandboxUnavailable: The sandbox broke.
         """
-        if self._runtime is None or mark.runtime is not self._runtime:
-            raise RequestError("This checkpoint is gone: the executor was stopped since, or it is another executor's.")
-        return await self._runtime.rollback(mark.checkpoint)
+        if self._runtime is None:
+            raise RequestError("This checkpoint is gone: the executor was stopped since.")
+        return await self._runtime.rollback(mark)
 
-    async def release(self, mark: SandboxMark) -> None:
+    async def release(self, mark: Checkpoint) -> None:
         """Release a checkpoint that is no longer needed.
 
         Args:
             mark: What `checkpoint` returned.
         """
-        if mark.runtime is self._runtime:
-            await mark.checkpoint.session.release(mark.checkpoint)
+        await mark.session.release(mark)
 
     def _to_config(self) -> SandboxCodeExecutorConfig:
         return self._settings.model_copy(deep=True)

@@ -28,7 +28,7 @@ from coderoom._util.temporary import empty_folder, remove_folder, temporary_fold
 from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.budgets import Spending
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
-from coderoom.executors.warm import WarmSandboxes
+from coderoom.executors.config import WarmSandboxes
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import pkgutil
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self, cast
 
@@ -144,7 +144,14 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         items: asyncio.Queue[Message | TaskResult | None] = asyncio.Queue()
         # In a task: AutoGen's generator waits for the whole conversation when it is closed early.
         running = asyncio.create_task(_pass_on(run, items))
-        ending = self._end_turns_when(stop, running)
+        loop = asyncio.get_running_loop()
+        ending: list[asyncio.Task[None]] = []
+
+        def end_turns() -> None:
+            if not ending and not running.done():
+                ending.append(loop.create_task(self._turns.end()))
+
+        stop.add_callback(lambda: call_in_loop(loop, end_turns))
         item: Message | TaskResult | None = None
         try:
             while (following := await items.get()) is not None and not stop.is_cancelled():
@@ -157,28 +164,10 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         finally:
             if not running.done():
                 stop.cancel()
-            await run_uncancellable(ending(stop))
-            retrieve_exception(running)
-
-    def _end_turns_when(
-        self, stop: CancellationToken, running: asyncio.Task[None]
-    ) -> Callable[[CancellationToken], Awaitable[None]]:
-        """End the turns when `stop` is cancelled; return a function that waits for that."""
-        loop = asyncio.get_running_loop()
-        ending: list[asyncio.Task[None]] = []
-
-        def begin() -> None:
-            if not ending and not running.done():
-                ending.append(loop.create_task(self._turns.end()))
-
-        async def wait(stop: CancellationToken) -> None:
             if stop.is_cancelled():
-                begin()
-            if ending or not running.done():
-                await asyncio.wait({running, *ending})
-
-        stop.add_callback(lambda: call_in_loop(loop, begin))
-        return wait
+                end_turns()
+            await run_uncancellable(asyncio.wait({running, *ending}))
+            retrieve_exception(running)
 
     async def _ended(self, running: asyncio.Task[None]) -> None:
         try:
@@ -354,14 +343,9 @@ def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
 
 
 def _imported(name: str) -> type[BaseModel]:
-    module, *attributes = name.split(".")
     try:
-        found: object = importlib.import_module(module)
-        for attribute in attributes:
-            module = f"{module}.{attribute}"
-            # An attribute may be a nested class, or a module that is not imported yet.
-            found = getattr(found, attribute) if hasattr(found, attribute) else importlib.import_module(module)
-    except (ImportError, ValueError) as error:
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"There is no message type {name!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
         raise ValueError(f"{name!r} is not a message type.")

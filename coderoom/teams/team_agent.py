@@ -131,20 +131,17 @@ class TeamAgent(ArgumentsConfig, StreamingAgent, Component[TeamAgentConfig]):
         return message
 
     def _response(self, result: TaskResult) -> Response:
-        inner = list(without_questions(result).messages)
-        for index in reversed(range(len(inner))):
-            message = inner[index]
-            if isinstance(message, BaseChatMessage):
-                # The outer team does not know the agents of this one.
-                said = message.model_copy(update={"source": self.name})
-                others = [*inner[:index], *inner[index + 1 :]]
-                # Handoffs between its agents do not concern the outer team.
-                return Response(
-                    chat_message=said,
-                    inner_messages=[other for other in others if not isinstance(other, HandoffMessage)],
-                )
-        words = f"The team {self._team.name!r} said nothing. {result.stop_reason or ''}".strip()
-        return Response(chat_message=TextMessage(content=words, source=self.name), inner_messages=inner)
+        inner = without_questions(result).messages
+        last = next((message for message in reversed(inner) if isinstance(message, BaseChatMessage)), None)
+        if last is None:
+            words = f"The team {self._team.name!r} said nothing. {result.stop_reason or ''}".strip()
+            return Response(chat_message=TextMessage(content=words, source=self.name), inner_messages=inner)
+        return Response(
+            # The outer team does not know the agents of this one.
+            chat_message=last.model_copy(update={"source": self.name}),
+            # Handoffs between its agents do not concern the outer team.
+            inner_messages=[each for each in inner if each is not last and not isinstance(each, HandoffMessage)],
+        )
 
     # --- Passed on to the team ---
 

@@ -52,15 +52,15 @@ async def test_a_second_cancel_does_not_break_off_what_undoes_the_code(
     client = Client(python("x = 1"), python(f"x = 2\n{SLEEPS}"), python("print(x)"), "1.")
     agent = actor(client, on_error="rollback")
     reached, opened = asyncio.Event(), asyncio.Event()
-    steps = agent._runner.steps
-    restore = steps.undo
+    runner = agent._runner
+    restore = runner.undo
 
     async def wait_and_restore(token: CancellationToken) -> str:
         reached.set()
         await opened.wait()
         return await restore(token)
 
-    monkeypatch.setattr(steps, "undo", wait_and_restore)
+    monkeypatch.setattr(runner, "undo", wait_and_restore)
     running, _ = begin(agent, TASK)
     await there_is(tmp_path / "work" / "begun")
     running.cancel()
