@@ -10,7 +10,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +37,15 @@ _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
 _LARGEST_FILE: Final = 8 * 1024 * 1024
 """Of larger files only the hash is kept."""
+
+
+@dataclass(frozen=True)
+class _Conversation:
+    """Messages of an agent's requests, which grow; the hash of each; the digests of those before each place and all."""
+
+    messages: list[LLMMessage] = field(default_factory=list)
+    hashes: list[str] = field(default_factory=list)
+    digests: list[str] = field(default_factory=lambda: [""])
 
 
 class RunLog(Writer, StepObserver):
@@ -68,10 +77,10 @@ class RunLog(Writer, StepObserver):
         self._hide: Callable[[Any], Any] = (lambda data: data) if journal is None else journal.hide
         self._cached = cached
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
+        self._hashes: dict[int, tuple[LLMMessage, str]] = {}
         self._new: dict[str, bytes] = {}
-        # Of each agent: the messages of the last request, with their hashes; the last step, with those that it has.
-        self._asked: defaultdict[str, list[tuple[LLMMessage, str]]] = defaultdict(list)
-        self._written: defaultdict[str, tuple[int, list[str]]] = defaultdict(lambda: (0, []))
+        self._asked: defaultdict[str, _Conversation] = defaultdict(_Conversation)
+        self._written: defaultdict[str, tuple[int, _Conversation, int]] = defaultdict(lambda: (0, _Conversation(), 0))
         self._last: tuple[Any, str] = (None, "")
         for step in known:
             self._number = step.number
@@ -104,9 +113,12 @@ class RunLog(Writer, StepObserver):
         with self._lock:
             actor, key = current_agent(), self._key(kind, request)
             if kind == MODEL:
-                (base, before), now = self._written[actor], self._hashes_of(request["messages"])
-                request = {**_kept_of(request), "messages": {"base": base, **_difference(before, now)}}
-                self._written[actor] = self._number + 1, now
+                (base, before, length), now = self._written[actor], self._conversation(request["messages"])
+                parts = {"slices": [[0, length]], "more": now.hashes[length:]}
+                if before is not now:
+                    parts = _difference(before.hashes[:length], now.hashes)
+                request = {**_kept_of(request), "messages": {"base": base, **parts}}
+                self._written[actor] = self._number + 1, now, len(now.hashes)
             elif kind == CODE:
                 for artifact in result.get("artifacts", ()):
                     self._keep_file(artifact)
@@ -122,7 +134,7 @@ class RunLog(Writer, StepObserver):
         if request is not self._last[0]:
             facts = request
             if kind == MODEL:
-                facts = {**_kept_of(request), "messages": _digest(self._hashes_of(request["messages"]))}
+                facts = {**_kept_of(request), "messages": self._conversation(request["messages"]).digests[-1]}
             text = json.dumps(self._hide([kind, current_agent(), facts]), sort_keys=True)
             self._last = request, sha256(text.encode()).hexdigest()
         return self._last[1]
@@ -161,17 +173,27 @@ class RunLog(Writer, StepObserver):
             record.notices.append(self.failure)
             record.run = None
 
-    def _hashes_of(self, messages: Sequence[LLMMessage]) -> list[str]:
-        """The hashes of a request's messages. Those of the agent's last request need no new ones."""
-        known = {id(message): name for message, name in self._asked[current_agent()]}
-        hashes = [known.get(id(message)) or self._hash_of(message) for message in messages]
-        self._asked[current_agent()] = list(zip(messages, hashes, strict=True))
-        return hashes
+    def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
+        """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
+        last = self._asked[current_agent()]
+        if messages[: len(last.messages)] != last.messages:
+            same = _common(last.messages, list(messages))
+            last = _Conversation(last.messages[:same], last.hashes[:same], last.digests[: same + 1])
+            self._asked[current_agent()] = last
+        for message in messages[len(last.messages) :]:
+            last.messages.append(message)
+            last.hashes.append(self._hash_of(message))
+            last.digests.append(sha256((last.digests[-1] + last.hashes[-1]).encode()).hexdigest())
+        return last
 
     def _hash_of(self, message: LLMMessage) -> str:
-        """The hash of a message, which becomes a content."""
+        """The hash of a message, which is computed once for each object; new messages become contents."""
+        found = self._hashes.get(id(message))
+        if found is not None and found[0] is message:
+            return found[1]
         data = json.dumps(self._hide(message.model_dump(mode="json"))).encode()
         name = sha256(data).hexdigest()[:32]
+        self._hashes[id(message)] = (message, name)
         self._new[name] = data
         return name
 
@@ -197,17 +219,16 @@ def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name not in ("model_info", "provider", "priced_as")}
 
 
-def _digest(hashes: Iterable[str]) -> str:
-    digest = ""
-    for each in hashes:
-        digest = sha256((digest + each).encode()).hexdigest()
-    return digest
-
-
-def _common(one: list[str], other: list[str]) -> int:
-    """The length of the common beginning of two lists."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _common(one: list[Any], other: list[Any]) -> int:
+    """The length of the common beginning of two lists, whose equal items are mostly the same objects."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _difference(before: list[str], now: list[str]) -> dict[str, Any]:
