@@ -371,7 +371,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._runner.last_attempt = None
         try:
             await self.say(code_event(self.name, message_id, reply, number, selection.blocks))
-            await self._wait_if_paused(turn.token)
+            await self._may_go_on(turn.token)
             self._check_budget(CODE)
             self._count(CODE)
             context = await self._model_context.get_messages()
@@ -459,7 +459,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     ) -> CreateResult:
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
-        await self._wait_if_paused(cancellation_token)
+        await self._may_go_on(cancellation_token)
         self._check_budget(MODEL)
         more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
         call = call_model(
@@ -487,8 +487,11 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _add_to_context(self, text: str) -> None:
         await self._model_context.add_message(UserMessage(content=text, source=self.name))
 
-    async def _wait_if_paused(self, cancellation_token: CancellationToken) -> None:
+    async def _may_go_on(self, cancellation_token: CancellationToken) -> None:
+        """Wait while the agent is paused. Nothing begins in a turn whose reader has left."""
         await await_with_token(self._resumed.wait(), cancellation_token)
+        if _said.get() not in self._read:
+            raise asyncio.CancelledError
 
     def _dump_argument(self, name: str, value: Any) -> Any:
         if name != "approval" or value is None or isinstance(value, Approval):

@@ -77,6 +77,11 @@ class LimitedTurn(Turn):
     asked_again: bool = False
     late: bool = False
 
+    def end_late(self) -> None:
+        """End the turn at its time limit. Nothing begins afterwards, even if a client ignores its cancellation."""
+        self.late = True
+        self.token.cancel()
+
     @property
     def known_texts(self) -> list[str]:
         """The code that was run and what it printed."""
@@ -311,19 +316,22 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _turn(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> TextMessage | HandoffMessage:
-        turn = LimitedTurn(cancellation_token, max_steps=self._max_steps, max_tokens=self._max_tokens)
-        limit = asyncio.timeout(self._max_seconds)
+        turn = LimitedTurn(CancellationToken(), max_steps=self._max_steps, max_tokens=self._max_tokens)
+        cancellation_token.add_callback(turn.token.cancel)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        timer = None if self._max_seconds is None else loop.call_later(self._max_seconds, turn.end_late)
         try:
-            async with limit:
-                await self._prepare(messages, turn.token)
-                await self._steps(turn)
-        except TimeoutError:
-            if not limit.expired():
+            await self._prepare(messages, turn.token)
+            await self._steps(turn)
+        except asyncio.CancelledError:
+            if not turn.late or cancellation_token.is_cancelled() or (task is not None and task.cancelling()):
                 raise
-            turn.late = True
             if turn.interrupted:
                 self._runner.last_attempt = None
                 await self.say(execution_event(self.name, turn.attempts[-1]))
+        finally:
+            if timer is not None:
+                timer.cancel()
         return turn.answer or self._stopped(turn)
 
     def _end_turn(self) -> None:

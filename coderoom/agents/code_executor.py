@@ -233,7 +233,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         if turn.answer is not None or turn.stop_reason is not None:
             return
         attempt = turn.attempts[-1]
-        await self._wait_if_paused(turn.token)
+        await self._may_go_on(turn.token)
         answer = await self._ask_for(RetryDecision, _ask_for_retry(attempt), turn.token)
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
         tell_step("decision", {"retry": decision.retry})
@@ -268,7 +268,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             metadata = {keys.STOP_REASON: StopReason.NO_CODE.value}
             return TextMessage(content=no_code, source=self.name, metadata=metadata)
         context = [message.to_model_message() for message in messages]
-        await self._wait_if_paused(cancellation_token)
+        await self._may_go_on(cancellation_token)
         attempt = await self._run(
             lambda report: self._runner.attempt(1, selection, context, cancellation_token, report)
         )

@@ -87,12 +87,17 @@ def _text(data: Any, room: int) -> str:
         closing = ",)" if tag == "$tuple" and len(content) == 1 else closing
         return _enclosed(opening, (("", item) for item in content), closing, room)
     if tag == "$dict" and isinstance(content, list):
-        pairs = (each if isinstance(each, list) and len(each) == 2 else [None, each] for each in content)
-        return _enclosed("{", ((f"{_text(key, room)}: ", item) for key, item in pairs), "}", room)
+        return _enclosed("{", (_entry(each, room) for each in content), "}", room)
     if tag in ("$object", "$namedtuple"):
         kind = content.get("type") if isinstance(content, dict) else "?"
         return _enclosed(f"{kind}(", ((f"{name}=", item) for name, item in fields_of(content)), ")", room)
     return _leaf(tag, content, room)
+
+
+def _entry(entry: Any, room: int) -> tuple[str, Any]:
+    if isinstance(entry, list) and len(entry) == 2:
+        return f"{_text(entry[0], room)}: ", entry[1]
+    return "", entry
 
 
 def _enclosed(opening: str, items: Iterable[tuple[str, Any]], closing: str, room: int) -> str:

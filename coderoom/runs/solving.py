@@ -319,6 +319,7 @@ async def resume_solve(
     if entry.outcome == "ok":
         raise RequestError(f"The run {entry.id} has succeeded, so that nothing is left to do.")
     request = {**entry.request, "limits": {**entry.request.get("limits", {}), **(limits or {})}}
+    _limited(request["options"] or {}, request["limits"])  # Refuses mistakes before they are kept.
     journal.claim(entry.id, request)
     log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
     out = None if request["out"] is None else Path(request["out"])
