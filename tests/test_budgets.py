@@ -183,6 +183,8 @@ def test_an_instruction_has_a_budget_and_goes_on_with_a_larger_one(tmp_path: Pat
     first = json.loads(done.stdout)
     assert (done.returncode, first["stop_reason"]) == (1, "budget")
     assert first["missing"][0] == "the budget of the run was reached: 2 of 2 model calls"
+    for wrong in "model_cals=3", "cells=3":
+        assert coderoom("resume", "--budget", wrong, cwd=tmp_path, env=env).returncode == 2
     assert json.loads(coderoom("resume", "--budget", "model_calls=3", "--json", cwd=tmp_path, env=env).stdout)[
         "succeeded"
     ]

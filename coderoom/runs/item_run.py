@@ -284,6 +284,8 @@ class ItemRunner:
             number, result = self.journal.last_step(name) + 1, {"passed": not why, "why": why}
             self.journal.add(name, Step(number, "verdict", "", "", time.time(), 0.0, None, result))
             why = f"{why}; {ended}" if why and ended else why
+        elif outcome in ("ok", "no_code") and not answer.strip() and not facts["attempts"]:
+            why = why or "there is no answer, and no code ran"
         elif outcome in ("ok", "no_code"):
             status = PASSED
         else:

@@ -160,6 +160,37 @@ async def test_max_seconds_while_somebody_is_asked(actor: MakeActor, tmp_path: P
     assert not (tmp_path / "work" / "made").exists()
 
 
+async def test_max_seconds_holds_for_an_approval_that_ignores_its_cancellation(
+    actor: MakeActor, tmp_path: Path
+) -> None:
+    async def late(request: ApprovalRequest) -> ApprovalResponse:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return ApprovalResponse(approved=True, reason="Too late.")
+
+    agent = actor(Client(python("open('made', 'w')"), "Next turn."), approval_func=late, max_seconds=2)
+    assert facts_of(await turn(agent, TASK))["stop_reason"] == "max_seconds"
+    assert not (tmp_path / "work" / "made").exists()
+
+
+async def test_a_turn_that_nobody_reads_asks_no_model_again(actor: MakeActor) -> None:
+    class Ignoring(Client):
+        async def create(self, *args: Any, **kwargs: Any) -> CreateResult:
+            asked.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.5)
+            return await super().create(*args, **kwargs)
+
+    asked = asyncio.Event()
+    client = Ignoring(python("x = 1"), python("x = 2"), "Done.")
+    running, _ = begin(actor(client), TASK)
+    await asked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(client.calls) == 1
+
+
 # --- Cancelling ---
 
 

@@ -122,6 +122,13 @@ def test_a_killed_batch_goes_on(tmp_path: Path) -> None:
     assert sum(answered.values()) <= 40 + 3 * 3  # What was on its way may be asked again.
 
 
+def test_an_empty_answer_has_not_passed(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"task": "x"}\n')
+    with OpenAIServer(respond=lambda request: Reply("")) as server:
+        found = run(tmp_path, ["batch", TEAM, "tasks.jsonl", "--out", "out"], server)
+    assert (found["passed"], found["failed"]) == (0, 1)
+
+
 def test_failures_of_the_service_are_retried(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
 
