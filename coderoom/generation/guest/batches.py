@@ -68,6 +68,8 @@ def _files() -> Dict[str, Tuple[int, ...]]:
             continue
         seen.add(folder)
         try:
+            if os.statvfs(folder).f_flag & os.ST_RDONLY:
+                continue  # An interpreter below /tmp is mounted there, so that nothing can be written.
             entries = list(os.scandir(folder))
         except OSError:
             continue
