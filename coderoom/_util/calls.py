@@ -25,6 +25,7 @@ from coderoom._util.autogen import transports_of
 from coderoom._util.json_output import output_arguments, parse_tolerantly, request_for_json, send_for_json
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom._util.text import encodable
+from coderoom.errors import ModelError
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ async def call_model(
     """Call a model; yield its chunks, if `stream` is set, and its result last.
 
     The token ends the call at once, even if the client ignores it. An answer that is not text is a `TypeError`, unless
-    the model was offered tools.
+    the model was offered tools. A stream without anything in it is a `ModelError`: a page of a web server is one.
     """
     more: dict[str, Any] = {"tools": tools} if tools else {}
     await close_with_loop(model_client)
@@ -75,6 +76,8 @@ async def call_model(
         result = await await_with_token(
             model_client.create(messages, cancellation_token=cancellation_token, **more), cancellation_token
         )
+    if result.finish_reason == "unknown" and not (result.content or result.thought or result.usage.prompt_tokens):
+        raise ModelError("The answer was empty, and even its end was missing.")
     if not isinstance(result.content, str):
         if tools:
             yield result

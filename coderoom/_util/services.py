@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from traceback import format_exception
 from typing import Any, Final
 
 from coderoom.errors import MissingDependencyError, RequestError
@@ -199,12 +200,15 @@ _ADVICE = {
     "RateLimitError": "The model service asks for a pause: try again later.",
     "InternalServerError": "The model service reports an internal error: try again later.",
     # The openai package accepts any page as an answer.
-    "object has no attribute 'usage": "The server at this address is not a model service: check its base URL "
-    "(OPENAI_BASE_URL for `openai:`).",
+    "object has no attribute 'usage|misread|The answer was empty": "The server at this address is not a model "
+    "service: check its base URL (OPENAI_BASE_URL for `openai:`).",
     "RemoteProtocolError": "The model service closed the connection in the middle of its answer: try again.",
     "content_filter": "The model service's content filter refused this: rephrase it.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
 }
+_MISREAD = re.compile(
+    r"File .*autogen_ext.models.*\n.*\n(?:[ ~^]*\n)*(?:TypeError: 'NoneType'|IndexError: list index)"
+)
 _LONGEST = 500
 
 
@@ -221,7 +225,13 @@ def is_out_of_credit(cause: BaseException) -> bool:
 
 def _signs(cause: BaseException) -> str:
     # Not every version of OpenAI's package has the code in the text.
-    return f"{type(cause).__name__} {getattr(cause, 'code', '')} {cause}"
+    return f"{type(cause).__name__} {getattr(cause, 'code', '')} {'misread' if _is_misread(cause) else ''} {cause}"
+
+
+def _is_misread(cause: BaseException) -> bool:
+    """Whether a client of AutoGen's stumbled over an answer that is not of its protocol."""
+    # AutoGen's own teams put the traceback into the message.
+    return _MISREAD.search("".join(format_exception(cause))) is not None
 
 
 def said(cause: BaseException) -> str:

@@ -22,14 +22,7 @@ from coderoom._util.text import visible
 from coderoom.cli import app, runs, batch, journal, solving, teams, doors, machine
 
 # isort: on
-from coderoom.errors import (
-    CodeRoomError,
-    ConfigError,
-    JournalError,
-    MissingDependencyError,
-    RequestError,
-    SandboxUnavailable,
-)
+from coderoom.errors import CodeRoomError, ConfigError
 
 __all__ = ["app", "batch", "doors", "journal", "machine", "main", "runs", "solving", "teams"]
 
@@ -95,15 +88,7 @@ def _report(error: Exception) -> int:
         lines += ["This is a bug in CodeRoom; --debug shows the traceback."] if is_bug else []
         for line in lines:
             print(visible(line), file=sys.stderr)  # noqa: T201
-    return _exit_code(error)
-
-
-def _exit_code(error: Exception) -> int:
-    if isinstance(error, ConfigError | RequestError):
-        return app.EXIT_WRONG_REQUEST
-    if isinstance(error, MissingDependencyError | SandboxUnavailable | JournalError):
-        return app.EXIT_MISSING
-    return app.EXIT_FAILED
+    return app.exit_code_of(error)
 
 
 def _flag(name: str) -> bool:

@@ -19,7 +19,7 @@ from coderoom import __version__
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import visible
 from coderoom.configs.reading import apply_user_config
-from coderoom.errors import RequestError
+from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
@@ -168,6 +168,15 @@ def end_code(succeeded: bool, cancelled: bool) -> int:
     if cancelled:
         return EXIT_INTERRUPTED
     return EXIT_OK if succeeded else EXIT_FAILED
+
+
+def exit_code_of(error: Exception) -> int:
+    """The exit code for an error."""
+    if isinstance(error, ConfigError | RequestError):
+        return EXIT_WRONG_REQUEST
+    if isinstance(error, MissingDependencyError | SandboxUnavailable | JournalError):
+        return EXIT_MISSING
+    return EXIT_FAILED
 
 
 def print_json(data: dict[str, Any]) -> None:

@@ -170,7 +170,8 @@ async def _run(batch: Batch, as_json: bool) -> int:
     for note in batch.notes:
         console.print(visible(note), style="yellow", markup=False)
     if batch.stopped:
-        console.print(f"Ended early: {batch.stopped}. The same command goes on.", style="yellow", markup=False)
+        larger = " with a larger --budget" if batch.stopped.startswith("the budget") else ""
+        console.print(f"Ended early: {batch.stopped}. The same command{larger} goes on.", style="yellow", markup=False)
     console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
     passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] > 0
     if as_json:
@@ -202,4 +203,5 @@ def _text_of(name: str) -> str:
     try:
         return Path(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RequestError(f"The check {name!r} cannot be read: {error}.") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise RequestError(f"The check {name!r} cannot be read: {why}.") from error

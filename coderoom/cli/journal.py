@@ -62,9 +62,12 @@ def list_runs(
     from coderoom.runs.run_log import summary
 
     begin = 0.0 if since is None else _moment_of(since)
-    found = _open(journal).runs(name=team, outcome=outcome, since=begin)
+    opened = _open(journal)
+    found = opened.runs(name=team, outcome=outcome, since=begin)
     width = max((len(entry.name or entry.command) for entry in found), default=0)
-    lines = [_line(entry, width) for entry in found] or ["There are no such runs."]
+    lines = [_line(entry, width) for entry in found] or [
+        "There are no such runs." if opened.path.exists() else f"There is no journal {str(opened.path)!r} yet."
+    ]
     facts = {"succeeded": True, "runs": [summary(entry) for entry in found] if as_json else []}
     app.show_result(as_json, facts, *lines)
 

@@ -15,6 +15,7 @@ import typer
 from coderoom._util.services import SERVICES
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
+from coderoom.errors import CodeRoomError
 
 
 @app.command()
@@ -45,17 +46,21 @@ def models(
     """Show which model services are configured.
 
     With --check, the default model and one of each other service that is set up are asked a word. Exit code 1: one does
-    not answer.
+    not answer; 2: a name is wrong; 3: a key is missing.
     """
     from coderoom.configs import default_model
-    from coderoom.runs import check_model, models_to_check, services
+    from coderoom.runs import ModelCheck, check_model, models_to_check, services
 
     default = default_model()
-    checks = []
+    checks, code = [], EXIT_OK
     for name in names or models_to_check(default) if check or names else ():
         if not as_json and sys.stderr.isatty():
             typer.echo(f"asking {name} ...", err=True)
-        checks.append(asyncio.run(check_model(name)))
+        try:
+            checks.append(asyncio.run(check_model(name)))
+        except CodeRoomError as error:
+            checks.append(ModelCheck(name, error=str(error)))
+            code = max(code, app.exit_code_of(error))
     found = services()
     facts = {"default": default, "services": list(map(asdict, found)), "checks": list(map(asdict, checks))}
     lines = []
@@ -70,4 +75,4 @@ def models(
             state = f"needs {', '.join(service.missing)}" if service.missing else ready
             lines.append(f"{'-' if service.missing else '✓'} {service.name:12} {state}")
     app.show_result(as_json, facts, *lines)
-    return EXIT_FAILED if any(each.error for each in checks) else EXIT_OK
+    return code or (EXIT_FAILED if any(each.error for each in checks) else EXIT_OK)

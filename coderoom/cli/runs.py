@@ -101,11 +101,14 @@ def run(
         if kept_as_is := [name for name, value in given.items() if value is not None]:
             raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
         last = _last_run(team, kept)
-        going = Run.resume(last, kept, task=app.text_of(task), budget=limits, budgets=of_agents, max_turns=max_turns)
+        text = app.text_of(task)
+        going = Run.resume(
+            last, kept, task=text, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record
+        )
     else:
         request = RunRequest(team, app.text_of(task), budgets=of_agents, **_fields_in(options))
-        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), cached=cache)
-    return _go(going, context, as_json, debug, otlp, record)
+        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), cached=cache, recording=record)
+    return _go(going, context, as_json, debug, otlp)
 
 
 def _fields_in(options: dict[str, Any]) -> dict[str, Any]:
@@ -161,8 +164,8 @@ def resume(
         if as_json:
             print_json(solved.to_json())
         return end_code(solved.succeeded, solved.cancelled)
-    going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns)
-    return _go(going, context, as_json, debug, otlp, record)
+    going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record)
+    return _go(going, context, as_json, debug, otlp)
 
 
 def budgets_of(
@@ -182,17 +185,13 @@ def budgets_of(
     return limits, of_agents
 
 
-def _go(
-    run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str | None, recording: Path | None = None
-) -> int:
+def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str | None) -> int:
     """Run it to its end and show it."""
     from rich.console import Console
 
     from coderoom._util.terminal import pausing_for_questions
     from coderoom.runs import RunView, exporting
 
-    if recording is not None:
-        run.record_in(recording)
     if not debug:
         app.silence_autogen()
     view = RunView(Console(quiet=as_json))
@@ -245,12 +244,11 @@ def chat(
     if not debug:
         app.silence_autogen()
     kept = open_journal(journal, off=no_journal)
-    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits))
-    if record is not None:
-        run.record_in(record)
+    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), recording=record)
     with exporting(otlp):
         records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
-    return end_code(all(record.succeeded for record in records), cancelled=False)
+    interrupted = bool(records) and records[-1].cancelled
+    return end_code(all(record.succeeded for record in records), interrupted)
 
 
 @app.command("exec")

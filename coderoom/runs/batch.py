@@ -18,12 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from autogen_core.models import RequestUsage
+
 from coderoom._util.services import MODEL_VARIABLE
+from coderoom._util.steps import CODE, MODEL
 from coderoom._util.tasks import retrieve_exception
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
-from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made
+from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import BadLine, Check, Item, read_items
 from coderoom.runs.journal import Journal
 from coderoom.runs.page import run_page
@@ -112,7 +115,7 @@ class Batch:
             self.out = Path(self.out)
             self._source = find_source(self.team)
             setup = Setup(self._source, self.model, self.wall, self.retries, self.item_budget, self.arguments)
-            self._spending = None if self.budget is None else Spending(self.budget, OWNER)
+            self._spending = None if self.budget is None else _BatchSpending(self.budget, OWNER)
             settings = self._open_folder(stack)
             prepared = setup.prepare("Is all there?", (), self.out / "work")
             await close_team(prepared.team)
@@ -126,6 +129,7 @@ class Batch:
             self._journal.hide_values(secrets_of(prepared.team))
             stack.callback(self._journal.close)
             self._done = self._finished()
+            self._count_unfinished()
             (self.out / _SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
             self.earlier = len(self._done)
             self._left = self._work()
@@ -213,8 +217,8 @@ class Batch:
             "items": str(Path(self.items).resolve()),
             "id_field": self.id_field,
         }
-        if not Path(self.items).exists():
-            raise RequestError(f"There are no items {str(self.items)!r}.")
+        if next(read_items(self.items, task=self.task), None) is None:
+            raise RequestError(f"There are no items in {str(self.items)!r}.")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             file, lock = self.out / _SETTINGS, self.out / _LOCK
@@ -223,7 +227,8 @@ class Batch:
                 other = [name for name, value in settings.items() if dict(known).get(name) != value]
                 if other:
                     raise RequestError(
-                        f"The folder {str(self.out)!r} has a batch with another {' and '.join(other)}; name a new one."
+                        f"The folder {str(self.out)!r} has another batch (it differs in: {', '.join(other)}); name a "
+                        "new one."
                     )
             elif any(path != lock and path.name != "work" for path in self.out.iterdir()):
                 raise RequestError(f"The folder {str(self.out)!r} has other files; name a new one.")
@@ -233,7 +238,8 @@ class Batch:
         except (OSError, ValueError, TypeError) as error:
             if isinstance(error, RequestError):
                 raise
-            raise RequestError(f"The folder {str(self.out)!r} cannot be used: {error}.") from error
+            why = getattr(error, "strerror", None) or error
+            raise RequestError(f"The folder {str(self.out)!r} cannot be used: {why}.") from error
         return settings
 
     def _finished(self) -> dict[tuple[str, int], str]:
@@ -262,6 +268,19 @@ class Batch:
             used["cost_usd"] += result.cost_usd or 0
             used["cells"] += result.runs_of_code
             used["model_calls"] += result.model_calls
+
+    def _count_unfinished(self) -> None:
+        """Count what runs without a result have used at earlier starts."""
+        if self._spending is None:
+            return
+        finished = {name_of(item, repeat) for item, repeat in self._done}
+        for entry in self._journal.runs():
+            for step in self._journal.steps(entry.id) if entry.id not in finished else ():
+                if step.kind == MODEL and not step.result.get("cached"):
+                    usage = RequestUsage(**step.result["usage"])
+                    self._spending.add(MODEL, step.request.get("priced_as", ""), usage)
+                elif step.kind == CODE:
+                    self._spending.add(CODE)
 
     def _work(self) -> Iterator[tuple[Item, int]]:
         for item in read_items(self.items, task=self.task, check=self.check, id_field=self.id_field):
@@ -306,6 +325,14 @@ class Batch:
         for entry in self._journal.runs(run=run):  # None, if it could not begin.
             page = made(self.out / "pages") / f"{run}.html"
             page.write_text(run_page(self._journal, entry), encoding="utf-8")
+
+
+class _BatchSpending(Spending):
+    """A step of a run that is resumed is counted when the batch begins, and not when the run comes to it again."""
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        if not known:
+            super().keep(kind, request, result, seconds, known=known)
 
 
 def read_results(folder: Path) -> Iterator[Result]:

@@ -210,15 +210,16 @@ async def check_model(model: str) -> ModelCheck:
 
     Args:
         model: A text that `make_model` understands.
+
+    Raises:
+        RequestError: The text is wrong.
+        MissingDependencyError: The model needs a key or a package that is missing.
     """
     from autogen_core.models import UserMessage
 
     from coderoom.configs import make_model  # `coderoom doctor` needs no AutoGen.
 
-    try:
-        client = make_model(model)
-    except CodeRoomError as error:
-        return ModelCheck(model, error=str(error))
+    client = make_model(model)
     begin = perf_counter()
     try:
         async with asyncio.timeout(_WAIT_SECONDS):

@@ -36,7 +36,7 @@ class Run:
         tasks: The tasks.
         log: Its part of the journal.
         budget: What each task may use; `None`: no limit.
-        recorder: Records the model traffic; see `record_in`.
+        recorder: Records the model traffic, that of tasks before too; `None`: nobody does.
     """
 
     prepared: PreparedRun
@@ -55,6 +55,7 @@ class Run:
         budget: Budget | None = None,
         cached: bool = False,
         run: str | None = None,
+        recording: Path | None = None,
     ) -> Self:
         """Begin a run.
 
@@ -65,13 +66,15 @@ class Run:
             budget: What each task may use.
             cached: Whether requests to models that were answered in a run of this journal get the same reply again.
             run: Its id, which no run of the journal has; `None`: a new one.
+            recording: Record the model traffic in this file.
 
         Raises:
             JournalError: The journal cannot be written, and is required.
-            RequestError: `cached` needs a journal.
+            RequestError: `cached` needs a journal, or the recording cannot be written.
         """
         if cached and journal is None:
             raise RequestError("The cache of replies is the journal, and there is none.")
+        recorder = _recorder(prepared, recording)
         record, log = prepared.record, RunLog(journal, cached=cached)
         if journal is not None:
             journal.hide_values(secrets_of(prepared.team))
@@ -84,7 +87,7 @@ class Run:
             }
             log.begin(command, record.team, record.task, record.model, request, run)
             record.run = log.run
-        return cls(prepared, [record.task], log, budget)
+        return cls(prepared, [record.task], log, budget, recorder)
 
     @classmethod
     def resume(
@@ -96,6 +99,7 @@ class Run:
         budget: Mapping[str, float] | None = None,
         budgets: Mapping[str, Mapping[str, float]] | None = None,
         max_turns: int | None = None,
+        recording: Path | None = None,
     ) -> Self:
         """Go on with a run that was killed, cancelled, failed, or ended at a limit.
 
@@ -106,9 +110,11 @@ class Run:
             budget: Limits of each task, by the names of a `Budget`, in place of those before.
             budgets: Limits of agents, by their names, in place of those before.
             max_turns: The team's turns, in place of those before.
+            recording: Record the model traffic in this file, that of before too.
 
         Raises:
-            RequestError: There is no such run, it has nothing left to do, or another process works on it.
+            RequestError: There is no such run, it has nothing left to do, another process works on it, or the
+                recording cannot be written.
             JournalError: The journal cannot be used.
         """
         journal = Journal() if journal is None else journal
@@ -124,12 +130,13 @@ class Run:
         prepared = prepare_run(_source(entry), entry.task, more_tasks=True, **asked)
         prepared.record.run = entry.id
         allowed = make_budget(request["budget"])
+        recorder = _recorder(prepared, recording)
         journal.claim(entry.id, request)
         journal.hide_values(secrets_of(prepared.team))
         known = [replace(step, result=journal.restore(step.result)) for step in journal.steps(entry.id)]
         tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
         log = RunLog(journal, run=entry.id, known=known)
-        return cls(prepared, tasks if task is None else [*tasks, task], log, allowed)
+        return cls(prepared, tasks if task is None else [*tasks, task], log, allowed, recorder)
 
     async def go(
         self,
@@ -170,19 +177,18 @@ class Run:
         """Close the team."""
         await close_team(self.prepared.team)
 
-    def record_in(self, file: Path) -> None:
-        """Record the model traffic in a file, that of tasks before too.
-
-        Raises:
-            RequestError: The file cannot be written, or is what the model answers from.
-        """
-        self.recorder = Recorder(file, self.prepared.record.model)
-        self.recorder.hide_values(secrets_of(self.prepared.team))
-
     def record_of(self, task: str) -> RunRecord:
         """A record for a task of this run."""
         made = self.prepared.record
         return replace(made, task=task, messages=[], notices=list(made.notices), without_messages={}, _results={})
+
+
+def _recorder(prepared: PreparedRun, file: Path | None) -> Recorder | None:
+    if file is None:
+        return None
+    recorder = Recorder(file, prepared.record.model)
+    recorder.hide_values(secrets_of(prepared.team))
+    return recorder
 
 
 def _refuse_finished(entry: RunEntry, task: str | None) -> None:

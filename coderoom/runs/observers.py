@@ -9,12 +9,14 @@ made when its work has ended, so that none is open while a stream waits for its 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Final
 
 from autogen_core.models import RequestUsage
@@ -31,6 +33,9 @@ from coderoom.runs.record import RunRecord
 
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_TIMEOUTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+_SECONDS: Final = 3.0
+"""How long a collector is asked again if it does not answer, unless the user says."""
 _CONTENTS: Final = frozenset({"message", "exception.message", "exception.stacktrace"})
 """Attributes of AutoGen's spans that have texts of the run in them."""
 _NO_PROVIDER: Final = (trace.ProxyTracerProvider, trace.NoOpTracerProvider)
@@ -69,14 +74,17 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace import Event as SpanEvent
+        from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
     except ImportError as error:
         raise MissingDependencyError(
             f"Traces are to be sent ({named}), and a package is missing for that: pip install 'coderoom[otel]'"
         ) from error
 
     masking, shows_content = Masking(), _shows_content()
+    failed = Event()
+    logging.getLogger(OTLPSpanExporter.__module__).setLevel(logging.CRITICAL)  # What it says is said below, once.
 
     def plain(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
         return {
@@ -90,7 +98,10 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
 
         def export(self, spans: Sequence[ReadableSpan]) -> Any:
             masking.hide_values(_secrets)
-            return super().export(list(map(self._without_secrets, spans)))
+            found = super().export(list(map(self._without_secrets, spans)))
+            if found is not SpanExportResult.SUCCESS:
+                failed.set()
+            return found
 
         @staticmethod
         def _without_secrets(span: ReadableSpan) -> ReadableSpan:
@@ -101,7 +112,7 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
                 span.parent,
                 span.resource,
                 plain(span.attributes),
-                [Event(event.name, plain(event.attributes), event.timestamp) for event in span.events],
+                [SpanEvent(event.name, plain(event.attributes), event.timestamp) for event in span.events],
                 span.links,
                 span.kind,
                 status=Status(span.status.status_code, description),
@@ -112,13 +123,16 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
 
     attributes = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "coderoom"}
     provider = TracerProvider(resource=Resource.create(attributes))
-    exporter = Exporter(None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces")
+    seconds = None if any(map(os.environ.get, _TIMEOUTS)) else _SECONDS
+    exporter = Exporter(None if endpoint is None else f"{endpoint.rstrip('/')}/v1/traces", timeout=seconds)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     try:
         yield
     finally:
         provider.shutdown()
+        if failed.is_set():
+            warnings.warn(f"The collector at {named} did not take the traces, or not all of them.", stacklevel=2)
 
 
 @contextmanager

@@ -117,7 +117,8 @@ class RunLog(Writer, StepObserver):
                 parts = {"slices": [[0, length]], "more": now.hashes[length:]}
                 if before is not now:
                     parts = _difference(before.hashes[:length], now.hashes)
-                request = {**_kept_of(request), "messages": {"base": base, **parts}}
+                priced_as = request.get("priced_as", "")
+                request = {**_kept_of(request), "priced_as": priced_as, "messages": {"base": base, **parts}}
                 self._written[actor] = self._number + 1, now, len(now.hashes)
             elif kind == CODE:
                 for artifact in result.get("artifacts", ()):

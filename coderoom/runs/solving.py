@@ -109,7 +109,8 @@ class SolveView:
             for path in files.paths:
                 console.print(Text(visible(str(path))), soft_wrap=True)
         elif solution.implementations and solution.all_tests_passed:
-            console.print(Text("--out DIR writes a module, its tests and a report.", style="dim"))
+            what = "the tests" if solution.tests_only else "a module, its tests"
+            console.print(Text(f"--out DIR writes {what} and a report.", style="dim"))
         passed = sum(each.passed for each in solution.test_results)
         words = f"{passed} of {counted(len(solution.test_results), 'test')} passed"
         if solution.all_tests_passed:
@@ -154,6 +155,7 @@ class Solved:
         cancelled: Whether it was cancelled.
         continues: Whether the same command continues where this one was interrupted.
         priced_as: The name of the model for the table of prices.
+        run: Its id in the journal; `None` if it is not there.
     """
 
     solution: Solution | None
@@ -161,6 +163,7 @@ class Solved:
     cancelled: bool = False
     continues: bool = False
     priced_as: str = ""
+    run: str | None = None
 
     @property
     def cost(self) -> float | None:
@@ -172,7 +175,12 @@ class Solved:
     @property
     def how_to_continue(self) -> str:
         """How the work continues, in words; empty if it does not."""
-        return "The same command continues here, without repeating answered requests." if self.continues else ""
+        ways = [f"`coderoom resume {self.run}`"] * bool(self.run) + ["the same command"] * self.continues
+        if not ways:
+            return ""
+        at_limit = self.solution is not None and self.solution.stop_reason is generation.StopReason.BUDGET
+        larger = ", with a larger --budget," if at_limit else ""
+        return f"To go on: {' or '.join(ways)}{larger} asks nothing again that the model has answered."
 
     @property
     def outcome(self) -> str:
@@ -292,7 +300,7 @@ async def solve(
     finally:
         view.stop()
         await client.close()
-    solved = Solved(solution, None, cancelled=solution is None, continues=continues, priced_as=priced_as(client))
+    solved = Solved(solution, None, solution is None, continues, priced_as(client), log.run)
     try:
         if solution is not None and out is not None:
             solved = replace(solved, files=generation.write_solution(solution, out, name=name, module=path))

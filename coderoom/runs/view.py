@@ -281,6 +281,12 @@ def _verdict(message: BaseChatMessage) -> RenderableType:
     return Panel(Text(visible(message.to_text())), title=title, title_align="left", border_style=style)
 
 
+def _how_to_go_on(record: RunRecord) -> str | None:
+    if not record.run or record.outcome not in GO_ON:
+        return None
+    return f"coderoom resume {record.run}{', with a larger --budget' if 'budget' in record.limit else ''}"
+
+
 def _summary(record: RunRecord) -> RenderableType:
     usage = record.usage
     tokens = [f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)"]
@@ -292,13 +298,13 @@ def _summary(record: RunRecord) -> RenderableType:
         "outcome": record.outcome,
         "error": record.error,
         "stopped": (record.why_unfinished or record.stop_reason) if record.error is None else None,
-        "failed": record.why_failed,
+        "gave up": record.why_failed,
         "turns": f"{record.turns}, with {counted(record.attempts, 'run')} of code",
         "tokens": "\n".join(tokens),
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
-        "go on": f"coderoom resume {record.run}" if record.run and record.outcome in GO_ON else None,
+        "go on": _how_to_go_on(record),
         "files": "\n".join(map(_short, record.files)) or "none written",
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
@@ -353,6 +359,8 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
             finally:
                 view.stop()
             view.end(record)
+            if record.cancelled and not sys.stdin.isatty():
+                break  # Ctrl-C ends a list of tasks; a person is asked for another one.
             task = await _ask(console)
     finally:
         await close_team(prepared.team)

