@@ -41,7 +41,7 @@ def run_page(journal: Journal, entry: RunEntry, script: str = "") -> str:
     """The page of a run, as HTML; with a script only if it is shown by a server."""
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(entry.task or entry.name).split())[:80]
-    parts = [_head(entry, steps), _time_line(steps), *_story(journal, entry, steps), _requests(steps)]
+    parts = [_head(entry, steps), _time_line(steps, entry), *_story(journal, entry, steps), _requests(steps)]
     return page_of(title, "".join(parts), script)
 
 
@@ -92,12 +92,13 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     return f"<h1>{_text(entry.task or entry.name)}</h1><table>{listed}</table>"
 
 
-def _time_line(steps: Sequence[Step]) -> str:
+def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
     timed = [step for step in steps if step.kind in _TIMED]
     if not timed:
         return ""
     begin = min(step.at - step.seconds for step in timed)
-    whole = max(max(step.at for step in timed) - begin, 0.001)
+    cut_short = entry.ended or 0 if entry.outcome == "cancelled" else 0  # The last step has not ended.
+    whole = max(max(step.at for step in timed) - begin, cut_short - begin, 0.001)
     bars = ""
     for step in timed:
         place = f"left:{(step.at - step.seconds - begin) / whole:.3%};width:{step.seconds / whole:.3%}"
