@@ -319,7 +319,8 @@ async def resume_solve(
         journal: The journal.
         entry: The run.
         console: Where to show it.
-        limits: What this start may use, in place of what was given before.
+        limits: What it may use, in place of what was given before: `tokens` and `seconds` of this start, `cost_usd` and
+            `model_calls` of all.
 
     Raises:
         RequestError: It has succeeded, or another process works on it; or as `solve`.
