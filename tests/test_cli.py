@@ -306,6 +306,25 @@ def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path) -> None:
     assert alive(mark) == []
 
 
+def test_an_interrupt_ends_a_list_of_tasks(tmp_path: Path) -> None:
+    endless = python("open('started', 'w').close()\nwhile True: pass")
+    model = recording(tmp_path / "r.json", [endless, "never asked"])
+    command = [sys.executable, "-m", "coderoom", "chat", "code-act", "--model", model, "--no-journal"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"Loop.\nAgain.\n")
+        process.stdin.flush()
+        while not (tmp_path / "coderoom-workspace" / "started").exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, out
+    assert b"cancelled" in out
+    assert b"Again." not in out
+    assert b"Traceback" not in err
+
+
 def test_a_question_is_not_overwritten_by_the_display_around_it(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["```python\nprint(6 * 7)\n```", "Done."])
     command = [sys.executable, "-m", "coderoom", "run", "human-approves", "Count.", "--model", model]

@@ -142,7 +142,8 @@ def test_models_are_listed_and_checked(tmp_path: Path) -> None:
     assert "'ready' after" in good.stdout
     assert "Incorrect API key" in bad.stdout
     assert "Check the key" in bad.stdout
-    assert coderoom("models", "nonsense", cwd=tmp_path).returncode == 1
+    assert coderoom("models", "nonsense", cwd=tmp_path).returncode == 2
+    assert coderoom("models", "--check", cwd=tmp_path).returncode == 3
 
 
 def test_help_has_words_and_no_types(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +30,7 @@ from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.runs.record import RunRecord
 
+_log = logging.getLogger("coderoom.runs")
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _TIMEOUTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
@@ -132,7 +132,7 @@ def exporting(endpoint: str | None = None) -> Iterator[None]:
     finally:
         provider.shutdown()
         if failed.is_set():
-            warnings.warn(f"The collector at {named} did not take the traces, or not all of them.", stacklevel=2)
+            _log.warning("The collector at %s did not take the traces, or not all of them.", named)
 
 
 @contextmanager

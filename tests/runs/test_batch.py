@@ -130,6 +130,12 @@ def test_an_empty_answer_has_not_passed(tmp_path: Path) -> None:
     assert (found["passed"], found["failed"]) == (0, 1)
 
 
+def test_no_items_are_a_wrong_request(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text("")
+    done = coderoom("batch", TEAM, "tasks.jsonl", "--out", "out", cwd=tmp_path)
+    assert (done.returncode, "There are no items in 'tasks.jsonl'" in done.stderr) == (2, True)
+
+
 def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"task": "x"}\n')
     with OpenAIServer(respond=lambda request: Raw(b"{}")) as server:

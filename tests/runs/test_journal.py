@@ -253,6 +253,13 @@ def test_chats_files_and_instructions_are_kept_too(folder: Folder) -> None:
     assert "it ran code without a team" in folder.command("resume", exec_run).stderr
 
 
+def test_a_recording_that_cannot_be_written_begins_no_run(folder: Folder) -> None:
+    model = recording(folder.path / "r.json", ["Hello."])
+    refused = folder.command(*RUN, "--model", model, "--record", "nowhere/r.jsonl")
+    assert (refused.returncode, "cannot be written" in refused.stderr) == (2, True)
+    assert folder.command("runs").stdout == f"There is no journal {str(folder.journal)!r} yet.\n"
+
+
 def test_runs_are_removed(folder: Folder) -> None:
     model = recording(folder.path / "r.json", ["Hello."])
     for _ in range(2):

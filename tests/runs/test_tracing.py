@@ -93,6 +93,7 @@ def test_the_standard_variables_work_and_a_missing_collector_costs_nothing(tmp_p
     lost = run(tmp_path, "--otlp", url, OTEL_EXPORTER_OTLP_TIMEOUT="1")
     assert lost.returncode == 0
     assert "It is 42." in lost.stdout
+    assert f"The collector at {url} did not take the traces" in lost.stderr
 
 
 def test_files_and_batches_have_spans_too(tmp_path: Path) -> None:
