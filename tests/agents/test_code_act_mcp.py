@@ -119,7 +119,8 @@ async def test_cancel_in_a_call(actor: MakeActor, log: Path) -> None:
 async def test_a_server_that_cannot_be_started_is_a_clear_error(
     actor: MakeActor, command: str, arguments: Sequence[str], cause: str
 ) -> None:
-    server = StdioServerParams(command=command, args=list(arguments), read_timeout_seconds=1)
+    timeout = 1 if cause == "Timed out" else 60
+    server = StdioServerParams(command=command, args=list(arguments), read_timeout_seconds=timeout)
     client = Client("never asked")
     agent = actor(client, workbench=McpWorkbench(server))
     for _ in range(2):
