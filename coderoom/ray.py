@@ -83,7 +83,7 @@ class _Stage(ItemActor):
     """The actor of the stage."""
 
     def __init__(self, travel: Any, task: str | None, check: Check | None, id_field: str) -> None:
-        super().__init__(travel, None)
+        super().__init__(travel)
         self._given = task, check, id_field
 
     def __del__(self) -> None:

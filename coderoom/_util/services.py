@@ -206,9 +206,7 @@ _ADVICE = {
     "content_filter": "The model service's content filter refused this: rephrase it.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
 }
-_MISREAD = re.compile(
-    r"File .*autogen_ext.models.*\n.*\n(?:[ ~^]*\n)*(?:TypeError: 'NoneType'|IndexError: list index)"
-)
+_MISREAD = re.compile(r"File .*autogen_ext.models.*\n.*\n(?:[ ~^]*\n)*(?:TypeError: 'NoneType'|IndexError: list index)")
 _LONGEST = 500
 
 

@@ -129,6 +129,7 @@ class RayEngine:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             keeper = ray.remote(num_cpus=0)(_Meter).options(scheduling_strategy=here, max_concurrency=1_000)
             self._meter = keeper.remote(travel.environment, None if pace is None else pace.rates, spending)
+        self._pacer, self._limiter = (None if each is None else self._meter for each in (pace, spending))
         self._travel = ray.put(travel)
         # Besides the item, an actor hears that it is to stop.
         options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
@@ -222,7 +223,7 @@ class RayEngine:
     async def _start(self) -> None:
         """Start an actor. A node where that fails may be tried again; if it fails everywhere, the batch ends."""
         for _ in range(_MOST_STARTS):
-            actor: Any = self._actor.remote(self._travel, self._meter)
+            actor: Any = self._actor.remote(self._travel, self._pacer, self._limiter)
             try:
                 version = await actor.version.remote()
             except RayError as error:
@@ -289,7 +290,7 @@ def travel_of(setup: Setup) -> Travel:
 class ItemActor:
     """An actor that runs items, one after the other, in an event loop of its own."""
 
-    def __init__(self, travel: Travel, meter: Any) -> None:
+    def __init__(self, travel: Travel, pacer: Any = None, limiter: Any = None) -> None:
         os.environ.update(travel.environment)
         self._opened = ExitStack()
         if travel.logs:
@@ -307,7 +308,8 @@ class ItemActor:
             raise _on_this_node(error) from None
         self._journal = Journal(self._root / "journal.sqlite3", required=True)
         self._sandboxes = WarmSandboxes()
-        pace, limits = (None, None) if meter is None else (_RemotePace(meter), _RemoteLimits(meter))
+        pace = None if pacer is None else _RemotePace(pacer)
+        limits = None if limiter is None else _RemoteLimits(limiter)
         self._runner = ItemRunner(setup, lambda name: self._workspace, self._journal, pace, limits)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
