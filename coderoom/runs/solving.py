@@ -174,13 +174,13 @@ class Solved:
 
     @property
     def how_to_continue(self) -> str:
-        """How the work continues, in words; empty if it does not."""
+        """How to go on, in words; empty if that is not possible."""
         ways = [f"`coderoom resume {self.run}`"] * bool(self.run) + ["the same command"] * self.continues
         if not ways:
             return ""
         at_limit = self.solution is not None and self.solution.stop_reason is generation.StopReason.BUDGET
-        larger = ", with a larger --budget," if at_limit else ""
-        return f"To go on: {' or '.join(ways)}{larger} asks nothing again that the model has answered."
+        larger = " with a larger --budget" if at_limit else ""
+        return f"Go on by {' or '.join(ways)}{larger}; what the model has answered is not asked again."
 
     @property
     def outcome(self) -> str:
