@@ -361,6 +361,8 @@ class _Stateless:
         return bool(shown or combined or deep) or any(map(self._reads_clock_or_order, self._nodes))
 
     def _reads_clock_or_order(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Import):  # `typing` keeps the types that it makes; those of annotations are not shown.
+            return any(each.name == "typing" for each in node.names)
         if isinstance(node, ast.Attribute):
             return node.attr in _CLOCKS
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -414,7 +416,9 @@ class _Stateless:
             isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY
         ):
             return not self._is_consumed(node)
-        if isinstance(node, ast.Name) and node.id in (*_LAZY, *self._functions):
+        if isinstance(node, ast.Name) and node.id in _LAZY:
+            return not called
+        if isinstance(node, ast.Name) and node.id in self._functions:
             return not called and not self._is_consumed(node)
         if isinstance(node, ast.Attribute):
             return node.attr in (("elements", "finditer", "scanner") if called else _METHODS | self._functions)
@@ -422,17 +426,20 @@ class _Stateless:
 
     def _is_consumed(self, node: ast.AST) -> bool:
         parent = self._parents.get(node)
-        if isinstance(parent, ast.keyword) and parent.arg == "key":
-            node, parent = parent, self._parents[parent]
+        is_key = isinstance(parent, ast.keyword) and parent.arg == "key"
+        if is_key:
+            node, parent = parent, self._parents[parent]  # type: ignore[index, assignment]
         if isinstance(parent, ast.Call):
             function = parent.func
             name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
             if name in self._rebound:
                 return False
+            if is_key:
+                return name in ("max", "min", "sort", "sorted")
             if name in _LAZY:
-                return self._is_consumed(parent)
+                return node is not function and self._is_consumed(parent)
             chosen = name in ("max", "min") and len(parent.args) > 1
-            return node is not function and name in _CONSUMERS and not chosen
+            return node in parent.args[:1] and name in _CONSUMERS and not chosen
         return isinstance(parent, ast.For | ast.comprehension) and parent.iter is node
 
 
