@@ -21,7 +21,6 @@ from coderoom.errors import GenerationError
 from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
 from coderoom.generation.compare import Comparison, compare
 from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
-from coderoom.generation.frozen import FrozenTests, TestChange, changed, freeze
 from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages import CodeProblem, Job, Language, Level, SecurityFinding
 from coderoom.generation.languages.javascript import JavaScriptLanguage
@@ -52,7 +51,7 @@ from coderoom.generation.solution import (
     Warned,
 )
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-from coderoom.generation.tests import FunctionTest, Step, read_tests
+from coderoom.generation.tests import FrozenTests, FunctionTest, Step, TestChange, changed, freeze, read_tests
 from coderoom.generation.values import Record, TaggedError, decode, encode, show
 
 __all__ = [

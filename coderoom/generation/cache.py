@@ -28,9 +28,9 @@ from typing import Any, Final
 from coderoom._util.database import FILE_NAME, Database
 from coderoom._util.text import encodable
 from coderoom.errors import JournalError, RequestError
-from coderoom.generation.frozen import FrozenTests
 from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
+from coderoom.generation.tests import FrozenTests
 from coderoom.generation.values import canonical
 
 _log = logging.getLogger("coderoom.generation")

@@ -17,13 +17,12 @@ from typing import Any, Final
 
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
-from coderoom.generation.frozen import TestChange
 from coderoom.generation.languages import MARK, Language
 from coderoom.generation.languages.python import imports_in
 from coderoom.generation.runner import language_named
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import FunctionReport, Solution
-from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests import FunctionTest, TestChange
 from coderoom.generation.values import show
 from coderoom.outcome import Outcome
 

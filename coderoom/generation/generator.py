@@ -19,7 +19,6 @@ from coderoom._util.tasks import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
-from coderoom.generation.frozen import freeze
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
@@ -29,6 +28,7 @@ from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
 from coderoom.generation.runner import TestRunner, language_named, make_sandbox
 from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
+from coderoom.generation.tests import freeze
 from coderoom.sandbox import Sandbox
 
 _log = logging.getLogger("coderoom.generation")

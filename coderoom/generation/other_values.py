@@ -11,11 +11,10 @@ from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from coderoom.generation.frozen import freeze
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
 from coderoom.generation.languages.python.declared import named
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests import FunctionTest, freeze
 from coderoom.generation.values import TaggedError, canonical, decode, encode, show
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from coderoom.errors import GenerationError, ModelError
-from coderoom.generation.frozen import FrozenTests, freeze
 from coderoom.generation.languages import Language
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.models import Message
@@ -41,7 +40,7 @@ from coderoom.generation.solution import (
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
-from coderoom.generation.tests import FunctionTest, content_key, read_tests, tolerance_problem
+from coderoom.generation.tests import FrozenTests, FunctionTest, content_key, freeze, read_tests, tolerance_problem
 from coderoom.generation.values import canonical
 from coderoom.outcome import Outcome
 

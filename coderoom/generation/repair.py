@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coderoom.errors import GenerationError, ModelError
-from coderoom.generation.frozen import FrozenTests, changed
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, BudgetSpent
 from coderoom.generation.other_values import vacuous_tests
@@ -28,7 +27,7 @@ from coderoom.generation.solution import (
     Warned,
 )
 from coderoom.generation.specs import FunctionSpec, order
-from coderoom.generation.tests import FunctionTest, read_tests, tolerance_problem
+from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests, tolerance_problem
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")

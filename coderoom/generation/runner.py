@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.frozen import FrozenTests
 from coderoom.generation.languages import Language
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.shell import ShellLanguage
 from coderoom.generation.run import Case, Judge, Run
 from coderoom.generation.session import TestResult, TestSession
+from coderoom.generation.tests import FrozenTests
 from coderoom.sandbox import Limits, Sandbox
 
 _LANGUAGES: dict[str, Callable[[], Language]] = {

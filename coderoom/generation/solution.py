@@ -9,11 +9,10 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from coderoom._util.text import counted
-from coderoom.generation.frozen import FrozenTests, TestChange
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.session import TestResult
 from coderoom.generation.specs import Data, FunctionSpec
-from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests import FrozenTests, FunctionTest, TestChange
 
 Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
 """How an attempt started: first code, a patch, code written from scratch, the same code with a changed test, or code

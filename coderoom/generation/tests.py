@@ -1,20 +1,18 @@
-"""Tests of functions: reading and checking them."""
+"""Tests of functions: how they are read and checked, and frozen before any code is written."""
 
 from __future__ import annotations
 
-import ast
 import builtins
+import hashlib
 import re
-import symtable
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
 from coderoom.generation.guest.steps import BUILTINS
-from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
+from coderoom.generation.languages.python.check import check_property, names_in
 from coderoom.generation.specs import Data, FunctionSpec, name_problem, validated
 from coderoom.generation.values import canonical, decode, tag_of
 
@@ -22,11 +20,6 @@ _LONGEST = 20_000
 _MOST_STEPS = 100
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 _PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
-_OPEN = frozenset(dir(builtins)) | {"math"}
-_VARYING = frozenset(["breakpoint", "compile", "exec", "globals", "hash", "id", "input", "locals", "open"])
-_PLAIN = "collections|decimal|fractions|itertools|json|math|re|string"
-_REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|loader|spec|subclasses)__"
-"""Also forbidden within text that `eval` gets."""
 _EXPECTATIONS = ("expected_output", "expected_error", "property")
 _ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
@@ -163,7 +156,7 @@ class FunctionTest(Data):
         if self.expected_error is not None and not self.expected_error.isidentifier():
             raise ValueError(f"expected_error: {self.expected_error!r} is not an exception name")
         if self.property is not None:
-            _check_property(self.property, self.inputs)
+            check_property(self.property, self.inputs)
         return self
 
     @model_serializer(mode="wrap")
@@ -190,7 +183,7 @@ class FunctionTest(Data):
     def sees_after(self) -> bool:
         """Whether the property uses the arguments after the call."""
         text = self.property or ""
-        return "after" in text and "after" not in self.inputs and "after" in _names_in(text)
+        return "after" in text and "after" not in self.inputs and "after" in names_in(text)
 
     def problems(self, spec: FunctionSpec) -> list[str]:
         """Mismatches with the spec of the function: unknown and missing arguments."""
@@ -206,43 +199,6 @@ def _is_optional(spec: FunctionSpec, name: str) -> bool:
     """Whether the type in the spec says that the argument may be omitted."""
     text = next(each.type for each in spec.inputs if each.name == name).lower()
     return "=" in text or "optional" in text or "default" in text
-
-
-def _check_property(text: str, inputs: Mapping[str, Any]) -> None:
-    try:
-        tree = parsed_expression(text)
-        names = _names_in(text)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(text, "property", "eval")  # Finds some errors that parsing does not.
-    except UNREADABLE as error:
-        raise ValueError(f"property: it is not valid Python: {error}") from error
-    varying = sorted(names & _VARYING) or re.findall(_REACHING, text)
-    if varying:
-        raise ValueError(f"property: it must depend only on the values that it sees; do not use {varying[0]!r}")
-    unknown = sorted(names - _OPEN - {"result", "after", *inputs})
-    if unknown:
-        listed = ", ".join(map(repr, unknown))
-        known = "result, the inputs, after, math and builtins"
-        raise ValueError(f"property: unknown name {listed}; known are {known}")
-    changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
-    results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
-    if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
-        raise ValueError("property: it does not use result")
-
-
-def _names_in(text: str) -> set[str]:
-    """The names that an expression does not define itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _free(symtable.symtable(text, "property", "eval"))
-
-
-def _free(table: symtable.SymbolTable) -> set[str]:
-    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
-    if table.get_type() == "module":
-        names = {symbol.get_name() for symbol in table.get_symbols() if not symbol.is_assigned()}
-    return names.union(*(_free(child) for child in table.get_children()))
 
 
 _TESTS: TypeAdapter[dict[str, list[FunctionTest]]] = TypeAdapter(dict[str, list[FunctionTest]])
@@ -367,3 +323,125 @@ def _sizes(data: Any) -> Iterator[float]:
             level += item.values()
         elif isinstance(item, list):
             level += item
+
+
+class TestChange(Data):
+    """A change of frozen tests.
+
+    Attributes:
+        function: The function that the test is for.
+        test: The test's name.
+        before: The test before the change; `None`: it was added.
+        after: The test after the change; `None`: it was removed.
+        by: Who changed it.
+        reason: Why.
+        hash_before: The hash of all tests before.
+        hash_after: The hash of all tests after.
+    """
+
+    function: str
+    test: str
+    before: FunctionTest | None
+    after: FunctionTest | None
+    by: Annotated[str, Field(min_length=1)]
+    reason: Annotated[str, Field(min_length=1)]
+    hash_before: str
+    hash_after: str
+
+
+class FrozenTests(Data):
+    """Tests with a hash of their whole content.
+
+    Attributes:
+        tests: The tests by function name.
+        hash: The SHA-256 of their canonical JSON.
+        changes: The changes since the tests were first frozen.
+    """
+
+    tests: dict[str, tuple[FunctionTest, ...]]
+    hash: str
+    changes: tuple[TestChange, ...] = ()
+
+    def verify(self) -> None:
+        """Check that the tests are those that were frozen.
+
+        Raises:
+            GenerationError: They are not.
+        """
+        if _hash_of(self.tests) != self.hash:
+            raise GenerationError("The tests are not those that were frozen: their hash differs.")
+
+    @property
+    def count(self) -> int:
+        """The number of tests."""
+        return sum(map(len, self.tests.values()))
+
+
+def freeze(tests: Mapping[str, Sequence[FunctionTest]]) -> FrozenTests:
+    """Freeze tests.
+
+    Args:
+        tests: The tests by function name.
+
+    Raises:
+        GenerationError: There are no tests, or two tests of a function have the same name.
+    """
+    for function, cases in tests.items():
+        names = [test.name for test in cases]
+        if len(set(names)) < len(names):
+            raise GenerationError(f"Two tests of {function!r} have the same name.")
+    # A copy through JSON, so that the caller has no reference to any part of it.
+    copies = {
+        function: tuple(FunctionTest.model_validate_json(test.model_dump_json()) for test in cases)
+        for function, cases in tests.items()
+    }
+    if not any(copies.values()):
+        raise GenerationError("There are no tests, so nothing could ever fail.")
+    return FrozenTests(tests=copies, hash=_hash_of(copies))
+
+
+def changed(
+    frozen: FrozenTests, function: str, test: str, after: FunctionTest | None, *, by: str, reason: str
+) -> FrozenTests:
+    """Change one test of frozen ones, and record it.
+
+    Args:
+        frozen: The tests.
+        function: The function that the test is for.
+        test: The test's name; a new test is added at the end.
+        after: The new version; `None`: the test is removed.
+        by: The author of the change.
+        reason: Why.
+
+    Returns:
+        The changed tests with a new hash. `frozen` stays unchanged.
+
+    Raises:
+        GenerationError: Nothing would change, or `frozen` does not match its hash.
+    """
+    frozen.verify()
+    cases = frozen.tests.get(function, ())
+    before = next((each for each in cases if each.name == test), None)
+    if before == after:
+        raise GenerationError(f"The new version of the test {test!r} of {function!r} is the same as the old one.")
+    rest: list[FunctionTest | None] = [after if each.name == test else each for each in cases]
+    if before is None:
+        rest.append(after)
+    tests = {**frozen.tests, function: [each for each in rest if each is not None]}
+    renewed = freeze({name: each for name, each in tests.items() if each})
+    change = TestChange(
+        function=function,
+        test=test,
+        before=before,
+        after=after,
+        by=by,
+        reason=reason,
+        hash_before=frozen.hash,
+        hash_after=renewed.hash,
+    )
+    return renewed.model_copy(update={"changes": (*frozen.changes, change)})
+
+
+def _hash_of(tests: Mapping[str, Sequence[FunctionTest]]) -> str:
+    content = {function: [test.model_dump(mode="json") for test in cases] for function, cases in tests.items()}
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

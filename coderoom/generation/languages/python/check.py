@@ -1,11 +1,14 @@
-"""Checks Python code before it runs: its form, and what the security scanner `bandit` finds."""
+"""Checks Python before it runs: the form of code and of properties, and what the scanner `bandit` finds."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import io
 import logging
+import re
+import symtable
 import tempfile
 import typing
 import warnings
@@ -254,6 +257,51 @@ def _origin(module: str, name: str) -> str:
     origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
     same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
     return f"{'collections.abc' if same else module}.{name}"
+
+
+_OPEN = frozenset(dir(builtins)) | {"math"}
+_VARYING = frozenset(["breakpoint", "compile", "exec", "globals", "hash", "id", "input", "locals", "open"])
+_PLAIN = "collections|decimal|fractions|itertools|json|math|re|string"
+_REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|loader|spec|subclasses)__"
+"""Also forbidden within text that `eval` gets."""
+
+
+def check_property(text: str, inputs: Mapping[str, Any]) -> None:
+    """Check the Python expression of a property, which may use the inputs of its test; a mistake is a `ValueError`."""
+    try:
+        tree = parsed_expression(text)
+        names = names_in(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "property", "eval")  # Finds some errors that parsing does not.
+    except UNREADABLE as error:
+        raise ValueError(f"property: it is not valid Python: {error}") from error
+    varying = sorted(names & _VARYING) or re.findall(_REACHING, text)
+    if varying:
+        raise ValueError(f"property: it must depend only on the values that it sees; do not use {varying[0]!r}")
+    unknown = sorted(names - _OPEN - {"result", "after", *inputs})
+    if unknown:
+        listed = ", ".join(map(repr, unknown))
+        known = "result, the inputs, after, math and builtins"
+        raise ValueError(f"property: unknown name {listed}; known are {known}")
+    changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
+    results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
+    if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
+        raise ValueError("property: it does not use result")
+
+
+def names_in(text: str) -> set[str]:
+    """The names that an expression does not define itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _free(symtable.symtable(text, "property", "eval"))
+
+
+def _free(table: symtable.SymbolTable) -> set[str]:
+    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
+    if table.get_type() == "module":
+        names = {symbol.get_name() for symbol in table.get_symbols() if not symbol.is_assigned()}
+    return names.union(*(_free(child) for child in table.get_children()))
 
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:
