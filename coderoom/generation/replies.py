@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import base64
 import functools
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -19,7 +17,8 @@ from coderoom.blocks import Block, extract_code_blocks
 from coderoom.generation.languages import Language
 from coderoom.generation.languages.python.check import parsed_expression
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.tests import FunctionTest
+from coderoom.generation.tests import EXPECTATIONS, FunctionTest
+from coderoom.generation.values import encode
 
 _LONGEST_REASON = 2_000
 
@@ -159,7 +158,6 @@ _DATA = frozenset({"", "json", "json5", "jsonc", "python", "py"})
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_LITERAL = 100_000
-_EXPECTATIONS = ("expected_output", "expected_error", "property")
 _WRONG_TYPES = ("TypeError", "AttributeError")  # Tests that expect these may intend a value of a wrong type.
 _EMPTY = ("expected_error", "property", "setup", "then", "error_message")
 
@@ -241,7 +239,7 @@ def _as_input(data: Any) -> Any:
 
 def _as_test(data: Mapping[str, Any], number: int, spec: FunctionSpec, names: set[str]) -> dict[str, Any]:
     test = {key: data[key] for key in FunctionTest.model_fields if key in data}
-    given = [key for key in _EXPECTATIONS if test.get(key) not in (None, "")]
+    given = [key for key in EXPECTATIONS if test.get(key) not in (None, "")]
     for key in _EMPTY:  # Models often fill fields that do not apply with empty strings.
         if test.get(key) == "":
             test[key] = None
@@ -312,18 +310,14 @@ def _as_data(value: Any) -> Any:
     """The value with tags for types that JSON lacks."""
     if isinstance(value, str):
         return encodable(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"$float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+    if isinstance(value, float | bytes | complex):
+        return encode(value)
     if isinstance(value, list):
         return [_as_data(item) for item in value]
     if isinstance(value, tuple):
         return {"$tuple": [_as_data(item) for item in value]}
     if isinstance(value, set | frozenset):
         return {"$set": [_as_data(item) for item in sorted(value, key=repr)]}
-    if isinstance(value, bytes):
-        return {"$bytes": base64.b64encode(value).decode()}
-    if isinstance(value, complex):
-        return {"$complex": [value.real, value.imag]}
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {encodable(key): _as_data(item) for key, item in value.items()}

@@ -20,7 +20,7 @@ _LONGEST = 20_000
 _MOST_STEPS = 100
 _NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 _PATH = r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*$"
-_EXPECTATIONS = ("expected_output", "expected_error", "property")
+EXPECTATIONS = ("expected_output", "expected_error", "property")
 _ANY_ERROR = ("Exception", "BaseException", "object")
 _OPTIONAL = ("setup", "then", "error_message", "rel", "abs", "exact_types")
 
@@ -128,19 +128,19 @@ class FunctionTest(Data):
         if not isinstance(data, Mapping):
             return data
         given = {
-            key: value for key, value in data.items() if value is not None or key not in (*_OPTIONAL, *_EXPECTATIONS)
+            key: value for key, value in data.items() if value is not None or key not in (*_OPTIONAL, *EXPECTATIONS)
         }
-        silent = any(key in given for key in _EXPECTATIONS) or all(key in data for key in _EXPECTATIONS)
+        silent = any(key in given for key in EXPECTATIONS) or all(key in data for key in EXPECTATIONS)
         if "expected_output" in data and not silent:
             given["expected_output"] = None
         return given
 
     @model_validator(mode="after")
     def _check(self) -> FunctionTest:
-        given = [key for key in _EXPECTATIONS if key in self.model_fields_set]
+        given = [key for key in EXPECTATIONS if key in self.model_fields_set]
         if len(given) != 1:
             found = " and ".join(given) if given else "none; for the result None, write expected_output alone"
-            raise ValueError(f"exactly one of {', '.join(_EXPECTATIONS)} is required; found: {found}")
+            raise ValueError(f"exactly one of {', '.join(EXPECTATIONS)} is required; found: {found}")
         if self.expected_error in _ANY_ERROR:
             raise ValueError(f"expected_error: {self.expected_error!r} matches nearly every error; name its class")
         if self.error_message is not None and self.expected_error is None:
@@ -163,7 +163,7 @@ class FunctionTest(Data):
     def _dump(self, handler: Any) -> dict[str, Any]:
         """Omit unused fields, so that an expected `None` differs from no expectation."""
         fields: dict[str, Any] = handler(self)
-        left_out = {key for key in _EXPECTATIONS if key not in self.model_fields_set}
+        left_out = {key for key in EXPECTATIONS if key not in self.model_fields_set}
         left_out |= {key for key in _OPTIONAL if getattr(self, key) == type(self).model_fields[key].default}
         return {key: value for key, value in fields.items() if key not in left_out}
 
