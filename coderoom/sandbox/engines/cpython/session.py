@@ -148,7 +148,7 @@ class CPythonSession:
     def suspend_output(self, suspended: bool) -> None:
         """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         if self._printing is not None:
-            self._printing.pause() if suspended else self._printing.resume()
+            self._printing.pause(suspended)
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
@@ -180,14 +180,14 @@ class CPythonSession:
         """Send a cell to the process that has the state."""
         live = await self._get_live()
         if self._functions:
-            cell.calls = Calls(self, self._functions, self._limits, live)
+            cell.calls = Calls(self, self._functions, self._limits, live.channel)
         live.attach(cell)
         self._used = True
         message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
         with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-            if not live.send_now(message):
+            if not live.channel.send_now(message):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
-                cell.sending = asyncio.ensure_future(live.send(message))
+                cell.sending = asyncio.ensure_future(live.channel.send(message))
         return live
 
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
@@ -209,7 +209,7 @@ class CPythonSession:
             if self._functions:
                 offers = [function.to_offer() for function in self._functions.values()]
                 with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-                    await live.send({"op": "functions", "offers": offers})
+                    await live.channel.send({"op": "functions", "offers": offers})
         await self._get_ready(live)
         return live
 
@@ -226,7 +226,7 @@ class CPythonSession:
         try:
             client.announce("holding")
             try:
-                await self._room.wait_unless_stuck(live.send({"op": "checkpoint"}, (theirs.fileno(),)))
+                await self._room.wait_unless_stuck(live.channel.send({"op": "checkpoint"}, (theirs.fileno(),)))
             except ConnectionError as error:
                 raise SandboxUnavailable("The session's process has ended.") from error
             finally:
@@ -321,7 +321,7 @@ class CPythonSession:
         self._printing = None
         if live.paused:  # It may be blocked while it prints.
             cell.output.finish()
-            live.resume()
+            live.pause(False)
         await self._room.interrupt(_pids_of(self._checkpoints))
         if not await cell.wait_longer(_GRACE):
             # It may be waiting for a process that ignores the interrupt.
