@@ -14,7 +14,7 @@ from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
 from coderoom.sandbox.functions import HostFunction, Offer, Offered
-from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
+from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.session import Session, stream_of
 
 
@@ -219,10 +219,9 @@ class Sandbox:
         try:
             if engines is not None:
                 engines.append(engine)
-            result = await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
+            return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
         finally:
             await engine.close()
-        return with_paths(result, self.workspace)
 
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         engine = await self._get_engine()

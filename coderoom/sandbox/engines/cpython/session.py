@@ -17,7 +17,7 @@ from typing import Any
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
@@ -44,7 +44,6 @@ class CheckpointHandle:
 class CPythonSession:
     """An interpreter state in a room.
 
-    The variable `result_name` gives the value of a cell that does not end with an expression, if it was set.
     `give_back` is called with the room when the session is closed.
     """
 
@@ -52,14 +51,13 @@ class CPythonSession:
         self,
         give_back: Callable[[Room], None],
         room: Room,
-        limits: Limits,
-        result_name: str | None,
+        config: SandboxConfig,
         functions: Mapping[str, HostFunction],
     ) -> None:
         self._give_back = give_back
         self._room = room
-        self._limits = limits
-        self._result_name = result_name
+        self._config = config
+        self._limits = config.limits
         self._functions = functions
         self._live: Runner | None = None  # The process that has the current state.
         self._checkpoints: list[CheckpointHandle] = []
@@ -103,7 +101,7 @@ class CPythonSession:
             cell.ended = {**cell.ended, "limit": self._room.limit}
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
-        result = conclude(cell, ending, code, self._limits, duration, seconds, None if final else lost)
+        result = conclude(cell, ending, code, self._config, duration, seconds, None if final else lost)
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
@@ -183,7 +181,13 @@ class CPythonSession:
             cell.calls = Calls(self, self._functions, self._limits, live.channel)
         live.attach(cell)
         self._used = True
-        message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
+        message = {
+            "op": "cell",
+            "id": cell.number,
+            "code": code,
+            "final": final,
+            "result_name": self._config.result_name,
+        }
         with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
             if not live.channel.send_now(message):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
