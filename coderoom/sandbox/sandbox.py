@@ -63,7 +63,7 @@ class Sandbox:
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        config = SandboxConfig(
+        self.config = SandboxConfig(
             wall=wall,
             engine=engine,
             preload=preload,
@@ -77,22 +77,16 @@ class Sandbox:
             concurrency=concurrency,
             options={} if options is None else options,
         )
-        self._set_up(config)
-
-    @classmethod
-    def from_config(cls, config: SandboxConfig) -> Self:
-        """Make a sandbox from a configuration."""
-        sandbox = cls.__new__(cls)
-        sandbox._set_up(config)
-        return sandbox
-
-    def _set_up(self, config: SandboxConfig) -> None:
-        self.config = config
-        self._engine: Engine = MontyEngine(config) if config.engine == "monty" else CPythonEngine(config)
+        self._engine: Engine = (MontyEngine if engine == "monty" else CPythonEngine)(self.config)
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    @classmethod
+    def from_config(cls, config: SandboxConfig) -> Self:
+        """Make a sandbox from a configuration."""
+        return cls(**dict(config))
 
     async def __aenter__(self) -> Self:
         await self.start()
