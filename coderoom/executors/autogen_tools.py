@@ -30,11 +30,9 @@ from coderoom.sandbox.functions import (
     bind,
     from_callable,
     misfit,
-    resolve,
-    show,
+    read_signature,
     sign,
     tool_name,
-    without_remarks,
 )
 
 TOKEN = "cancellation_token"
@@ -116,8 +114,7 @@ def _own_signature(tool: Any) -> Signed | None:
         return None
     parameters = [each for name, each in signature.parameters.items() if name != TOKEN]
     signature = signature.replace(parameters=parameters)
-    resolved = resolve(function, signature) if callable(function) else signature
-    return without_remarks(signature, resolved), *show(signature, resolved)
+    return read_signature(function, signature)[1]
 
 
 async def from_workbench(workbench: Workbench) -> list[HostFunction]:

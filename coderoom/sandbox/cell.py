@@ -11,8 +11,8 @@ import contextlib
 import mimetypes
 import stat
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -43,20 +43,16 @@ _LONGEST_NAME = 4096
 _NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
 
 
-@dataclass(frozen=True)
-class Program:
-    """Runs cells of a language other than Python; `{file}` in `argv` stands for the file with the cell."""
+Program = Mapping[str, Any]
+"""What runs cells of a language other than Python, as `guest.programs` gets it.
 
-    argv: tuple[str, ...]
-    reads_input: bool = False
-    address_space: bool = True
-
-
-_PROGRAMS = {
-    "sh": Program(("sh", "{file}")),
-    "bash": Program(("bash", "{file}")),
+`input`: whether the cell is its standard input; otherwise `{file}` in `argv` stands for the file with the cell.
+"""
+_PROGRAMS: Mapping[str, Program] = {
+    "sh": {"argv": ["sh", "{file}"], "input": False, "address_space": True},
+    "bash": {"argv": ["bash", "{file}"], "input": False, "address_space": True},
     # V8 reserves far more address space than it uses.
-    "javascript": Program(("node", "-"), reads_input=True, address_space=False),
+    "javascript": {"argv": ["node", "-"], "input": True, "address_space": False},
 }
 _ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
 

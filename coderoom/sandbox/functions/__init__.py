@@ -15,9 +15,7 @@ from coderoom.sandbox.functions.callables import (
     from_callable,
     host_functions,
     misfit,
-    resolve,
-    show,
-    without_remarks,
+    read_signature,
 )
 from coderoom.sandbox.functions.calls import Calls, calls_of
 from coderoom.sandbox.functions.function import Arguments, HostFunction
@@ -40,9 +38,7 @@ __all__ = [
     "from_callable",
     "host_functions",
     "misfit",
-    "resolve",
-    "show",
+    "read_signature",
     "sign",
     "tool_name",
-    "without_remarks",
 ]

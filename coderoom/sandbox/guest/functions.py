@@ -186,8 +186,8 @@ class Functions:
     def _send(self, name: str, args: Any, kwargs: dict[str, Any], settle: Callable[[Answer], None]) -> int:
         if os.getpid() != self._pid:
             raise RuntimeError(f"{name}() can only be called from the session's own process, not from a fork of it")
-        args = [_data(name, number, value) for number, value in enumerate(args, 1)]
-        kwargs = {key: _data(name, key, value) for key, value in kwargs.items()}
+        args = [as_argument(name, number, value) for number, value in enumerate(args, 1)]
+        kwargs = {key: as_argument(name, key, value) for key, value in kwargs.items()}
         number = next(self._numbers)
         body = encode({"event": "call", "call": number, "name": name, "args": args, "kwargs": kwargs})
         if len(body) > self._largest:
@@ -296,7 +296,8 @@ class Functions:
             self._settle(number, {"error": error})
 
 
-def _data(name: str, which: Any, value: Any) -> Any:
+def as_argument(name: str, which: Any, value: Any) -> Any:
+    """An argument of a call as data; `which` is its name or its number."""
     if why_not_data(value) is None:
         return value
     value = as_plain(value)

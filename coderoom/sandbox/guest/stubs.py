@@ -53,11 +53,10 @@ def result_of(answer: dict[str, Any]) -> Any:
     """Return the value of an answer, or raise its exception."""
     if "error" not in answer:
         return answer.get("value")
-    raise exception_of(answer["error"])
+    raise _exception_of(answer["error"])
 
 
-def exception_of(error: dict[str, Any]) -> Exception:
-    """The exception of an answer, or one with the same message."""
+def _exception_of(error: dict[str, Any]) -> Exception:
     kind = getattr(builtins, str(error["type"]), None)
     if isinstance(kind, type) and issubclass(kind, Exception) and kind is not Exception:
         try:

@@ -197,8 +197,7 @@ class CPythonSession:
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
         runner = Runner()
         runner.attach(cell)
-        facts = {"argv": list(program.argv), "input": program.reads_input, "address_space": program.address_space}
-        await self._room.start(runner, "exec", code=code, **facts)
+        await self._room.start(runner, "exec", code=code, **program)
         return runner
 
     async def _get_live(self) -> Runner:

@@ -19,8 +19,8 @@ from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
-from coderoom.sandbox.guest.stubs import exception_of, too_many, why_not_data
-from coderoom.sandbox.guest.values import as_plain
+from coderoom.sandbox.guest.functions import as_argument
+from coderoom.sandbox.guest.stubs import result_of, too_many
 from coderoom.sandbox.result import ExecutionResult, FunctionCall, OutputChunk
 
 if TYPE_CHECKING:
@@ -328,11 +328,8 @@ class MontyCalls:
         return call_async if is_async else call
 
     async def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if why_not_data(args) or why_not_data(kwargs):
-            args, kwargs = as_plain(args), as_plain(kwargs)
-        why = why_not_data(args) or why_not_data(kwargs)
-        if why:
-            raise TypeError(f"{name}(): an argument {why}; pass text, numbers, booleans, None, lists and dicts")
+        args = [as_argument(name, number, value) for number, value in enumerate(args, 1)]
+        kwargs = {key: as_argument(name, key, value) for key, value in kwargs.items()}
         number = next(self._numbers)
         if number > self._limits.calls + 1:  # The first call too many is in the log.
             raise too_many(name, self._limits.calls)
@@ -340,15 +337,12 @@ class MontyCalls:
         try:
             message = {"call": number, "name": name, "args": args, "kwargs": kwargs}
             self._calls.take(message, len(encode(message)))
-            answer = await future
+            return result_of(await future)
         except asyncio.CancelledError:
             self._calls.leave(number)
             raise
         finally:
             del self._waiting[number]
-        if "error" in answer:
-            raise exception_of(answer["error"])
-        return answer["value"]
 
 
 def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> ExecutionResult:
