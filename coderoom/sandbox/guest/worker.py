@@ -26,7 +26,6 @@ from . import forks
 from .frames import Channel
 from .interpreter import Interpreter
 from .isolation import boot, linux
-from .isolation.room import enter_room
 from .room import RoomSupervisor
 from .runner import Runner
 
@@ -153,7 +152,7 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
             os.close(number)
         room = Channel(socket.socket(fileno=fd))
         try:
-            nested = enter_room(config)
+            nested = boot.enter_room(config)
             RoomSupervisor(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
