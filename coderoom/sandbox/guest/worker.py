@@ -18,7 +18,6 @@ import signal
 import site
 import socket
 import sys
-import traceback
 import types
 from typing import Any
 
@@ -49,7 +48,7 @@ def serve(control_fd: int) -> None:
         gc.freeze()  # A garbage collection in a fork would write to every object that exists now.
         gc.enable()
     except Exception as error:
-        channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})
+        channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
         return
     channel.send({"event": "ready", **facts})
     _serve(channel, config, runner)
@@ -156,8 +155,6 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
             RoomSupervisor(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
-            room.send(
-                {"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
-            )
+            room.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(status)

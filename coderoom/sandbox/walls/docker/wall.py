@@ -144,7 +144,7 @@ class _Launch:
             config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()
             # Before the start, so that no output is missed.
-            container = Container.create(engine, config)
+            container = Container(engine, config)
             undo.callback(container.close)
             undo.callback(container.remove)
             self._check_wanted()
