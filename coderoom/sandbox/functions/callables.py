@@ -26,8 +26,8 @@ from pydantic_core import to_jsonable_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.functions.function import Arguments, HostFunction, bind_arguments, check_name, default_of
 from coderoom.sandbox.functions.schemas import Shapes, Signed
-from coderoom.sandbox.guest.stubs import Shown, why_not_data
-from coderoom.sandbox.guest.values import as_plain
+from coderoom.sandbox.guest.functions import Shown
+from coderoom.sandbox.guest.values import as_plain, why_not_data
 
 _MOST_ERRORS = 10
 

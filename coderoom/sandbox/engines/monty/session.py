@@ -19,8 +19,8 @@ from coderoom.sandbox.engines.monty.workers import Tap, resident
 from coderoom.sandbox.functions import Calls, HostFunction
 from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
-from coderoom.sandbox.guest.functions import as_argument
-from coderoom.sandbox.guest.stubs import result_of, too_many
+from coderoom.sandbox.guest.functions import result_of, too_many
+from coderoom.sandbox.guest.values import as_argument
 from coderoom.sandbox.result import ExecutionResult, FunctionCall, OutputChunk
 
 if TYPE_CHECKING:
