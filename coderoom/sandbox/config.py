@@ -166,11 +166,6 @@ class SandboxConfig(BaseModel):
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
 
-    @property
-    def result_name(self) -> str | None:
-        """The variable that gives a cell its value where the last expression has none."""
-        return "result" if self.policy == "restricted" else None
-
     def __init__(self, **arguments: Any) -> None:
         try:
             super().__init__(**arguments)

@@ -48,7 +48,8 @@ class Interpreter:
         for name in ("exit", "quit"):  # Missing because of `-S`, but scripts use them.
             if not hasattr(builtins, name):
                 setattr(builtins, name, sys.exit)
-        if config.get("restricted"):
+        self._named = "result" if config.get("restricted") else ""
+        if self._named:
             from . import restricted
 
             self.names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
@@ -73,19 +74,18 @@ class Interpreter:
         """Run a cell and return the answer to the host.
 
         `not_awaited` names the functions of the host that the code has called without `await`, which is an error.
-        The variable `result_name` gives the value of a cell that sets it and whose last expression has no value.
+        Under the restricted policy, `result` gives the value of a cell that sets it and whose last expression has none.
         """
         self._count += 1
         filename = "<cell %d>" % self._count
         code = message["code"]
         self._files.remember()
-        named = message.get("result_name") or ""
-        before = self.names.get(named)
+        before = self.names.get(self._named)
         shown = None
         try:
             value = self._execute(code, filename)
-            if value is None and named and self.names.get(named) is not before:
-                value = self.names[named]
+            if value is None and self._named and self.names.get(self._named) is not before:
+                value = self.names.get(self._named)
             if isinstance(value, types.CoroutineType):
                 value.close()
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))

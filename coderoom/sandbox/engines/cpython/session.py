@@ -181,13 +181,7 @@ class CPythonSession:
             cell.calls = Calls(self, self._functions, self._limits, live.channel)
         live.attach(cell)
         self._used = True
-        message = {
-            "op": "cell",
-            "id": cell.number,
-            "code": code,
-            "final": final,
-            "result_name": self._config.result_name,
-        }
+        message = {"op": "cell", "id": cell.number, "code": code, "final": final}
         with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
             if not live.channel.send_now(message):
                 # Not awaited: the process may never read all of it, and the cell's time is running.

@@ -76,7 +76,7 @@ class MontySession:
             try:
                 if await self._race(turn, None) != "done":
                     return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
-                cell = MontyCell.read(code, self._engine.config.result_name)
+                cell = MontyCell.read(code, "result" if self._engine.config.policy == "restricted" else None)
                 try:
                     worker = await self._get_ready(final)
                     return await self._run(cell, worker, timeout or self._limits.wall_seconds, final, on_chunk)
