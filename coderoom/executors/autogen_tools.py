@@ -22,18 +22,9 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.sandbox.functions import (
-    Arguments,
-    HostFunction,
-    LateFunctions,
-    Signed,
-    bind,
-    from_callable,
-    misfit,
-    read_signature,
-    sign,
-    tool_name,
-)
+from coderoom.sandbox.functions.callables import LateFunctions, from_callable, misfit, read_signature
+from coderoom.sandbox.functions.function import Arguments, HostFunction
+from coderoom.sandbox.functions.schemas import Signed, bind, sign, tool_name
 
 TOKEN = "cancellation_token"
 """The parameter's name, by which AutoGen's `FunctionTool` knows it."""

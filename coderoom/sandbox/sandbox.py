@@ -13,7 +13,8 @@ from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
-from coderoom.sandbox.functions import HostFunction, Offer, Offered
+from coderoom.sandbox.functions.callables import Offer, Offered
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.session import Session, stream_of
 

@@ -13,7 +13,9 @@ from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines import EngineSession
-from coderoom.sandbox.functions import HostFunction, Offer, calls_of
+from coderoom.sandbox.functions.callables import Offer
+from coderoom.sandbox.functions.calls import calls_of
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 

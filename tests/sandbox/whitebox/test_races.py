@@ -19,7 +19,7 @@ from coderoom.sandbox import Sandbox, Session, snapshots
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.engine import Worker
 from coderoom.sandbox.engines.cpython.room import Room
-from coderoom.sandbox.functions import Calls
+from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.walls import workspace as lending
 
 

@@ -19,7 +19,7 @@ from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
-from coderoom.sandbox.functions import HostFunction
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.walls import StartedWorker, Wall, choose, make_wall
 

@@ -17,7 +17,7 @@ from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig
-from coderoom.sandbox.functions import Calls
+from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
 from coderoom.sandbox.result import CodeError, ExecutionResult, FunctionCall, Limit
 

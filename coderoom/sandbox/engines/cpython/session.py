@@ -21,7 +21,8 @@ from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
-from coderoom.sandbox.functions import Calls, HostFunction
+from coderoom.sandbox.functions.calls import Calls
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 # How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.

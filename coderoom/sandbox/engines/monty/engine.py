@@ -21,7 +21,7 @@ from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.monty.cells import ELSE, MODULES, MontyCell, prelude, returned
 from coderoom.sandbox.engines.monty.session import MontySession
 from coderoom.sandbox.engines.monty.workers import Guard, launcher, resident
-from coderoom.sandbox.functions import HostFunction
+from coderoom.sandbox.functions.function import HostFunction
 
 if TYPE_CHECKING:
     import pydantic_monty

@@ -16,7 +16,8 @@ from coderoom.sandbox.cell import STATE_LOST, Program, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
-from coderoom.sandbox.functions import Calls, HostFunction
+from coderoom.sandbox.functions.calls import Calls
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import result_of, too_many
