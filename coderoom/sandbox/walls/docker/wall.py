@@ -139,8 +139,7 @@ class _Launch:
             undo.callback(shutil.rmtree, copy, ignore_errors=True)
         with contextlib.closing(Meeting()) as meeting:
             mount = meeting.mount if engine.sees_mounts else None
-            tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless)
-            undo.callback(tenant.give_back)
+            tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless, undo)
             config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()
             # Before the start, so that no output is missed.
