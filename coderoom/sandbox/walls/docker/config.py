@@ -225,7 +225,7 @@ def container_config(
     return {
         "image": options.image,
         "name": f"coderoom-{os.getpid()}-{uuid.uuid4().hex[:12]}",
-        "entrypoint": [str(spec.python or "python3"), "-I", "-S", f"{_CODE}/connect.py"],
+        "entrypoint": [str(spec.python or "python3"), "-I", "-S", f"{_CODE}/main.py"],
         "command": [f"{_CONTROL}/socket", WORKSPACE],
         "user": f"{tenant.uid}:{tenant.gid}",
         "working_dir": "/",
