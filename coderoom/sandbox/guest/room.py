@@ -178,10 +178,10 @@ def _counts_by_namespace() -> bool:
 
 def _own_folders(config: dict[str, Any]) -> dict[str, Any]:
     """Make folders for a room without namespaces, name them in the environment, and return the room's configuration."""
-    import tempfile  # Late: rooms with namespaces do not need it.
-
     scratch = config["scratch"]
-    own = tempfile.mkdtemp(prefix="room-", dir=scratch)
+    # Not with `tempfile`, which imports `random`: all forks of this process would have the same random numbers.
+    own = os.path.join(scratch, "room-" + os.urandom(8).hex())
+    os.mkdir(own, 0o700)
     temporary, workspace = os.path.join(own, "tmp"), config["workspace"]
     if config["workspace_in_memory"]:
         workspace = os.path.join(own, "workspace")
