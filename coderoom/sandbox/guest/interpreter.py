@@ -24,7 +24,7 @@ _NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `awai
 
 
 class Interpreter:
-    """A module named `__main__`, and the cells that run in it, whose variables are `names`.
+    """A module named `__main__`, and the cells that run in it, whose variables are `names`, in the folder of `files`.
 
     `contents` has the files that the last cell has created or changed, if the host cannot read them. `at_end` is called
     at the end of each cell, with its value unless that is data or there is none.
@@ -38,7 +38,7 @@ class Interpreter:
         self._count = 0
         self._flags = 0
         self._loop: Any = None
-        self._files = Workspace(config["workspace"], config["workspace_in_memory"])
+        self.files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
         self.names = self._module.__dict__
         self.names["__builtins__"] = builtins
@@ -53,15 +53,6 @@ class Interpreter:
             from . import restricted
 
             self.names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
-
-    @property
-    def folder(self) -> str:
-        """The workspace."""
-        return self._files.folder
-
-    def move_to(self, workspace: str) -> None:
-        """Use another folder as the workspace."""
-        self._files.folder = workspace
 
     def warm_up(self) -> None:
         """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then."""
@@ -79,7 +70,7 @@ class Interpreter:
         self._count += 1
         filename = "<cell %d>" % self._count
         code = message["code"]
-        self._files.remember()
+        self.files.remember()
         before = self.names.get(self._named)
         shown = None
         try:
@@ -97,8 +88,8 @@ class Interpreter:
         except BaseException as error:
             answer = self.failure(error)
         self.at_end(shown)
-        answer["artifacts"], self.contents = self._files.changes()
-        answer["artifacts_left_out"] = self._files.left_out
+        answer["artifacts"], self.contents = self.files.changes()
+        answer["artifacts_left_out"] = self.files.left_out
         answer["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return answer
 
