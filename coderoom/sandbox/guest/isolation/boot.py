@@ -29,10 +29,10 @@ _SECONDS_TO_END = 5.0
 
 
 def boot(config: dict[str, Any]) -> dict[str, Any]:
-    """Finish the wall. Call this once, in a process with one thread.
+    """Finish the wall, and return the `identity`; an `OSError`: the wall cannot be built here.
 
-    With `enter` or `supervised`, a fork returns; the caller waits for it and ends as it ends. With `enter`, the fork is
-    the first process of a new namespace.
+    Call this once, in a process with one thread. With `enter` or `supervised`, a fork returns; the caller waits for it
+    and ends as it ends. With `enter`, the fork is the first process of a new namespace.
 
     Args:
         config: The boot data of the wall on the host:
@@ -46,12 +46,6 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
               `guarded`: see `mounts.guard`;
             - `identity`: the user and group to become; `keep_privileges`: whether to keep all privileges;
             - `environment`: the whole environment; `packages`: folders for `sys.path`.
-
-    Returns:
-        The result: `identity`.
-
-    Raises:
-        OSError: The wall cannot be built here.
     """
     identity = None if config.get("identity") is None else tuple(config["identity"])
     die_with_parent()
