@@ -22,20 +22,9 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_params_of
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.sandbox.functions import (
-    Arguments,
-    HostFunction,
-    LateFunctions,
-    Signed,
-    bind,
-    from_callable,
-    misfit,
-    resolve,
-    show,
-    sign,
-    tool_name,
-    without_remarks,
-)
+from coderoom.sandbox.functions.callables import LateFunctions, from_callable, misfit, read_signature
+from coderoom.sandbox.functions.function import Arguments, HostFunction
+from coderoom.sandbox.functions.schemas import Signed, bind, sign, tool_name
 
 TOKEN = "cancellation_token"
 """The parameter's name, by which AutoGen's `FunctionTool` knows it."""
@@ -116,8 +105,7 @@ def _own_signature(tool: Any) -> Signed | None:
         return None
     parameters = [each for name, each in signature.parameters.items() if name != TOKEN]
     signature = signature.replace(parameters=parameters)
-    resolved = resolve(function, signature) if callable(function) else signature
-    return without_remarks(signature, resolved), *show(signature, resolved)
+    return read_signature(function, signature)[1]
 
 
 async def from_workbench(workbench: Workbench) -> list[HostFunction]:

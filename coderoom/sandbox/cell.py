@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
+import mimetypes
+import stat
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from dataclasses import replace
 from numbers import Real
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.text import encodable
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
-from coderoom.sandbox.result import CodeError, ExecutionResult, Limit, OutputChunk
+from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
 StreamName = Literal["stdout", "stderr"]
 T = TypeVar("T")
@@ -33,23 +38,21 @@ _Decoder = codecs.getincrementaldecoder("utf-8")
 
 STATE_LOST = "The session was restarted: earlier variables are gone."
 STATE_KEPT = "Variables that were set before are still there."
+_MOST_ARTIFACTS = 100
+_LONGEST_NAME = 4096
 _NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
 
 
-@dataclass(frozen=True)
-class Program:
-    """Runs cells of a language other than Python; `{file}` in `argv` stands for the file with the cell."""
+Program = Mapping[str, Any]
+"""What runs cells of a language other than Python, as `guest.programs` gets it.
 
-    argv: tuple[str, ...]
-    reads_input: bool = False
-    address_space: bool = True
-
-
-_PROGRAMS = {
-    "sh": Program(("sh", "{file}")),
-    "bash": Program(("bash", "{file}")),
+`input`: whether the cell is its standard input; otherwise `{file}` in `argv` stands for the file with the cell.
+"""
+_PROGRAMS: Mapping[str, Program] = {
+    "sh": {"argv": ["sh", "{file}"], "input": False, "address_space": True},
+    "bash": {"argv": ["bash", "{file}"], "input": False, "address_space": True},
     # V8 reserves far more address space than it uses.
-    "javascript": Program(("node", "-"), reads_input=True, address_space=False),
+    "javascript": {"argv": ["node", "-"], "input": True, "address_space": False},
 }
 _ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
 
@@ -218,6 +221,40 @@ class Collector:
                 self._tail.appendleft((name, rest, size))
                 self._tail_size += size
             self._dropped[name] += len(oldest) - len(rest)
+
+
+def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tuple[Artifact, ...]:
+    """The artifacts that a cell reports: from memory with their contents, from a workspace here with their paths.
+
+    Of a workspace here, those that are not regular files are left out.
+    """
+    found: list[Artifact] = []
+    offset = 0
+    for item in untrusted[:_MOST_ARTIFACTS] if isinstance(untrusted, list) else ():
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            continue
+        name, size, length = encodable(item["name"]), item.get("size"), item.get("length")
+        if type(size) is not int or not 0 <= size < 1 << 63 or len(name) > _LONGEST_NAME:
+            continue
+        data = None
+        if type(length) is int and 0 <= length <= len(contents) - offset:
+            data = contents[offset : offset + length]
+            offset += length
+        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        artifact = Artifact(name, size, media_type, None, data)
+        found += [artifact] if workspace is None else _with_path(artifact, workspace)
+    return tuple(found)
+
+
+def _with_path(artifact: Artifact, workspace: Path) -> list[Artifact]:
+    path, root = workspace / artifact.name, workspace.resolve()
+    # Names are untrusted and may point anywhere.
+    with contextlib.suppress(OSError, ValueError):
+        facts = path.lstat()
+        real = path.resolve()
+        if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
+            return [replace(artifact, path=path, size=facts.st_size)]
+    return []
 
 
 async def with_output(

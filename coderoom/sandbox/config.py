@@ -145,26 +145,7 @@ def _listed(value: object) -> object:
 
 
 class SandboxConfig(BaseModel):
-    """The checked arguments of `Sandbox`.
-
-    Attributes:
-        wall: `auto` for the strongest wall that works on this machine, or `bubblewrap`, `namespaces`, `sandlock`,
-            `landlock`, `docker`; `none` for no wall at all.
-        engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
-            (`pip install 'coderoom[monty]'`).
-        preload: Modules that are imported once, for all runs and sessions; a `SourceModule` need not be installed.
-        limits: `Limits`, or a mapping of those that differ from the defaults.
-        workspace: A folder that the code may read and write, at `/workspace`; it is created if it does not exist.
-            `None`: each run and each session has an empty one in memory.
-        network: Whether the code may use the network.
-        policy: `open`, or `restricted` for a small subset of Python. Code that breaks its rules is rejected with an
-            explanation. A policy is early feedback, never security.
-        env: Environment variables for the code, besides the few that programs need.
-        python: The interpreter that runs the code; `None`: the one that `CODEROOM_PYTHON` names, else the one that
-            runs this.
-        readable: More folders that the code may read, at their own paths.
-        concurrency: How many runs and sessions there may be at a time; others wait.
-        options: Options of the chosen wall, for instance `image` for `docker`.
+    """The checked arguments of `Sandbox`, which describes each of them.
 
     Raises:
         RequestError: A value is wrong.

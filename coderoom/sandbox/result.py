@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,23 +154,3 @@ class ExecutionResult:
     def result(self) -> Any:
         """The value; the name that `execute_code` uses."""
         return self.value
-
-
-def with_paths(result: ExecutionResult, workspace: Path | None) -> ExecutionResult:
-    """Return the result with the paths of its artifacts on this machine, without those that are not regular files.
-
-    Without artifacts, or without a workspace on this machine, the result stays as it is.
-    """
-    if workspace is None or not result.artifacts:
-        return result
-    root = workspace.resolve()
-    found = []
-    for artifact in result.artifacts:
-        path = workspace / artifact.name
-        # Names are untrusted and may point anywhere.
-        with contextlib.suppress(OSError, ValueError):
-            facts = path.lstat()
-            real = path.resolve()
-            if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
-                found.append(replace(artifact, path=path, size=facts.st_size))
-    return replace(result, artifacts=tuple(found))

@@ -13,8 +13,9 @@ from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
-from coderoom.sandbox.functions import HostFunction, Offer, Offered
-from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
+from coderoom.sandbox.functions.callables import Offer, Offered
+from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.session import Session, stream_of
 
 
@@ -63,7 +64,7 @@ class Sandbox:
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        config = SandboxConfig(
+        self.config = SandboxConfig(
             wall=wall,
             engine=engine,
             preload=preload,
@@ -77,22 +78,16 @@ class Sandbox:
             concurrency=concurrency,
             options={} if options is None else options,
         )
-        self._set_up(config)
-
-    @classmethod
-    def from_config(cls, config: SandboxConfig) -> Self:
-        """Make a sandbox from a configuration."""
-        sandbox = cls.__new__(cls)
-        sandbox._set_up(config)
-        return sandbox
-
-    def _set_up(self, config: SandboxConfig) -> None:
-        self.config = config
-        self._engine: Engine = MontyEngine(config) if config.engine == "monty" else CPythonEngine(config)
+        self._engine: Engine = (MontyEngine if engine == "monty" else CPythonEngine)(self.config)
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    @classmethod
+    def from_config(cls, config: SandboxConfig) -> Self:
+        """Make a sandbox from a configuration."""
+        return cls(**dict(config))
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -219,10 +214,9 @@ class Sandbox:
         try:
             if engines is not None:
                 engines.append(engine)
-            result = await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
+            return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
         finally:
             await engine.close()
-        return with_paths(result, self.workspace)
 
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         engine = await self._get_engine()

@@ -13,8 +13,10 @@ from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check_cell
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines import EngineSession
-from coderoom.sandbox.functions import HostFunction, Offer, calls_of
-from coderoom.sandbox.result import ExecutionResult, OutputChunk, with_paths
+from coderoom.sandbox.functions.callables import Offer
+from coderoom.sandbox.functions.calls import calls_of
+from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 
 OpenEngine = Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]]
@@ -101,8 +103,7 @@ class Session:
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            result = await engine.run(code, program, timeout, on_chunk=on_output)
-        return with_paths(result, self._config.workspace)
+            return await engine.run(code, program, timeout, on_chunk=on_output)
 
     def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None
@@ -110,11 +111,6 @@ class Session:
         """Run a cell and yield its output while it runs; the result comes last.
 
         If the output is not consumed, the code blocks while it prints. Closing the stream before its end ends the cell.
-
-        Args:
-            code: As for `run`.
-            language: As for `run`.
-            timeout: As for `run`.
 
         Returns:
             Pieces of output, then the result.

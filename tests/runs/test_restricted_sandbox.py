@@ -26,6 +26,13 @@ async def test_without_the_variable_there_is_no_result(restricted: Sandbox) -> N
     assert (ran.success, ran.result, ran.stdout) == (True, None, "42\n")
 
 
+async def test_the_variable_can_be_deleted(restricted: Sandbox) -> None:
+    async with restricted.session() as session:
+        await session.run("result = 1")
+        ran = await session.run("del result")
+    assert (ran.success, ran.result) == (True, None), ran.error
+
+
 @pytest.mark.parametrize(
     ("code", "value"),
     [

@@ -108,6 +108,12 @@ async def test_javascript_cells(place: Place, session: Session) -> None:
     assert (result.exit_code, result.stdout) == (4, "2,4\n"), result
 
 
+async def test_each_run_has_random_numbers_of_its_own(place: Place) -> None:
+    async with place.sandbox(concurrency=1) as sandbox:  # In one room, one after the other.
+        found = [(await sandbox.run("import random\nrandom.random()")).value for _ in range(3)]
+        assert len(set(found)) == 3, found
+
+
 async def test_artifacts(place: Place, workspace: Path) -> None:
     async with place.sandbox() as sandbox:
         result = await sandbox.run("open('a.txt', 'w').write('hello')")

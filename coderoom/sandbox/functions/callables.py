@@ -25,9 +25,9 @@ from pydantic_core import to_jsonable_python
 
 from coderoom.errors import RequestError
 from coderoom.sandbox.functions.function import Arguments, HostFunction, bind_arguments, check_name, default_of
-from coderoom.sandbox.functions.schemas import Shapes
-from coderoom.sandbox.guest.stubs import Shown, why_not_data
-from coderoom.sandbox.guest.values import as_plain
+from coderoom.sandbox.functions.schemas import Shapes, Signed
+from coderoom.sandbox.guest.functions import Shown
+from coderoom.sandbox.guest.values import as_plain, why_not_data
 
 _MOST_ERRORS = 10
 
@@ -62,12 +62,11 @@ def from_callable(
     whole = _signature_of(function)
     seen = [each for name, each in whole.parameters.items() if name not in given]
     signature = whole.replace(parameters=seen) if given else whole
-    resolved = resolve(function, signature)
-    shown, notes = show(signature, resolved)
+    resolved, (inside, shown, notes) = read_signature(function, signature)
     is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
     return HostFunction(
         name=check_name(name),
-        signature=without_remarks(signature, resolved),
+        signature=inside,
         doc=doc or "",
         is_async=is_async,
         in_thread=not is_async,
@@ -151,14 +150,18 @@ def _make_check(name: str, signature: inspect.Signature) -> Check:
     return check
 
 
-def resolve(function: Callable[..., Any], signature: inspect.Signature) -> inspect.Signature:
-    """The signature with types instead of their names; an annotation that pydantic cannot check becomes `Any`."""
+def read_signature(function: Callable[..., Any], signature: inspect.Signature) -> tuple[inspect.Signature, Signed]:
+    """The signature with types instead of their names, and what code and a model see of it.
+
+    In the former, an annotation that pydantic cannot check becomes `Any`.
+    """
     scope = _scope(function)
     parameters = [
         each.replace(annotation=_usable(_evaluate(each.annotation, scope))) for each in signature.parameters.values()
     ]
     returns = _usable(_evaluate(signature.return_annotation, scope))
-    return signature.replace(parameters=parameters, return_annotation=returns)
+    resolved = signature.replace(parameters=parameters, return_annotation=returns)
+    return resolved, (_without_remarks(signature, resolved), *_show(signature, resolved))
 
 
 def _is_checked(hint: Any) -> bool:
@@ -170,7 +173,7 @@ def _is_checked(hint: Any) -> bool:
     return False
 
 
-def without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -> inspect.Signature:
+def _without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -> inspect.Signature:
     """The signature with plain types where it has `Annotated` ones."""
     parameters = [
         given.replace(annotation=_base(known.annotation)) if get_origin(known.annotation) is Annotated else given
@@ -194,7 +197,7 @@ def _packer(resolved: inspect.Signature) -> Callable[[Any], Any] | None:
     return lambda value: adapter.dump_python(value, mode="json", warnings="error")
 
 
-def show(signature: inspect.Signature, resolved: inspect.Signature) -> tuple[inspect.Signature, tuple[str, ...]]:
+def _show(signature: inspect.Signature, resolved: inspect.Signature) -> tuple[inspect.Signature, tuple[str, ...]]:
     """The signature for a model, and notes on its types."""
     shapes = Shapes()
     parameters = []

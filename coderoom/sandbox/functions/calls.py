@@ -23,8 +23,7 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox.config import Limits
 from coderoom.sandbox.functions.function import LONGEST, Arguments, HostFunction, as_data, error_data, shorten
 from coderoom.sandbox.guest.frames import encode
-from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting
-from coderoom.sandbox.guest.stubs import too_large, too_many
+from coderoom.sandbox.guest.functions import ENDED, LEFT, PER_CALL, most_waiting, too_large, too_many
 from coderoom.sandbox.result import FunctionCall
 
 _CONCURRENT = 32

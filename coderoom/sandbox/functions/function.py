@@ -15,8 +15,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticSerializationError, PydanticUndefined, to_jsonable_python
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.guest.stubs import Shown, why_not_data
-from coderoom.sandbox.guest.values import as_plain
+from coderoom.sandbox.guest.functions import Shown
+from coderoom.sandbox.guest.values import as_plain, why_not_data
 
 _LONGEST_DEFAULT = 200
 LONGEST = 2_000

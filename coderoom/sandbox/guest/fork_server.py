@@ -39,7 +39,7 @@ class ForkServer:
     def __init__(self, control: Channel, starts: dict[str, Start]) -> None:
         self.control = control
         self._starts = starts
-        self._children: dict[int, tuple[int, int]] = {}  # pid -> number of the request, pidfd
+        self.children: dict[int, tuple[int, int]] = {}  # Those that have not ended: pid -> number of the request, pidfd
         self._poll = select.poll()
 
     def serve(self) -> None:
@@ -88,13 +88,13 @@ class ForkServer:
             return
         if pid:
             pidfd = _pidfd_open(pid)
-            self._children[pid] = (message["id"], pidfd)
+            self.children[pid] = (message["id"], pidfd)
             self._poll.register(pidfd, select.POLLIN)
             return
         status = 1
         try:
             self.control.close()
-            for _, pidfd in self._children.values():
+            for _, pidfd in self.children.values():
                 os.close(pidfd)
             start(message, fds)
             status = 0
@@ -112,31 +112,18 @@ class ForkServer:
                 return
             if not pid:
                 return
-            number, pidfd = self._children.pop(pid, (0, -1))
+            number, pidfd = self.children.pop(pid, (0, -1))
             if pidfd >= 0:
                 self._poll.unregister(pidfd)
                 os.close(pidfd)
             if not number:
                 continue
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-            self.control.send(
-                {
-                    "event": "ended",
-                    "id": number,
-                    "status": code,
-                    "cpu": usage.ru_utime + usage.ru_stime,
-                    "peak": usage.ru_maxrss * 1024,
-                }
-            )
+            self.control.send({"event": "ended", "id": number, "status": code, "peak": usage.ru_maxrss * 1024})
 
     def forget_forks(self) -> None:
         """Do not report the ends of the current forks."""
-        self._children = {pid: (0, pidfd) for pid, (_, pidfd) in self._children.items()}
-
-    @property
-    def children(self) -> list[int]:
-        """The process ids of the forks that have not ended."""
-        return list(self._children)
+        self.children = {pid: (0, pidfd) for pid, (_, pidfd) in self.children.items()}
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Collect ended processes until a condition is met; return whether it was met within some seconds."""
@@ -148,6 +135,6 @@ class ForkServer:
             if time.monotonic() > end:
                 return False
             poll = select.poll()
-            for _, pidfd in self._children.values():
+            for _, pidfd in self.children.values():
                 poll.register(pidfd, select.POLLIN)
             poll.poll(_MOMENT)

@@ -1,10 +1,11 @@
-"""The guest's side of calls to functions of the host: sends calls and waits for their answers.
+"""The guest's side of calls to functions of the host: stubs, which send calls and wait for their answers.
 
 Used by the runner. `coderoom.sandbox.functions.calls` is the host's side.
 """
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import itertools
 import os
@@ -17,8 +18,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, Tuple
 
 from .cpython import watch_dropped_coroutines
 from .frames import Channel, encode
-from .stubs import HostFunctionError, make_stub, result_of, too_large, too_many, why_not_data
-from .values import as_plain
+from .values import as_argument
 
 ENDED = "the cell had ended before the function answered"
 """The error of a call that is still waiting when its cell ends."""
@@ -40,6 +40,12 @@ _SMALL = 32_768  # A message of one packet.
 def most_waiting(largest: int) -> int:
     """The most bytes for all unanswered calls together, if each message may have `largest` bytes."""
     return max(_MOST_WAITING, largest + PER_CALL)
+
+
+class HostFunctionError(RuntimeError):
+    """An exception of a host function that is not a built-in one. It is a builtin of a session."""
+
+    __module__ = "builtins"
 
 
 class Functions:
@@ -186,8 +192,8 @@ class Functions:
     def _send(self, name: str, args: Any, kwargs: dict[str, Any], settle: Callable[[Answer], None]) -> int:
         if os.getpid() != self._pid:
             raise RuntimeError(f"{name}() can only be called from the session's own process, not from a fork of it")
-        args = [_data(name, number, value) for number, value in enumerate(args, 1)]
-        kwargs = {key: _data(name, key, value) for key, value in kwargs.items()}
+        args = [as_argument(name, number, value) for number, value in enumerate(args, 1)]
+        kwargs = {key: as_argument(name, key, value) for key, value in kwargs.items()}
         number = next(self._numbers)
         body = encode({"event": "call", "call": number, "name": name, "args": args, "kwargs": kwargs})
         if len(body) > self._largest:
@@ -296,16 +302,6 @@ class Functions:
             self._settle(number, {"error": error})
 
 
-def _data(name: str, which: Any, value: Any) -> Any:
-    if why_not_data(value) is None:
-        return value
-    value = as_plain(value)
-    why = why_not_data(value)
-    if why:
-        raise TypeError(f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts")
-    return value
-
-
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Block interrupts, which would cut off a message that is being sent or received."""
@@ -314,3 +310,94 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+
+def too_large(name: str, size: int, most: int) -> ValueError:
+    """The error for a call whose arguments are too large."""
+    return ValueError(f"{name}(): the arguments have {size:,} bytes as JSON; {most:,} may be sent")
+
+
+def too_many(name: str, most: int) -> RuntimeError:
+    """The error for a call beyond the limit."""
+    return RuntimeError(f"{name}(): a cell may make {most:,} calls, and this one has made them")
+
+
+def result_of(answer: dict[str, Any]) -> Any:
+    """Return the value of an answer, or raise its exception."""
+    if "error" not in answer:
+        return answer.get("value")
+    raise _exception_of(answer["error"])
+
+
+def _exception_of(error: dict[str, Any]) -> Exception:
+    kind = getattr(builtins, str(error["type"]), None)
+    if isinstance(kind, type) and issubclass(kind, Exception) and kind is not Exception:
+        try:
+            return kind(*error["args"])
+        except Exception:  # Its class needs other arguments.
+            pass
+    return HostFunctionError(error["message"])
+
+
+def make_stub(functions: Any, offer: dict[str, Any]) -> Any:
+    """Make the stub of a host function."""
+    name = offer["name"]
+    stub: Any
+    if offer["is_async"]:
+
+        async def stub(*args: Any, **kwargs: Any) -> Any:
+            return await functions.call_async(name, args, kwargs)
+    else:
+
+        def stub(*args: Any, **kwargs: Any) -> Any:
+            return functions.call(name, args, kwargs)
+
+    signature = _signature(offer)
+    stub.__name__ = stub.__qualname__ = name
+    stub.__module__ = "__main__"
+    stub.__doc__ = offer["doc"]
+    stub.__signature__ = signature
+    stub.__annotations__ = {
+        parameter.name: parameter.annotation
+        for parameter in signature.parameters.values()
+        if parameter.annotation is not parameter.empty
+    }
+    if signature.return_annotation is not signature.empty:
+        stub.__annotations__["return"] = signature.return_annotation
+    return stub
+
+
+class Shown:
+    """Stands in a signature for an object that is missing here or shown differently; its `repr` is the text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _signature(offer: dict[str, Any]) -> Any:
+    import inspect
+
+    parameters = []
+    for item in offer["parameters"]:
+        default: Any = inspect.Parameter.empty
+        if "default" in item:
+            default = item["default"]
+        elif "default_text" in item:
+            default = Shown(item["default_text"])
+        annotation = _annotation(item.get("annotation"), inspect.Parameter.empty)
+        kind = getattr(inspect.Parameter, item["kind"])
+        parameters.append(inspect.Parameter(item["name"], kind, default=default, annotation=annotation))
+    returns = _annotation(offer.get("returns"), inspect.Signature.empty)
+    return inspect.Signature(parameters, return_annotation=returns)
+
+
+def _annotation(text: str | None, empty: Any) -> Any:
+    if text is None:
+        return empty
+    known = getattr(builtins, text, None)
+    if text == "None":
+        return None
+    return known if isinstance(known, type) else Shown(text)

@@ -24,7 +24,7 @@ _NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `awai
 
 
 class Interpreter:
-    """A module named `__main__`, and the cells that run in it, whose variables are `names`.
+    """A module named `__main__`, and the cells that run in it, whose variables are `names`, in the folder of `files`.
 
     `contents` has the files that the last cell has created or changed, if the host cannot read them. `at_end` is called
     at the end of each cell, with its value unless that is data or there is none.
@@ -38,7 +38,7 @@ class Interpreter:
         self._count = 0
         self._flags = 0
         self._loop: Any = None
-        self._files = Workspace(config["workspace"], config["workspace_in_memory"])
+        self.files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
         self.names = self._module.__dict__
         self.names["__builtins__"] = builtins
@@ -48,19 +48,11 @@ class Interpreter:
         for name in ("exit", "quit"):  # Missing because of `-S`, but scripts use them.
             if not hasattr(builtins, name):
                 setattr(builtins, name, sys.exit)
-        if config.get("restricted"):
+        self._named = "result" if config.get("restricted") else ""
+        if self._named:
             from . import restricted
 
             self.names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
-
-    @property
-    def folder(self) -> str:
-        """The workspace."""
-        return self._files.folder
-
-    def move_to(self, workspace: str) -> None:
-        """Use another folder as the workspace."""
-        self._files.folder = workspace
 
     def warm_up(self) -> None:
         """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then."""
@@ -73,19 +65,18 @@ class Interpreter:
         """Run a cell and return the answer to the host.
 
         `not_awaited` names the functions of the host that the code has called without `await`, which is an error.
-        The variable `result_name` gives the value of a cell that sets it and whose last expression has no value.
+        Under the restricted policy, `result` gives the value of a cell that sets it and whose last expression has none.
         """
         self._count += 1
         filename = "<cell %d>" % self._count
         code = message["code"]
-        self._files.remember()
-        named = message.get("result_name") or ""
-        before = self.names.get(named)
+        self.files.remember()
+        before = self.names.get(self._named)
         shown = None
         try:
             value = self._execute(code, filename)
-            if value is None and named and self.names.get(named) is not before:
-                value = self.names[named]
+            if value is None and self._named and self.names.get(self._named) is not before:
+                value = self.names.get(self._named)
             if isinstance(value, types.CoroutineType):
                 value.close()
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
@@ -97,8 +88,8 @@ class Interpreter:
         except BaseException as error:
             answer = self.failure(error)
         self.at_end(shown)
-        answer["artifacts"], self.contents = self._files.changes()
-        answer["artifacts_left_out"] = self._files.left_out
+        answer["artifacts"], self.contents = self.files.changes()
+        answer["artifacts_left_out"] = self.files.left_out
         answer["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return answer
 

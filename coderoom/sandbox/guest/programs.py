@@ -9,8 +9,7 @@ https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html#userspa
 
 from __future__ import annotations
 
-import array
-import ctypes
+import contextlib
 import fcntl
 import os
 import select
@@ -22,19 +21,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .forks import fork
-from .isolation import linux
+from .frames import receive_packet, send_packet
+from .isolation import linux, seccomp
 from .streams import settle
 
 _PATIENCE = 0.25
 _MOST_STOPPED = 2000  # Each waits for the reader: a program that makes more is no longer stopped.
-# write and writev to descriptor 2; dup2 and dup3 that replace 1 or 2.
-_CALLS = {
-    "x86_64": (0xC000003E, (1, 20), (33, 292)),
-    "aarch64": (0xC00000B7, (64, 66), (24,)),
-}
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
-_ALLOW, _ASK = 0x7FFF0000, 0x7FC00000
-_SET_MODE_FILTER, _NEW_LISTENER = 1, 8
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _QUESTION, _CONTINUE = 80, 1
 
@@ -81,17 +73,19 @@ def _keep_order(pipe: int) -> None:
     pid = fork()
     if not pid:
         ours.close()
-        with theirs:
-            _give_listener(theirs)
+        with theirs, contextlib.suppress(OSError):
+            listener = seccomp.listen_for_errors()
+            send_packet(theirs, b".", [listener])
+            os.close(listener)
         return
     # These signals are meant for the program, or come from it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     theirs.close()
     with ours:
-        listener = _take_listener(ours)
-    if listener is not None:
-        _attend(listener, pid, pipe)
+        _, listeners = receive_packet(ours)
+    if listeners:
+        _attend(listeners[0], pid, pipe)
     _end_as(os.waitpid(pid, 0)[1])
 
 
@@ -129,49 +123,3 @@ def _end_as(status: int) -> None:
         os.kill(os.getpid(), number)
         time.sleep(1)
     os._exit(os.WEXITSTATUS(status))
-
-
-def _give_listener(sock: socket.socket) -> None:
-    try:
-        listener = _listen()
-    except OSError:
-        return
-    sock.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [listener]))])
-    os.close(listener)
-
-
-def _take_listener(sock: socket.socket) -> int | None:
-    fds = array.array("i")
-    _, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
-    for _, _, data in ancillary:
-        fds.frombytes(data[: fds.itemsize])
-    return fds[0] if fds else None
-
-
-def _listen() -> int:
-    if os.uname().machine not in _CALLS:
-        raise OSError(38, "the system calls of this machine are not known")
-    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-    program = _filter()
-    instructions = ctypes.create_string_buffer(program, len(program))
-    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    return linux.syscall("seccomp", _SET_MODE_FILTER, _NEW_LISTENER, header)
-
-
-def _filter() -> bytes:
-    architecture, writes, moves = _CALLS[os.uname().machine]
-    known = len(writes) + len(moves)
-    steps = [(_LOAD, 4, 0, 0), (_EQUAL, architecture, 0, known + 8), (_LOAD, 0, 0, 0)]
-    steps += [(_EQUAL, number, known - at, 0) for at, number in enumerate(writes)]
-    steps += [(_EQUAL, number, len(moves) - at + 2, 0) for at, number in enumerate(moves)]
-    steps += [
-        (_RETURN, _ALLOW, 0, 0),
-        (_LOAD, 16, 0, 0),  # The first argument of a write.
-        (_EQUAL, 2, 3, 4),
-        (_LOAD, 24, 0, 0),  # The second argument of what replaces a descriptor.
-        (_EQUAL, 1, 1, 0),
-        (_EQUAL, 2, 0, 1),
-        (_RETURN, _ASK, 0, 0),
-        (_RETURN, _ALLOW, 0, 0),
-    ]
-    return b"".join(struct.pack("<HBBI", operation, yes, no, value) for operation, value, yes, no in steps)

@@ -9,19 +9,20 @@ import errno
 import os
 import resource
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 from . import processes
 from .fork_server import ForkServer
 from .frames import Channel
 from .isolation import linux, lockdown
-from .isolation.room import empty_folders, own_folders
 from .processes import Disk
 from .programs import run_program
 from .runner import RESERVED_FILES, Runner
 
 _SECONDS_TO_END = 5.0
 _MOST_TRIES = 12
+_MOST_ENTRIES = 1000
 _OWN_PROCESSES = 8  # The supervisor and its runners; each checkpoint is one more.
 
 
@@ -31,7 +32,7 @@ class RoomSupervisor(ForkServer):
     def __init__(self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner) -> None:
         super().__init__(control, {"run": self._run, "exec": self._exec})
         if not nested:
-            config = own_folders(config)
+            config = _own_folders(config)
             runner.move_to(config["workspace"])
         self._config = config
         self._runner = runner
@@ -118,7 +119,7 @@ class RoomSupervisor(ForkServer):
             self.forget_forks()
             if not self._end_all([]):  # The room must not be used again.
                 raise OSError(errno.EBUSY, "not all of the room's processes could be ended")
-            empty_folders(self._config)
+            _empty_folders(self._config)
             if not self._own_disk:  # The room's own disk was just emptied.
                 self._disk.remember()
         if message["op"] == "run" and not fds:
@@ -173,3 +174,61 @@ def _counts_by_namespace() -> bool:
     """Whether RLIMIT_NPROC counts the processes of a user namespace (Linux 5.14 and later), not all of the user."""
     major, minor = os.uname().release.split(".")[:2]
     return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)
+
+
+def _own_folders(config: dict[str, Any]) -> dict[str, Any]:
+    """Make folders for a room without namespaces, name them in the environment, and return the room's configuration."""
+    scratch = config["scratch"]
+    # Not with `tempfile`, which imports `random`: all forks of this process would have the same random numbers.
+    own = os.path.join(scratch, "room-" + os.urandom(8).hex())
+    os.mkdir(own, 0o700)
+    temporary, workspace = os.path.join(own, "tmp"), config["workspace"]
+    if config["workspace_in_memory"]:
+        workspace = os.path.join(own, "workspace")
+    os.mkdir(temporary, 0o700)
+    own_ones = [temporary]
+    if workspace != config["workspace"]:
+        os.mkdir(workspace, 0o700)
+        own_ones.append(workspace)
+    room = {**config, "own": own, "in_memory": own_ones, "workspace": workspace}
+    locked = dict(config["lockdown"])
+    if locked.get("read") is not None:
+        locked["write"] = [workspace, temporary]
+    room["lockdown"] = locked
+    for name, value in os.environ.items():
+        if value == scratch or value.startswith(scratch + "/"):
+            os.environ[name] = temporary + value[len(scratch) :]
+    os.environ["TMPDIR"] = temporary
+    return room
+
+
+def _empty_folders(config: dict[str, Any]) -> None:
+    """Empty a room's folders. The folders themselves stay, since Landlock's rules belong to them.
+
+    After an error the room must not be used again.
+    """
+    kept = config["kept"]
+    for path in kept:
+        os.lstat(path)  # Code may have moved what it cannot remove.
+    for place in config["in_memory"]:
+        os.chmod(place, 0o1777 if place in ("/tmp", "/dev/shm") else 0o755)
+        _empty(place, kept)
+
+
+def _empty(folder: str, kept: Sequence[str]) -> None:
+    if not os.listdir(folder):
+        return
+    entries = list(os.scandir(folder))
+    if len(entries) > _MOST_ENTRIES:
+        raise OSError(errno.E2BIG, "too many files were left behind to remove them")
+    for entry in entries:
+        if entry.path in kept:
+            continue
+        if any(path.startswith(entry.path + "/") for path in kept):
+            _empty(entry.path, kept)
+        elif entry.is_dir(follow_symlinks=False):
+            import shutil
+
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)

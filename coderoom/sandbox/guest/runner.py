@@ -50,7 +50,7 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
-        self._interpreter.at_end = Pictures(lambda: self._interpreter.folder).save
+        self._interpreter.at_end = Pictures(lambda: self._interpreter.files.folder).save
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._exits = cpython.exit_calls()
         self._running = False
@@ -63,7 +63,7 @@ class Runner:
         """Use another folder as the workspace; called before any code runs."""
         sys.path[sys.path.index(self._config["workspace"])] = workspace
         self._config = {**self._config, "workspace": workspace}
-        self._interpreter.move_to(workspace)
+        self._interpreter.files.folder = workspace
 
     def prepare(self) -> None:
         """Set up the room's supervisor, so that its forks need not do it."""

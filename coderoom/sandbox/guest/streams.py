@@ -27,7 +27,7 @@ class Streams:
 
     def __init__(self, channel: Channel, pipes: list[int]) -> None:
         self._channel = channel
-        self.pipes = pipes
+        self._pipes = pipes
         self.last: _Stream | None = None
         self.stdout = _Stream(self, STDOUT)
         self.stderr = _Stream(self, STDERR)
@@ -43,15 +43,11 @@ class Streams:
             if stream is not own:
                 _flush(stream)
             _flush(own)
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until the pipes were read, for 50 milliseconds at most."""
-        settle(self.pipes, _PATIENCE)
+        settle(self._pipes, _PATIENCE)
 
     def send(self, tag: bytes, data: bytes) -> None:
         """Send text of a stream."""
-        self.settle()
+        settle(self._pipes, _PATIENCE)
         self._channel.send_text(tag, data)
 
 

@@ -1,4 +1,4 @@
-"""Values as data: a cell's value for the host, and the plain form of values that are not JSON.
+"""Values as data: a cell's value for the host, what is data and what is not, and the plain form of what is not.
 
 Used by the interpreter, and on both sides of the wall for arguments and results of host functions.
 """
@@ -81,6 +81,42 @@ def _repr(value: Any) -> str:
     except Exception as error:
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
     return text if len(text) <= _REPR else text[:_REPR] + f"... ({len(text):,} characters)"
+
+
+def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
+    """Why a value cannot be JSON; `None` if it can. A tuple becomes a list."""
+    if value is None or isinstance(value, (str, float)):
+        return None
+    if isinstance(value, int):
+        bits = value.bit_length()
+        return f"is or holds an integer of {bits:,} bits, which is too large" if bits > MOST_BITS else None
+    if deep == 0:
+        return "is nested too deeply"
+    if isinstance(value, (list, tuple)):
+        items = value
+    elif isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                return f"has the key {key!r:.100}, and JSON knows only text as keys"
+        items = list(value.values())
+    else:
+        return f"is or holds a {type(value).__qualname__}, which JSON cannot carry"
+    for item in items:
+        why = why_not_data(item, deep - 1)
+        if why:
+            return why
+    return None
+
+
+def as_argument(name: str, which: Any, value: Any) -> Any:
+    """An argument of a call as data; `which` is its name or its number."""
+    if why_not_data(value) is None:
+        return value
+    value = as_plain(value)
+    why = why_not_data(value)
+    if why:
+        raise TypeError(f"{name}(): argument {which!r} {why}; pass text, numbers, booleans, None, lists and dicts")
+    return value
 
 
 def as_plain(value: Any, model: Optional[Convert] = None) -> Any:

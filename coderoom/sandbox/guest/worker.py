@@ -18,7 +18,6 @@ import signal
 import site
 import socket
 import sys
-import traceback
 import types
 from typing import Any
 
@@ -26,7 +25,6 @@ from . import forks
 from .frames import Channel
 from .interpreter import Interpreter
 from .isolation import boot, linux
-from .isolation.room import enter_room
 from .room import RoomSupervisor
 from .runner import Runner
 
@@ -50,7 +48,7 @@ def serve(control_fd: int) -> None:
         gc.freeze()  # A garbage collection in a fork would write to every object that exists now.
         gc.enable()
     except Exception as error:
-        channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()})
+        channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
         return
     channel.send({"event": "ready", **facts})
     _serve(channel, config, runner)
@@ -153,12 +151,10 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
             os.close(number)
         room = Channel(socket.socket(fileno=fd))
         try:
-            nested = enter_room(config)
+            nested = boot.enter_room(config)
             RoomSupervisor(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
-            room.send(
-                {"event": "failed", "error": f"{type(error).__name__}: {error}", "detail": traceback.format_exc()}
-            )
+            room.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(status)

@@ -21,7 +21,7 @@ WALLS = {
     "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
     "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
     "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
-    "none": "coderoom.sandbox.walls.none:NoWall",
+    "none": "coderoom.sandbox.walls.local:NoWall",
 }
 AUTO_ORDER = ("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
 _chosen: list[str] = []

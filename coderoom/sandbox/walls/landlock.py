@@ -21,12 +21,10 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
     Facts,
-    LocalWorker,
     ProbedWall,
     Start,
     copy_for_all,
@@ -70,37 +68,30 @@ class PathRuleWall(ProbedWall):
     def _check(self) -> None:
         """Check the requirements; a `SandboxUnavailable` says what this machine lacks."""
 
-    @abstractmethod
-    def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
-        """How to start the program."""
+    def _start(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
+        return Start(argv, boot)
 
-    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
+    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
         self._check()
         layout = await asyncio.to_thread(_layout, spec, self.name)
-        with contextlib.ExitStack() as unwind:
-            private = temporary_folder()
-            unwind.callback(remove_folder, private)
-            identity = await borrowed(spec.workspace, unwind)
-            code = OUTSIDE
-            if identity is not None:  # Another user may not be able to read ours.
-                await run_uncancellable(asyncio.to_thread(copy_for_all, OUTSIDE / "guest", private / "code"))
-                code = private / "code"
-            boot = _boot(spec, layout, identity, private, code)
+        private = temporary_folder()
+        tidying.callback(remove_folder, private)
+        identity = await borrowed(spec.workspace, tidying)
+        code = OUTSIDE
+        if identity is not None:  # Another user may not be able to read ours.
+            await run_uncancellable(asyncio.to_thread(copy_for_all, OUTSIDE / "guest", private / "code"))
+            code = private / "code"
+        boot = _boot(spec, layout, identity, private, code)
+        return self._start(python_arguments(layout.python, str(code), program), boot)
 
-            def prepare(control_fd: int) -> Start:
-                return self._prepare(python_arguments(layout.python, str(code), program, control_fd), boot)
-
-            return await LocalWorker.launch(prepare, unwind)
-
-    def _report_made(self, by: str, but: str) -> WallReport:
+    def _describe_as(self, by: str, but: str) -> tuple[str, str]:
         detail = (
             f"{by}, a filter of system calls and limits, no namespaces: code can open only what it needs, and cannot "
             "reach other processes or sockets; but it can tell which files and processes there are"
         )
         if identity_to_become() is None:
             detail += ", and can change the permissions and times of its user's files"
-        remedy = "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
-        return WallReport(self.name, available=True, detail=f"{detail}; {but}.", remedy=remedy)
+        return f"{detail}; {but}.", "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
 
 
 def _layout(spec: SandboxConfig, wall: str) -> Layout:
@@ -174,20 +165,17 @@ class LandlockWall(PathRuleWall):
                 f"The kernel's Landlock is of ABI {version}, which lets code empty its user's files; it takes ABI 3."
             )
 
-    def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
-        return Start(argv=argv, boot=boot)
+    def _remedy(self) -> str:
+        return "" if landlock.abi() >= _WITH_TRUNCATE else _NEEDED
 
-    def _report(self, facts: Facts) -> WallReport:
+    def _describe(self, facts: Facts) -> tuple[str, str]:
         version = landlock.abi()
-        if facts.error:
-            remedy = "" if version >= _WITH_TRUNCATE else _NEEDED
-            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy)
         but = "how much it writes to its temporary folder is not bounded"
         if version < _WITH_SCOPES:
             but += "; before ABI 6 signals are kept in by the filter only: code cannot end what it has started"
         if version < _WITH_TCP:
             but += "; before ABI 4 the network is kept away by the filter only"
-        return self._report_made(f"Landlock ABI {version}", but)
+        return self._describe_as(f"Landlock ABI {version}", but)
 
 
 class SandlockWall(PathRuleWall):
@@ -206,25 +194,26 @@ class SandlockWall(PathRuleWall):
             has = f"ABI {landlock.abi()}" if landlock.abi() else "none, or it is switched off"
             raise SandboxUnavailable(f"sandlock takes Landlock of ABI {_ABI}, and this kernel has {has}.")
 
-    def _prepare(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
+    def _start(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
         package, _ = _find()
         config_fd = os.memfd_create("sandlock")
         os.write(config_fd, json.dumps({"path": package, "rules": _rules(boot), "argv": argv}).encode())
         os.lseek(config_fd, 0, os.SEEK_SET)
         own = [sys.executable, "-I", "-S", "-B", "-c", _WARDEN, str(config_fd)]
-        return Start(argv=own, boot=boot, fds=[config_fd])
+        return Start(own, boot, fds=[config_fd])
 
-    def _report(self, facts: Facts) -> WallReport:
+    def _remedy(self) -> str:
         try:
-            _, version = _find()
-        except SandboxUnavailable as error:
-            return WallReport(self.name, available=False, detail=str(error), remedy=_INSTALL)
-        if facts.error:
-            remedy = "" if landlock.abi() >= _ABI else _KERNEL
-            return WallReport(self.name, available=False, detail=facts.error, remedy=remedy)
+            _find()
+        except SandboxUnavailable:
+            return _INSTALL
+        return "" if landlock.abi() >= _ABI else _KERNEL
+
+    def _describe(self, facts: Facts) -> tuple[str, str]:
+        _, version = _find()
         by = f"Landlock ABI {landlock.abi()} twice, by sandlock {version} around the worker and closer around the code"
         but = "sessions are not kept from each other's files, and what is written to the disk is not bounded"
-        return self._report_made(by, but)
+        return self._describe_as(by, but)
 
 
 def _find() -> tuple[str, str]:

@@ -1,4 +1,7 @@
-"""Workers that are processes of this machine: starting and ending them, and probing their walls by building them."""
+"""Workers that are processes of this machine, the walls around them, and the wall `none`.
+
+Walls are probed by building them.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,15 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.config import Limits, SandboxConfig
+from coderoom.sandbox.config import DEFAULTS, Limits, SandboxConfig
 from coderoom.sandbox.walls import StartedWorker, WallReport
+from coderoom.sandbox.walls.layout import Interpreter
 
 # The folder on this machine that `guest` is in.
 OUTSIDE = Path(__file__).resolve().parent.parent
@@ -45,19 +50,15 @@ class Start:
 
     Attributes:
         boot: See `StartedWorker`.
-        environment: The program's whole environment.
         fds: More descriptors for the program; they are closed on this side once it has started.
         worker_pid: Called to end the worker; returns the process whose end ends everything, or `None` for the program
             itself.
-        tidy: Called once, when it has ended or could not be started.
     """
 
     argv: Sequence[str]
     boot: Mapping[str, Any]
-    environment: Mapping[str, str] = field(default_factory=dict)
     fds: Sequence[int] = ()
     worker_pid: Callable[[], int | None] = lambda: None
-    tidy: Callable[[], None] = lambda: None
 
 
 class LocalWorker:
@@ -65,13 +66,15 @@ class LocalWorker:
 
     A thread starts it, reads its standard error, and waits for its end. The thread must live as long as the worker: for
     the kernel, "die with the parent" means the parent's *thread*.
+
+    `tidying` is closed when the worker has ended.
     """
 
     def __init__(self, control: socket.socket, start: Start) -> None:
         self.control = control
         self.boot = start.boot
+        self.tidying = contextlib.ExitStack()
         self._start = start
-        self._tidying = contextlib.ExitStack()
         self._said = bytearray()
         self._process: subprocess.Popen[bytes] | None = None
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -79,33 +82,8 @@ class LocalWorker:
         self._ending = threading.Lock()
         self._host = os.getpid()
 
-    @classmethod
-    async def launch(cls, prepare: Callable[[int], Start], tidying: contextlib.ExitStack) -> LocalWorker:
-        """Start a worker.
-
-        `prepare` gets the descriptor of the worker's end of the control socket. `tidying` is closed when the worker has
-        ended; a started worker takes it over.
-        """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.ExitStack() as unwind:
-            unwind.callback(ours.close)
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
-            start = prepare(theirs.fileno())
-            unwind.callback(start.tidy)
-            worker = cls(ours, start)
-            try:
-                await worker._start_attendant(theirs.fileno())
-            except OSError as error:
-                raise SandboxUnavailable(f"{start.argv[0]!r} cannot be started: {error}.") from error
-            finally:
-                for fd in start.fds:
-                    os.close(fd)
-            unwind.pop_all()
-            worker._tidying = tidying.pop_all()
-            worker._tidying.callback(start.tidy)
-        return worker
-
-    async def _start_attendant(self, control_fd: int) -> None:
+    async def start(self, control_fd: int) -> None:
+        """Start it, with a descriptor of its end of the control socket."""
         threading.Thread(target=self._attend, args=(control_fd,), daemon=True, name="coderoom-worker").start()
         try:
             await asyncio.shield(asyncio.wrap_future(self._started))
@@ -150,7 +128,7 @@ class LocalWorker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env=dict(self._start.environment),
+                env={},
                 cwd="/",
                 pass_fds=fds,
                 start_new_session=True,
@@ -177,7 +155,7 @@ class LocalWorker:
             self.kill()
 
     def _tidy(self) -> None:
-        self._tidying.close()
+        self.tidying.close()
         atexit.unregister(self._finish_at_exit)
 
     def _stop(self) -> None:
@@ -201,16 +179,15 @@ def _compile_guest() -> None:
     compileall.compile_dir(OUTSIDE / "guest", quiet=2)
 
 
-def python_arguments(python: str, inside: str, program: str, control_fd: int) -> list[str]:
+def python_arguments(python: str, inside: str, program: str) -> list[str]:
     """The command that runs a line of Python with the package `guest`, whose name there is `coderoom_guest`.
 
-    `inside` is the folder that `guest` is in when it starts. In the line, `CONTROL` is the descriptor of the control
-    socket.
+    `inside` is the folder that `guest` is in when it starts.
     """
     # With this name, no module of the code can be mistaken for the package.
     name = "coderoom_guest"
     package = f"sys.modules[{name!r}] = type(sys)({name!r}); sys.modules[{name!r}].__path__ = [{inside + '/guest'!r}]"
-    text = f"import sys; {package}; CONTROL = {control_fd}; {program}"
+    text = f"import sys; {package}; {program}"
     # Isolated and without `site`: no installed package runs before the wall is finished.
     return [python, "-I", "-S", "-B", "-c", text]
 
@@ -285,7 +262,12 @@ class ProbedWall(ABC):
         """Try whether this wall can be built here; see `Wall`."""
         try:
             facts = await self._facts(None)
-            return self._report(facts)
+            if not facts.error:
+                detail, remedy = self._describe(facts)
+                return WallReport(self.name, available=True, detail=detail, remedy=remedy)
+            return WallReport(self.name, available=False, detail=facts.error, remedy=self._remedy())
+        except SandboxUnavailable as error:  # It was there when it was probed first.
+            return WallReport(self.name, available=False, detail=str(error), remedy=self._remedy())
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
@@ -295,17 +277,39 @@ class ProbedWall(ABC):
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
         facts = await self._facts(spec.workspace, spec.python)
         if facts.error:
-            report = self._report(facts)
-            raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {report.detail} {report.remedy}".strip())
+            raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {facts.error} {self._remedy()}".strip())
         return await self._launch(spec, self.program, facts)
 
     @abstractmethod
-    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
-        """Start a program behind the wall."""
+    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        """How to start a line of Python behind the wall; what is made for it is undone by `tidying`."""
 
     @abstractmethod
-    def _report(self, facts: Facts) -> WallReport:
-        """Describe the result of a probe."""
+    def _describe(self, facts: Facts) -> tuple[str, str]:
+        """How the wall is built here, and what would make it stronger."""
+
+    def _remedy(self) -> str:
+        """What would make the wall available."""
+        return ""
+
+    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
+        """Start a line of Python behind the wall; in it, `CONTROL` is the descriptor of the control socket."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as tidying, contextlib.ExitStack() as unwind:
+            unwind.callback(ours.close)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
+            start = await self._prepare(spec, f"CONTROL = {theirs.fileno()}; {program}", facts, tidying)
+            worker = LocalWorker(ours, start)
+            try:
+                await worker.start(theirs.fileno())
+            except OSError as error:
+                raise SandboxUnavailable(f"{start.argv[0]!r} cannot be started: {error}.") from error
+            finally:
+                for fd in start.fds:
+                    os.close(fd)
+            unwind.pop_all()
+            worker.tidying = tidying.pop_all()
+        return worker
 
     async def _facts(self, workspace: Path | None, python: Path | None = None) -> Facts:
         device = 0
@@ -362,3 +366,37 @@ async def _ask(worker: LocalWorker) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise OSError("It answered nonsense.")
     return answer
+
+
+class NoWall(ProbedWall):
+    """No isolation, for trusted code: the worker is an ordinary process with its own environment and limits."""
+
+    name = "none"
+
+    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
+        scratch = str(temporary_folder())
+        tidying.callback(remove_folder, Path(scratch))
+        workspace = scratch if spec.workspace is None else str(spec.workspace)
+        boot = {
+            "environment": _environment(spec.env, scratch, workspace),
+            "workspace": workspace,
+            "scratch": scratch,
+            "private": scratch,
+            "packages": interpreter.packages,
+            "programs": [str(Path(interpreter.executable).parent)],
+            "rooms": "plain",
+            "supervised": True,
+            "keep_privileges": True,
+            "lockdown": {"use_seccomp": False, "local_sockets": True},
+        }
+        return Start(python_arguments(interpreter.executable, str(OUTSIDE), program), boot)
+
+    def _describe(self, facts: Facts) -> tuple[str, str]:
+        return "no wall: code can do whatever the user who starts it can do.", ""
+
+
+def _environment(env: Mapping[str, str], scratch: str, workspace: str) -> dict[str, str]:
+    """The environment of a worker that sees the host's `/tmp`: only default values must not name it."""
+    moved = {name: value for name, value in env.items() if not value.startswith("/tmp") or DEFAULTS.get(name) == value}
+    return {**env, **with_own_places(moved, scratch, workspace)}

@@ -10,19 +10,15 @@ import re
 import select
 import shutil
 import subprocess
-from abc import abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
     Facts,
-    LocalWorker,
     ProbedWall,
     Start,
     identity_to_become,
@@ -45,36 +41,26 @@ class MountNamespaceWall(ProbedWall):
 
     by_file_system = True  # Not every file system can show root's files as another user's.
 
-    @abstractmethod
-    def _prepare(
-        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
-    ) -> Start:
-        """How to start the program."""
+    def _remedy(self) -> str:
+        return namespaces_remedy()
 
-    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
-        with contextlib.ExitStack() as unwind:
-            identity = identity_to_become()
-            if facts.idmap:
-                identity = await borrowed(spec.workspace, unwind)
-            layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
-            boot = _boot(spec, layout, identity, facts)
-            return await LocalWorker.launch(
-                lambda control_fd: self._prepare(spec, layout, boot, program, control_fd), unwind
-            )
-
-    def _report_made(self, by: str, facts: Facts) -> WallReport:
+    def _describe_as(self, by: str, facts: Facts) -> tuple[str, str]:
         detail = f"{by}: process, network, mount and IPC namespaces, and of the files only what is needed"
         if identity_to_become() is not None:
             detail += "; root's workers become an unprivileged user"
         if facts.nested:
             detail += f"; sessions share one process namespace ({facts.nested})"
-        remedy = namespaces_remedy() if facts.nested else ""
-        return WallReport(self.name, available=True, detail=detail + ".", remedy=remedy)
+        return f"{detail}.", namespaces_remedy() if facts.nested else ""
 
 
-def _boot(spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None, facts: Facts) -> dict[str, Any]:
+async def _lay_out(spec: SandboxConfig, facts: Facts, tidying: contextlib.ExitStack) -> tuple[Layout, dict[str, Any]]:
+    """The file tree and the boot data of a worker."""
+    identity = identity_to_become()
+    if facts.idmap:
+        identity = await borrowed(spec.workspace, tidying)
+    layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
     mapped = identity is not None and not facts.idmap and spec.workspace is not None
-    return {
+    boot = {
         "identity": identity,
         "workspace": WORKSPACE,
         "owner": owner_of(Path(str(spec.workspace))) if mapped else None,
@@ -87,6 +73,7 @@ def _boot(spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None,
         # No socket of the host has a path inside; with the host's network, some have abstract names.
         "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.network},
     }
+    return layout, boot
 
 
 class NamespacesWall(MountNamespaceWall):
@@ -94,9 +81,8 @@ class NamespacesWall(MountNamespaceWall):
 
     name = "namespaces"
 
-    def _prepare(
-        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
-    ) -> Start:
+    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        layout, boot = await _lay_out(spec, facts, tidying)
         root = {
             "read_only": layout.read_only,
             "symlinks": layout.symlinks,
@@ -113,15 +99,13 @@ class NamespacesWall(MountNamespaceWall):
             "root": root,
         }
         return Start(
-            argv=python_arguments(layout.python, str(OUTSIDE), program, control_fd),
+            python_arguments(layout.python, str(OUTSIDE), program),
             # The environment comes later: a variable such as LD_PRELOAD must not act before the wall stands.
-            boot={**boot, "enter": enter, "environment": dict(spec.env)},
+            {**boot, "enter": enter, "environment": dict(spec.env)},
         )
 
-    def _report(self, facts: Facts) -> WallReport:
-        if facts.error:
-            return WallReport(self.name, available=False, detail=facts.error, remedy=namespaces_remedy())
-        return self._report_made("without a program besides Python", facts)
+    def _describe(self, facts: Facts) -> tuple[str, str]:
+        return self._describe_as("without a program besides Python", facts)
 
 
 def namespaces_remedy() -> str:
@@ -152,21 +136,16 @@ class BubblewrapWall(MountNamespaceWall):
 
     name = "bubblewrap"
 
-    async def _launch(self, spec: SandboxConfig, program: str, facts: Facts) -> LocalWorker:
+    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
         # Check the workspace first: a `bwrap` inside it would seem to be missing.
         await asyncio.to_thread(layout_for, spec)
-        await asyncio.to_thread(_find, spec.workspace)
-        return await super()._launch(spec, program, facts)
-
-    def _prepare(
-        self, spec: SandboxConfig, layout: Layout, boot: Mapping[str, Any], program: str, control_fd: int
-    ) -> Start:
-        bwrap, version = _find(spec.workspace)
+        bwrap, version = await asyncio.to_thread(_find, spec.workspace)
+        layout, boot = await _lay_out(spec, facts, tidying)
         as_root = boot["identity"] is not None
         size = spec.limits.disk_bytes if version >= _WITH_SIZE else None
+        info, info_writer = os.pipe()
+        tidying.callback(os.close, info)
         with contextlib.ExitStack() as unwind:
-            info, info_writer = os.pipe()
-            unwind.callback(os.close, info)
             fds = [info_writer]
             unwind.callback(_close, fds)
             for path, text in layout.files.items():
@@ -183,21 +162,21 @@ class BubblewrapWall(MountNamespaceWall):
         in_memory = ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]
         left = {"proc": True, "supervised": True, "open": in_memory}
         return Start(
-            argv=[bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program, control_fd)],
-            boot={**boot, **left} if as_root else {**boot, "guarded": []},
-            fds=fds,
-            worker_pid=functools.partial(_worker_pid, info),
-            tidy=functools.partial(os.close, info),
+            [bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program)],
+            {**boot, **left} if as_root else {**boot, "guarded": []},
+            fds,
+            functools.partial(_worker_pid, info),
         )
 
-    def _report(self, facts: Facts) -> WallReport:
+    def _remedy(self) -> str:
         try:
-            version = ".".join(map(str, _find(None)[1]))
-        except SandboxUnavailable as error:
-            return WallReport(self.name, available=False, detail=str(error), remedy=_INSTALL)
-        if facts.error:
-            return WallReport(self.name, available=False, detail=facts.error, remedy=namespaces_remedy())
-        return self._report_made(f"bwrap {version}", facts)
+            _find(None)
+        except SandboxUnavailable:
+            return _INSTALL
+        return super()._remedy()
+
+    def _describe(self, facts: Facts) -> tuple[str, str]:
+        return self._describe_as(f"bwrap {'.'.join(map(str, _find(None)[1]))}", facts)
 
 
 def _find(workspace: Path | None) -> tuple[str, tuple[int, ...]]:

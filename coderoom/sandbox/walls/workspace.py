@@ -8,7 +8,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from coderoom._util.tasks import run_uncancellable
@@ -71,15 +71,15 @@ _OURS = range(0x70000000, 0x80000000)
 Identity = tuple[int, int]
 
 
-def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[], None]]:
-    """Choose the user of root's worker where files cannot be shown as another user's, and how to give the folder back.
+def chown_workspace(workspace: Path | None, undo: contextlib.ExitStack) -> Identity | None:
+    """Choose the user of root's worker where files cannot be shown as another user's; `undo` gives the folder back.
 
     For a workspace of another user, that user. For one of root's, an unused user, who owns its files until the worker
     has ended. If this is not root, `None`.
     """
     identity = identity_to_become()
     if identity is None or workspace is None:
-        return identity, _nothing
+        return identity
     owner = owner_of(workspace)
     if owner[0] in _OURS:
         if workspace in _lent or _has_processes(owner[0]):
@@ -91,30 +91,17 @@ def chown_workspace(workspace: Path | None) -> tuple[Identity | None, Callable[[
         _hand_over(workspace, owner[0], (0, 0))
         owner = (0, 0)
     if owner[0] != 0:
-        return owner, _nothing
+        return owner
     _lent.add(workspace)
+    undo.callback(_lent.discard, workspace)
+    undo.callback(_hand_over, workspace, identity[0], owner)
     _hand_over(workspace, 0, identity)
-
-    def give_back() -> None:
-        _hand_over(workspace, identity[0], owner)
-        _lent.discard(workspace)
-
-    return identity, give_back
+    return identity
 
 
-async def borrowed(workspace: Path | None, unwind: contextlib.ExitStack) -> Identity | None:
-    """Call `chown_workspace` in a thread; `unwind` gives the folder back, even if this is cancelled meanwhile."""
-
-    def lend() -> Identity | None:
-        identity, give_back = chown_workspace(workspace)
-        unwind.callback(give_back)
-        return identity
-
-    return await run_uncancellable(asyncio.to_thread(lend))
-
-
-def _nothing() -> None:
-    """There is nothing to give back."""
+async def borrowed(workspace: Path | None, undo: contextlib.ExitStack) -> Identity | None:
+    """Call `chown_workspace` in a thread; `undo` gives the folder back, even if this is cancelled meanwhile."""
+    return await run_uncancellable(asyncio.to_thread(chown_workspace, workspace, undo))
 
 
 def _hand_over(folder: Path, before: int, after: Identity) -> None:

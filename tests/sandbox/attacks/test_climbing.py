@@ -34,10 +34,10 @@ for channel in find("Channel"):
     if not any(channel.key): reach("zygote", lambda: channel.send({"event": "ready"}))
 """,
     "its namespaces": """
-from coderoom_guest.isolation import linux, mounts, room as rooms
+from coderoom_guest.isolation import boot, linux, mounts
 for keeper in find("RoomSupervisor"):
-    reach("a room", lambda: rooms.enter_room(keeper._config))
-    reach("folders", lambda: rooms._mount_memory(keeper._config))
+    reach("a room", lambda: boot.enter_room(keeper._config))
+    reach("folders", lambda: mounts.cover("/tmp", 4096, "1777", ()))
 reach("a mount", lambda: mounts.mount_tmpfs("/tmp", 4096, "1777"))
 reach("proc", lambda: mounts.mount_proc())
 reach("writable", lambda: mounts.bind("/", "/tmp", writable=True))

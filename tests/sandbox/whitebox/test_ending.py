@@ -19,7 +19,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox import Limits, SandboxConfig
 from coderoom.sandbox.guest.isolation.boot import descendants
 from coderoom.sandbox.walls import make_wall
-from coderoom.sandbox.walls.local import LocalWorker, Start
+from coderoom.sandbox.walls.local import Facts, NoWall, Start
 
 from ..places import STRONGEST
 from .behind import Inside, start_stub
@@ -179,9 +179,14 @@ async def test_no_folder_is_left(wall: str, tmp_path: Path, monkeypatch: pytest.
     assert list(tmp_path.iterdir()) == []
 
 
+class Nowhere(NoWall):
+    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        return Start(argv=["/nowhere/python"], boot={})
+
+
 async def test_a_program_that_is_not_there() -> None:
     with pytest.raises(SandboxUnavailable, match="'/nowhere/python'"):
-        await LocalWorker.launch(lambda fd: Start(argv=["/nowhere/python"], boot={}), contextlib.ExitStack())
+        await Nowhere()._launch(SPEC, "", Facts())
 
 
 def children() -> list[int]:

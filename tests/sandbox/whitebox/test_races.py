@@ -19,7 +19,7 @@ from coderoom.sandbox import Sandbox, Session, snapshots
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.engine import Worker
 from coderoom.sandbox.engines.cpython.room import Room
-from coderoom.sandbox.functions import Calls
+from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.walls import workspace as lending
 
 
@@ -73,8 +73,8 @@ async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.
     reached, opened = threading.Event(), threading.Event()
     chown_workspace = lending.chown_workspace
 
-    def delayed(folder: Path | None) -> Any:
-        lent = chown_workspace(folder)
+    def delayed(folder: Path | None, undo: contextlib.ExitStack) -> Any:
+        lent = chown_workspace(folder, undo)
         reached.set()
         assert opened.wait(20)
         return lent
@@ -96,7 +96,7 @@ async def test_a_workspace_that_is_being_lent_is_given_back(monkeypatch: pytest.
         await having
     assert (workspace / "a.txt").stat().st_uid == 0
     with contextlib.ExitStack() as unwind:
-        unwind.callback(chown_workspace(workspace)[1])  # Nobody else has it.
+        chown_workspace(workspace, unwind)  # Nobody else has it.
 
 
 async def test_a_cancel_that_comes_with_the_answer_is_a_cancel() -> None:

@@ -18,6 +18,7 @@ HEADERS = {
 }
 ALLOW, KILL, EPERM, ENOSYS = 0x7FFF0000, 0x80000000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
 
+TABLES = seccomp._DENIED + seccomp._UNKNOWN + seccomp._UNSUPPORTED + seccomp._RULED + seccomp._OF_OUTPUT
 machines = pytest.mark.parametrize("machine", ARCHITECTURES)
 
 
@@ -54,7 +55,7 @@ class TestProgram:
         if header is None:
             pytest.skip("the kernel's headers are not installed")
         there = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text()))
-        ours = numbers(seccomp._DENIED + seccomp._UNKNOWN + seccomp._UNSUPPORTED + seccomp._RULED, machine)
+        ours = numbers(TABLES, machine)
         # Those that are newer than the headers cannot be compared.
         assert {name: int(there.get(name, number)) for name, number in ours.items()} == ours
         missing = {name for name in ours if name not in there}
@@ -112,6 +113,21 @@ class TestProgram:
         for signals in (True, False):
             template = seccomp.build_filter(machine, False, seccomp.SOME_PID, signals=signals)
             assert seccomp.for_pid(template, 4711) == seccomp.build_filter(machine, False, 4711, signals=signals)
+
+    @machines
+    def test_only_what_changes_the_order_of_output_is_asked_about(self, machine: str) -> None:
+        program = seccomp.build_asking_filter(machine)
+        watched = numbers(seccomp._OF_OUTPUT, machine)
+        asked = 0x7FC00000
+        for number in {*range(600), 0x40000001, -1} - set(watched.values()):
+            assert verdict(program, machine, number, 2, 2) == ALLOW, number
+        for name, number in watched.items():
+            place = 0 if name.startswith("write") else 1
+            for descriptor in range(5):
+                arguments = [descriptor if at == place else 7 for at in range(3)]
+                wanted = asked if descriptor == 2 or (descriptor == 1 and place) else ALLOW
+                assert verdict(program, machine, number, *arguments) == wanted, (name, descriptor)
+                assert verdict(program, machine, number, *arguments, architecture=0x40000003) == ALLOW
 
     def test_no_jump_is_too_long_however_much_is_asked_for(self) -> None:
         for machine in ARCHITECTURES:

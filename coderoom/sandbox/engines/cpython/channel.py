@@ -74,11 +74,11 @@ class HostChannel:
         self._on_message = on_message
         self._on_end = on_end
         self._on_output = on_output
-        self.largest = largest
+        self._largest = largest
         self._assembler = Assembler(largest)
         self.listening = True
         self.byte_budget: int | None = None
-        self._suspended = self.broken = False
+        self._paused = self._suspended = self.broken = False
         self._loop = asyncio.get_running_loop()
         self._sending = asyncio.Lock()
         self._reading = False
@@ -86,7 +86,7 @@ class HostChannel:
         self.closed = False
         # For a channel that is never closed: a socket that is garbage-collected open would warn.
         self._close_socket = weakref.finalize(self, sock.close)
-        self.resume()
+        self._read_or_wait()
 
     @property
     def taken(self) -> int:
@@ -98,24 +98,21 @@ class HostChannel:
         self.key, self.listening, self.byte_budget = key, True, None
         self._suspended = self.broken = False
         self._assembler.clear()
+        self._read_or_wait()
 
-    def pause(self) -> None:
-        """Stop reading; the other side blocks once the socket is full."""
-        if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._sock.fileno())
-
-    def resume(self) -> None:
-        """Read again, unless reading is suspended."""
-        if not self._reading and not self.closed and not self._suspended:
-            self._reading = True
-            self._loop.add_reader(self._sock.fileno(), self.drain)
+    def pause(self, paused: bool) -> None:
+        """Stop or continue to read; the other side blocks once the socket is full."""
+        self._paused = paused
+        self._read_or_wait()
 
     def suspend_reading(self, suspended: bool) -> None:
-        """Stop reading in spite of `resume`, or allow it again; the end of the other side is still noticed."""
+        """Stop or continue to read, for a reason of its own; the end of the other side is still noticed."""
         self._suspended = suspended
-        if suspended:
-            self.pause()
+        self._read_or_wait()
+
+    def limit_input(self) -> None:
+        """Accept no more bytes from now on than one message may have."""
+        self.byte_budget = self._largest
 
     def send_now(self, message: dict[str, Any], fds: Sequence[int] = ()) -> bool:
         """Send a message if it is one packet and the socket can take it at once; return whether it was sent."""
@@ -160,13 +157,22 @@ class HostChannel:
     def close(self) -> None:
         """Close the socket; a second time does nothing."""
         if not self.closed:
+            self.closed = True
             with contextlib.suppress(RuntimeError):  # The event loop is closed already.
-                self.pause()
+                self._read_or_wait()
                 if self._writable is not None:  # The descriptor's number may be reused in a moment.
                     self._loop.remove_writer(self._sock.fileno())
                     _resolve(self._writable)
-            self.closed = True
             self._close_socket()
+
+    def _read_or_wait(self) -> None:
+        reading = not (self._paused or self._suspended or self.closed)
+        if reading != self._reading:
+            self._reading = reading
+            if reading:
+                self._loop.add_reader(self._sock.fileno(), self.drain)
+            else:
+                self._loop.remove_reader(self._sock.fileno())
 
     def _take(self, data: bytes) -> int:
         """Process a packet; return the size of the message that it completes, or 0."""
@@ -224,17 +230,15 @@ class OutputPipes:
             os.set_blocking(reader, False)
             self.readers[reader] = name
             self.writers.append(writer)
-        self.resume()
+        self.pause(False)
 
-    def pause(self) -> None:
-        """Stop reading."""
+    def pause(self, paused: bool) -> None:
+        """Stop or continue to read."""
         for pipe in self.readers:
-            self._loop.remove_reader(pipe)
-
-    def resume(self) -> None:
-        """Read again."""
-        for pipe in self.readers:
-            self._loop.add_reader(pipe, self._read, pipe)
+            if paused:
+                self._loop.remove_reader(pipe)
+            else:
+                self._loop.add_reader(pipe, self._read, pipe)
 
     def close(self) -> None:
         """Close the pipes; a second time does nothing."""

@@ -19,7 +19,7 @@ from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
-from coderoom.sandbox.functions import HostFunction
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.walls import StartedWorker, Wall, choose, make_wall
 
@@ -36,7 +36,6 @@ class CPythonEngine:
 
     def __init__(self, config: SandboxConfig) -> None:
         self._config = config.model_copy(update={"env": environment(config.env)})
-        self._result_name = "result" if config.policy == "restricted" else None
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
         self._dropped: weakref.finalize[..., Any]
@@ -73,7 +72,7 @@ class CPythonEngine:
         worker = self._worker
         assert worker is not None
         room = await worker.take_room()
-        return CPythonSession(worker.give_back, room, self._config.limits, self._result_name, functions)
+        return CPythonSession(worker.give_back, room, self._config, functions)
 
     async def close(self) -> None:
         """End everything."""

@@ -9,22 +9,19 @@ import asyncio
 import contextlib
 import enum
 import errno
-import mimetypes
 import signal
 from collections.abc import Mapping
 from typing import Any
 
 from coderoom._util.text import encodable
 from coderoom.outcome import Outcome
-from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
-from coderoom.sandbox.config import MIB, Limits
-from coderoom.sandbox.functions import Calls
+from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, artifacts_of, stopped
+from coderoom.sandbox.config import MIB, Limits, SandboxConfig
+from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
-from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, Limit
+from coderoom.sandbox.result import CodeError, ExecutionResult, FunctionCall, Limit
 
 _LONGEST = 30_000
-_MOST_ARTIFACTS = 100
-_LONGEST_NAME = 4096
 
 _LIMIT_OF_ERRNO: dict[int, Limit] = {
     errno.EMFILE: "open_files",
@@ -111,7 +108,7 @@ def conclude(
     cell: RunningCell,
     ending: Ending,
     code: str,
-    limits: Limits,
+    config: SandboxConfig,
     duration: float,
     seconds: float,
     state_lost: bool | None,
@@ -121,6 +118,7 @@ def conclude(
     `state_lost` is `None` for a one-shot run, which has no session.
     """
     answer: Mapping[str, Any] = cell.answer or {}
+    limits = config.limits
     facts: dict[str, Any] = {}
     if ending is not Ending.BY_ITSELF:
         rest = "" if state_lost is None else STATE_LOST if state_lost else STATE_KEPT
@@ -134,7 +132,7 @@ def conclude(
     return cell.output.make_result(
         **facts,
         duration=duration,
-        artifacts=_artifacts(answer.get("artifacts"), answer.get("contents", b"")),
+        artifacts=artifacts_of(answer.get("artifacts"), answer.get("contents", b""), config.workspace),
         artifacts_left_out=_count(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),
@@ -247,21 +245,3 @@ def _text(untrusted: str) -> str:
 
 def _count(untrusted: Any, end: int = 1 << 31) -> int:
     return untrusted if type(untrusted) is int and 0 <= untrusted < end else 0
-
-
-def _artifacts(untrusted: Any, contents: bytes) -> tuple[Artifact, ...]:
-    found: list[Artifact] = []
-    offset = 0
-    for item in untrusted[:_MOST_ARTIFACTS] if isinstance(untrusted, list) else ():
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            continue
-        name, size, length = _text(item["name"]), item.get("size"), item.get("length")
-        if type(size) is not int or not 0 <= size < 1 << 63 or len(name) > _LONGEST_NAME:
-            continue
-        data = None
-        if type(length) is int and 0 <= length <= len(contents) - offset:
-            data = contents[offset : offset + length]
-            offset += length
-        media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        found.append(Artifact(name, size, media_type, None, data))
-    return tuple(found)

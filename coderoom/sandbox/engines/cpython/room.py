@@ -75,15 +75,18 @@ class Runner:
 
         Only to be called when no other process that has these ends is left.
         """
-        assert self._channel is not None
         self.key = secrets.token_bytes(KEY_SIZE)
-        self._channel.reset(self.key)
+        self.channel.reset(self.key)
         self.ready.clear()
         self.pid, self.failure, self.ended, self._cell = 0, "", None, None
         if self.paused:
-            self.resume()
-        else:
-            self._channel.resume()
+            self.pause(False)
+
+    @property
+    def channel(self) -> HostChannel:
+        """The channel of a process that runs Python."""
+        assert self._channel is not None
+        return self._channel
 
     @property
     def closed(self) -> bool:
@@ -123,41 +126,12 @@ class Runner:
             self._channel.listening = True
             self._channel.byte_budget = None
 
-    def send_now(self, message: dict[str, Any]) -> bool:
-        """See `HostChannel.send_now`."""
-        assert self._channel is not None
-        return self._channel.send_now(message)
-
-    async def send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        """See `HostChannel.send`."""
-        assert self._channel is not None
-        await self._channel.send(message, fds)
-
-    def pause(self) -> None:
-        """Stop reading output; the process blocks once its buffers are full."""
-        self.paused = True
+    def pause(self, paused: bool) -> None:
+        """Stop or continue to read output; the process blocks once its buffers are full."""
+        self.paused = paused
         if self._channel is not None:
-            self._channel.pause()
-        self._pipes.pause()
-
-    def resume(self) -> None:
-        """Read output again."""
-        self.paused = False
-        if self._channel is not None:
-            self._channel.resume()
-        self._pipes.resume()
-
-    def suspend_reading(self, suspended: bool) -> None:
-        """Stop or continue to read the channel, calls above all; the pipes are still read."""
-        assert self._channel is not None
-        self._channel.suspend_reading(suspended)
-        if not suspended and not self.paused:
-            self._channel.resume()
-
-    def limit_input(self) -> None:
-        """Accept no more bytes from now on than the cell's answer may have."""
-        assert self._channel is not None
-        self._channel.byte_budget = self._channel.largest
+            self._channel.pause(paused)
+        self._pipes.pause(paused)
 
     def note_end(self, facts: Mapping[str, Any]) -> None:
         """Record that the process has ended, after reading what it had written."""
@@ -178,8 +152,7 @@ class Runner:
         self.close_remote_fds()
 
     def _on_message(self, message: dict[str, Any]) -> None:
-        event, cell, channel = message.get("event"), self._cell, self._channel
-        assert channel is not None
+        event, cell, channel = message.get("event"), self._cell, self.channel
         if event == "ready" and not self.pid:
             pid = message.get("pid")
             self.pid = pid if type(pid) is int and pid > 0 else 0

@@ -17,11 +17,12 @@ from typing import Any
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
-from coderoom.sandbox.functions import Calls, HostFunction
+from coderoom.sandbox.functions.calls import Calls
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 # How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.
@@ -44,7 +45,6 @@ class CheckpointHandle:
 class CPythonSession:
     """An interpreter state in a room.
 
-    The variable `result_name` gives the value of a cell that does not end with an expression, if it was set.
     `give_back` is called with the room when the session is closed.
     """
 
@@ -52,14 +52,13 @@ class CPythonSession:
         self,
         give_back: Callable[[Room], None],
         room: Room,
-        limits: Limits,
-        result_name: str | None,
+        config: SandboxConfig,
         functions: Mapping[str, HostFunction],
     ) -> None:
         self._give_back = give_back
         self._room = room
-        self._limits = limits
-        self._result_name = result_name
+        self._config = config
+        self._limits = config.limits
         self._functions = functions
         self._live: Runner | None = None  # The process that has the current state.
         self._checkpoints: list[CheckpointHandle] = []
@@ -103,7 +102,7 @@ class CPythonSession:
             cell.ended = {**cell.ended, "limit": self._room.limit}
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
-        result = conclude(cell, ending, code, self._limits, duration, seconds, None if final else lost)
+        result = conclude(cell, ending, code, self._config, duration, seconds, None if final else lost)
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
@@ -148,7 +147,7 @@ class CPythonSession:
     def suspend_output(self, suspended: bool) -> None:
         """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
         if self._printing is not None:
-            self._printing.pause() if suspended else self._printing.resume()
+            self._printing.pause(suspended)
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
@@ -180,21 +179,20 @@ class CPythonSession:
         """Send a cell to the process that has the state."""
         live = await self._get_live()
         if self._functions:
-            cell.calls = Calls(self, self._functions, self._limits, live)
+            cell.calls = Calls(self, self._functions, self._limits, live.channel)
         live.attach(cell)
         self._used = True
-        message = {"op": "cell", "id": cell.number, "code": code, "final": final, "result_name": self._result_name}
+        message = {"op": "cell", "id": cell.number, "code": code, "final": final}
         with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-            if not live.send_now(message):
+            if not live.channel.send_now(message):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
-                cell.sending = asyncio.ensure_future(live.send(message))
+                cell.sending = asyncio.ensure_future(live.channel.send(message))
         return live
 
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
         runner = Runner()
         runner.attach(cell)
-        facts = {"argv": list(program.argv), "input": program.reads_input, "address_space": program.address_space}
-        await self._room.start(runner, "exec", code=code, **facts)
+        await self._room.start(runner, "exec", code=code, **program)
         return runner
 
     async def _get_live(self) -> Runner:
@@ -209,7 +207,7 @@ class CPythonSession:
             if self._functions:
                 offers = [function.to_offer() for function in self._functions.values()]
                 with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-                    await live.send({"op": "functions", "offers": offers})
+                    await live.channel.send({"op": "functions", "offers": offers})
         await self._get_ready(live)
         return live
 
@@ -226,7 +224,7 @@ class CPythonSession:
         try:
             client.announce("holding")
             try:
-                await self._room.wait_unless_stuck(live.send({"op": "checkpoint"}, (theirs.fileno(),)))
+                await self._room.wait_unless_stuck(live.channel.send({"op": "checkpoint"}, (theirs.fileno(),)))
             except ConnectionError as error:
                 raise SandboxUnavailable("The session's process has ended.") from error
             finally:
@@ -321,7 +319,7 @@ class CPythonSession:
         self._printing = None
         if live.paused:  # It may be blocked while it prints.
             cell.output.finish()
-            live.resume()
+            live.pause(False)
         await self._room.interrupt(_pids_of(self._checkpoints))
         if not await cell.wait_longer(_GRACE):
             # It may be waiting for a process that ignores the interrupt.

@@ -21,7 +21,7 @@ from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.monty.cells import ELSE, MODULES, MontyCell, prelude, returned
 from coderoom.sandbox.engines.monty.session import MontySession
 from coderoom.sandbox.engines.monty.workers import Guard, launcher, resident
-from coderoom.sandbox.functions import HostFunction
+from coderoom.sandbox.functions.function import HostFunction
 
 if TYPE_CHECKING:
     import pydantic_monty
@@ -43,10 +43,7 @@ class MontyEngine:
 
     def __init__(self, config: SandboxConfig) -> None:
         _check(config)
-        self.limits = config.limits
-        self.result_name = "result" if config.policy == "restricted" else None
-        self.workspace = config.workspace
-        self._env = config.env
+        self.config = config
         self._workers = min(config.concurrency, _MOST_WORKERS)
         self.slots = asyncio.Semaphore(self._workers)
         self._sessions: set[MontySession] = set()
@@ -121,8 +118,8 @@ class MontyEngine:
             raise SandboxUnavailable("The engine 'monty' is closed.")
         checkout = self._pool.checkout(
             limits={
-                "max_memory": self.limits.memory_bytes,
-                "max_feed_duration_secs": self.limits.cpu_seconds or _NO_LIMIT,
+                "max_memory": self.config.limits.memory_bytes,
+                "max_feed_duration_secs": self.config.limits.cpu_seconds or _NO_LIMIT,
                 "max_suspensions": 2**53,
             },
             os_policy={"sleep_system_max": float("inf")},
@@ -133,7 +130,7 @@ class MontyEngine:
             worker.pid = checkout.worker_pid or 0
             self._guard.watch(worker.pid)
             if state is None:
-                await worker.feed(prelude(self.limits), {})
+                await worker.feed(prelude(self.config.limits), {})
             else:
                 await checkout.load_session(state)
         except BaseException as error:
@@ -160,16 +157,16 @@ class MontyEngine:
         return isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError))
 
     async def _start(self, monty: Any) -> None:
-        if self.workspace is not None:
-            self.workspace.mkdir(parents=True, exist_ok=True)
+        if self.config.workspace is not None:
+            self.config.workspace.mkdir(parents=True, exist_ok=True)
             mount = monty.MountDir(
-                host_path=self.workspace,
+                host_path=self.config.workspace,
                 virtual_path="/workspace",
                 mode="read-write",
-                write_bytes_limit=self.limits.disk_bytes,
+                write_bytes_limit=self.config.limits.disk_bytes,
             )
             self._mount = self._resources.enter_context(mount)
-        binary = self._resources.enter_context(launcher(self.limits))
+        binary = self._resources.enter_context(launcher(self.config.limits))
         # With a bound of the pool's own, checkouts would wait without asking any session to give up its worker.
         pool = monty.AsyncMonty(binary_path=binary, min_processes=1, max_processes=65_536)
         self._pool = await pool.__aenter__()
@@ -181,15 +178,15 @@ class MontyEngine:
             shown = await worker.feed(MontyCell.read("[1, 'a']", None).source, {})
         finally:
             await self.give_back(worker)
-        if returned(shown, self.limits.value_bytes).get("value") != [1, "a"]:
+        if returned(shown, self.config.limits.value_bytes).get("value") != [1, "a"]:
             raise ValueError(f"a list came out as {shown!r}")
         await self.give_back(await self.check_out(state))
 
     def _answer(self, *, name: str, args: tuple[Any, ...], **_: Any) -> Any:
         """Answer a request of the code to its operating system, apart from files."""
         if name == "os.getenv":
-            return self._env.get(args[0], args[1])
-        return dict(self._env) if name == "os.environ" else _monty().NOT_HANDLED
+            return self.config.env.get(args[0], args[1])
+        return dict(self.config.env) if name == "os.environ" else _monty().NOT_HANDLED
 
 
 class MontyWorker:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import mimetypes
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Program, stopped
+from coderoom.sandbox.cell import STATE_LOST, Program, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits
 from coderoom.sandbox.engines.monty.cells import MontyCell, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Tap, resident
-from coderoom.sandbox.functions import Calls, HostFunction
+from coderoom.sandbox.functions.calls import Calls
+from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
-from coderoom.sandbox.guest.stubs import exception_of, too_many, why_not_data
-from coderoom.sandbox.guest.values import as_plain
-from coderoom.sandbox.result import Artifact, ExecutionResult, FunctionCall, OutputChunk
+from coderoom.sandbox.guest.functions import result_of, too_many
+from coderoom.sandbox.guest.values import as_argument
+from coderoom.sandbox.result import ExecutionResult, FunctionCall, OutputChunk
 
 if TYPE_CHECKING:
     from coderoom.sandbox.engines.monty.engine import MontyEngine, MontyWorker
@@ -49,9 +48,9 @@ class MontySession:
     ) -> None:
         self._engine = engine
         self._on_close = on_close
-        self._limits = engine.limits
+        self._limits = engine.config.limits
         # The worker needs three times the size of a copy to make it, within its memory limit.
-        self._copied = min(_COPIED, engine.limits.memory_bytes // 5)
+        self._copied = min(_COPIED, engine.config.limits.memory_bytes // 5)
         self._functions = functions
         self._worker: MontyWorker | None = None
         self._state: bytes | None = None  # What the worker began with, to go back to.
@@ -78,7 +77,7 @@ class MontySession:
             try:
                 if await self._race(turn, None) != "done":
                     return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
-                cell = MontyCell.read(code, self._engine.result_name)
+                cell = MontyCell.read(code, "result" if self._engine.config.policy == "restricted" else None)
                 try:
                     worker = await self._get_ready(final)
                     return await self._run(cell, worker, timeout or self._limits.wall_seconds, final, on_chunk)
@@ -166,7 +165,7 @@ class MontySession:
         final: bool,
         on_chunk: Callable[[OutputChunk], None] | None,
     ) -> ExecutionResult:
-        folder = self._engine.workspace
+        folder = self._engine.config.workspace
         files = None if folder is None else Workspace(str(folder), bring=False)
         if files is not None:
             await asyncio.to_thread(files.remember)
@@ -191,7 +190,7 @@ class MontySession:
             tap.finish()
             called = await calls.close()
         if files is not None:
-            facts["artifacts"] = _artifacts((await asyncio.to_thread(files.changes))[0], str(folder))
+            facts["artifacts"] = artifacts_of((await asyncio.to_thread(files.changes))[0], b"", folder)
             facts["artifacts_left_out"] = files.left_out
         lost, self._lost = self._lost and not final, False
         return _conclude(cell.code, facts, tap, duration=duration, state_lost=lost, calls=called)
@@ -210,7 +209,7 @@ class MontySession:
             return (
                 returned(feed.result(), self._limits.value_bytes)
                 if error is None
-                else cell.failed(error, self._engine.workspace is not None)
+                else cell.failed(error, self._engine.config.workspace is not None)
             )
         rest = await self._drop(final)
         if trip == "memory":
@@ -330,11 +329,8 @@ class MontyCalls:
         return call_async if is_async else call
 
     async def _call(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if why_not_data(args) or why_not_data(kwargs):
-            args, kwargs = as_plain(args), as_plain(kwargs)
-        why = why_not_data(args) or why_not_data(kwargs)
-        if why:
-            raise TypeError(f"{name}(): an argument {why}; pass text, numbers, booleans, None, lists and dicts")
+        args = [as_argument(name, number, value) for number, value in enumerate(args, 1)]
+        kwargs = {key: as_argument(name, key, value) for key, value in kwargs.items()}
         number = next(self._numbers)
         if number > self._limits.calls + 1:  # The first call too many is in the log.
             raise too_many(name, self._limits.calls)
@@ -342,15 +338,12 @@ class MontyCalls:
         try:
             message = {"call": number, "name": name, "args": args, "kwargs": kwargs}
             self._calls.take(message, len(encode(message)))
-            answer = await future
+            return result_of(await future)
         except asyncio.CancelledError:
             self._calls.leave(number)
             raise
         finally:
             del self._waiting[number]
-        if "error" in answer:
-            raise exception_of(answer["error"])
-        return answer["value"]
 
 
 def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> ExecutionResult:
@@ -360,18 +353,6 @@ def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> Execut
     if output.truncated and facts.get("limit") in (None, "value"):
         facts["limit"] = "output"
     return output.make_result(**facts, **more, code=code)
-
-
-def _artifacts(found: Sequence[Mapping[str, Any]], workspace: str) -> tuple[Artifact, ...]:
-    return tuple(
-        Artifact(
-            file["name"],
-            file["size"],
-            mimetypes.guess_type(file["name"])[0] or "application/octet-stream",
-            Path(workspace, file["name"]),
-        )
-        for file in found
-    )
 
 
 def _no_input(*_: object) -> str:

@@ -1,6 +1,6 @@
-"""The first step of a worker: it builds the rest of its wall, and drops the privileges that this needs.
+"""The first step of a worker, which finishes its wall and drops privileges, and of a room, which gets namespaces.
 
-A parent may stay, which waits for the worker and ends what the worker leaves behind.
+A parent of the worker may stay, which waits for it and ends what it leaves behind.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..forks import fork
 from . import linux, mounts
-from .room import map_ids, unshare_room
 
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
+_MS_REC, _MS_PRIVATE = 16384, 1 << 18
 _CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
 _SECONDS_TO_END = 5.0
 
 
 def boot(config: dict[str, Any]) -> dict[str, Any]:
-    """Finish the wall. Call this once, in a process with one thread.
+    """Finish the wall, and return the `identity`; an `OSError`: the wall cannot be built here.
 
-    With `enter` or `supervised`, a fork returns; the caller waits for it and ends as it ends. With `enter`, the fork is
-    the first process of a new namespace.
+    Call this once, in a process with one thread. With `enter` or `supervised`, a fork returns; the caller waits for it
+    and ends as it ends. With `enter`, the fork is the first process of a new namespace.
 
     Args:
         config: The boot data of the wall on the host:
@@ -45,12 +46,6 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
               `guarded`: see `mounts.guard`;
             - `identity`: the user and group to become; `keep_privileges`: whether to keep all privileges;
             - `environment`: the whole environment; `packages`: folders for `sys.path`.
-
-    Returns:
-        The result: `identity`.
-
-    Raises:
-        OSError: The wall cannot be built here.
     """
     identity = None if config.get("identity") is None else tuple(config["identity"])
     die_with_parent()
@@ -88,7 +83,7 @@ def _enter(enter: dict[str, Any]) -> None:
         flags |= linux.CLONE_NEWNET
     linux.libc("unshare", flags)
     if enter["user"]:
-        map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
+        _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
     supervise()
     os.setsid()
     socket.sethostname(enter["hostname"])
@@ -170,7 +165,7 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 
 def _nest() -> None:
-    unshare_room()
+    _unshare_room()
     said = _in_child(_mount_own)
     if said:
         raise OSError(said)
@@ -193,6 +188,42 @@ def _lock_down(settings: dict[str, Any]) -> None:
     except PermissionError:
         return
     raise OSError("Landlock has no effect here")
+
+
+def enter_room(config: dict[str, Any]) -> bool:
+    """Enter new namespaces, if `rooms` says so, and return whether that was done.
+
+    With namespaces, a fork returns, which is process 1 of its own process namespace. When it ends, the kernel ends
+    everything in the room.
+    """
+    if config["rooms"] != "namespaces":
+        die_with_parent()
+        return False
+    _unshare_room()
+    if fork():
+        os._exit(0)
+    os.setsid()
+    linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+    mounts.mount_proc()
+    for place in config["in_memory"]:
+        mode = "755" if place == config["workspace"] else "1777"
+        # An interpreter below /tmp is mounted there already.
+        mounts.cover(place, config["limits"]["disk_bytes"], mode, config["kept"] if place == "/tmp" else ())
+    return True
+
+
+def _unshare_room() -> None:
+    """Enter the namespaces of a room, with the same user."""
+    uid, gid = os.getuid(), os.getgid()
+    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
+    _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
+
+
+def _map_ids(users: str, groups: str) -> None:
+    """Map the users and groups of a new user namespace to those outside."""
+    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

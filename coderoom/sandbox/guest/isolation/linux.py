@@ -36,21 +36,14 @@ _COMMON = {
 }
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform.startswith("linux") else None
+_prctl: Any = getattr(_libc, "prctl", None)
+if _prctl is not None:
+    _prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 
 
 def libc(name: str, *arguments: Any) -> int:
     """Call a function of the C library that answers -1 and sets `errno` when it fails."""
     return _call(getattr(_libc, name, None), name, arguments)
-
-
-def _prepare_prctl() -> Any:
-    function = getattr(_libc, "prctl", None)
-    if function is not None:
-        function.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
-    return function
-
-
-_prctl = _prepare_prctl()
 
 
 def prctl(option: int, value: int = 0) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from .linux import syscall
+from . import linux
 
 # Stands for the pid of a process that is not forked yet; larger than any real pid.
 SOME_PID = 0x3E8AC5D7
@@ -17,6 +19,7 @@ _X32 = 0x40000000
 
 _KILL = 0x80000000
 _ALLOW = 0x7FFF0000
+_ASK = 0x7FC00000
 _EPERM = 0x00050000 | errno.EPERM
 _ENOSYS = 0x00050000 | errno.ENOSYS
 _EOPNOTSUPP = 0x00050000 | errno.EOPNOTSUPP
@@ -79,6 +82,9 @@ tkill 200 130  tgkill 234 131  rt_sigqueueinfo 129 138  rt_tgsigqueueinfo 297 24
 prlimit64 302 261  setpriority 141 140  ioprio_set 251 30  sched_setscheduler 144 119  sched_setparam 142 118
 sched_setattr 314 274  sched_setaffinity 203 122  setsockopt 54 208
 """
+_OF_OUTPUT = """
+write 1 64  writev 20 66  dup2 33 -  dup3 292 24
+"""
 # Numbers between a machine's own ones and the common ones, and those of newer calls, are unknown.
 _LAST_OWN = {"x86_64": 336, "aarch64": 294}
 _FIRST_COMMON = 424
@@ -98,9 +104,10 @@ class _Test(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """Allows a system call if all tests of one of its alternatives hold; else it is not permitted."""
+    """Allows a system call if all tests of one of its alternatives hold; else it is not permitted, or as given."""
 
     alternatives: tuple[tuple[_Test, ...], ...]
+    otherwise: int = _EPERM
 
 
 def build_filter(
@@ -122,8 +129,6 @@ def build_filter(
         local_sockets: Whether sockets of the family AF_UNIX may be made: only where code can reach none of the host's,
             by path or abstract name.
     """
-    if machine not in _ARCHITECTURES:
-        raise OSError(errno.ENOSYS, f"no filter of system calls for {machine!r}: only for {', '.join(_ARCHITECTURES)}")
     actions: dict[str, int | _Rule] = {**_file_rules(), **_socket_rules(network, local_sockets)}
     actions["clone"] = _all(_Test(0, (0,), _CLONE_FORBIDDEN))
     actions["personality"] = _all(_Test(0, (0, 0xFFFFFFFF)))
@@ -151,12 +156,36 @@ def install(program: bytes) -> None:
 
     `PR_SET_NO_NEW_PRIVS` must be set.
     """
+    all_threads = 1
+    if _apply(program, all_threads):
+        raise OSError(errno.EBUSY, "seccomp: another thread has a filter of its own")
+
+
+def listen_for_errors() -> int:
+    """Make a listener that this process and its children ask before they write to standard error.
+
+    They also ask before they replace the descriptor of standard output or error, as shells do that redirect.
+    """
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    new_listener = 8
+    return _apply(build_asking_filter(os.uname().machine), new_listener)
+
+
+def build_asking_filter(machine: str) -> bytes:
+    """Build the filter of `listen_for_errors`."""
+    writing = _Rule(((_Test(0, (2,), wanted=False),),), otherwise=_ASK)
+    replacing = _Rule(((_Test(1, (1, 2), wanted=False),),), otherwise=_ASK)
+    rules = {"write": writing, "writev": writing, "dup2": replacing, "dup3": replacing}
+    numbers = _numbers(_OF_OUTPUT, machine)
+    return _assemble(machine, {number: rules[name] for name, number in numbers.items()}, unknown=_ALLOW, foreign=_ALLOW)
+
+
+def _apply(program: bytes, flags: int) -> int:
     instructions = ctypes.create_string_buffer(program, len(program))
     # struct sock_fprog, without ctypes' structures, which are slow.
     header = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
-    set_mode_filter, all_threads = 1, 1
-    if syscall("seccomp", set_mode_filter, all_threads, header):
-        raise OSError(errno.EBUSY, "seccomp: another thread has a filter of its own")
+    set_mode_filter = 1
+    return linux.syscall("seccomp", set_mode_filter, flags, header)
 
 
 def _file_rules() -> dict[str, int | _Rule]:
@@ -219,29 +248,32 @@ def _word(value: int) -> bytes:
 
 
 def _numbers(table: str, machine: str) -> dict[str, int]:
+    if machine not in _ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"no filter of system calls for {machine!r}: only for {', '.join(_ARCHITECTURES)}")
     words = table.split()
     column = list(_ARCHITECTURES).index(machine) + 1
     rows = [words[start : start + 3] for start in range(0, len(words), 3)]
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def _assemble(machine: str, actions: dict[int, int | _Rule]) -> bytes:
+def _assemble(machine: str, actions: Mapping[int, int | _Rule], unknown: int = _ENOSYS, foreign: int = _KILL) -> bytes:
+    """Build a program: what to do by system calls' numbers, for `unknown` ones and for those of other machines."""
     steps: list[tuple[int, int | _Rule]] = []
     for number in range(_NEWEST + 2):
         known = number <= _LAST_OWN[machine] or _FIRST_COMMON <= number <= _NEWEST
-        action = actions.get(number, _ALLOW) if known else _ENOSYS
+        action = actions.get(number, _ALLOW) if known else unknown
         if not steps or steps[-1][1] != action:
             steps.append((number, action))
     if machine == "x86_64":
         # Some programs call -1 on purpose.
-        steps += [(_X32, _KILL), (0xFFFFFFFF, _ENOSYS)]
+        steps += [(_X32, foreign), (0xFFFFFFFF, unknown)]
     program = _Program()
     program.search(
         steps, {rule: program.rule(rule) for rule in dict.fromkeys(actions.values()) if isinstance(rule, _Rule)}
     )
     program.put(_LOAD, 0)
     start = program.here()
-    program.put(_RETURN, _KILL)
+    program.put(_RETURN, foreign)
     program.put(_JUMP_EQUAL, _ARCHITECTURES[machine], yes=start)
     program.put(_LOAD, 4)
     return program.code()
@@ -269,7 +301,7 @@ class _Program:
 
     def rule(self, rule: _Rule) -> int:
         """Prepend a rule and return its place."""
-        self.put(_RETURN, _EPERM)
+        self.put(_RETURN, rule.otherwise)
         failed = self.here()
         self.put(_RETURN, _ALLOW)
         allowed = self.here()

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,14 +47,13 @@ _NETWORKS = {True: "bridge", False: "none"}
 class Tenant:
     """The user and group of the code, never 0, and the folder to mount as its workspace; `None`: one in memory.
 
-    With `host_users`, the engine must not remap users. `give_back` is called at the end.
+    With `host_users`, the engine must not remap users.
     """
 
     uid: int
     gid: int
     workspace: Path | None = None
     host_users: bool = False
-    give_back: Callable[[], object] = lambda: None
 
 
 class Meeting:
@@ -91,11 +90,13 @@ class Meeting:
                 folder.rmdir()
 
 
-def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool) -> Tenant:
+def tenant_for(
+    workspace: Path | None, mount: Path | None, remapped: bool, rootless: bool, undo: contextlib.ExitStack
+) -> Tenant:
     """Choose a user for the code, so that what it writes belongs to the workspace's owner.
 
     `mount` is where the workspace can be mounted once more; `None` if the engine would not see that. `rootless` engines
-    always remap users.
+    always remap users. `undo` gives a workspace back that had to get another owner.
     """
     nobody = random.SystemRandom().randint(*(_FEW_USERS if remapped else _NOBODY))
     if workspace is None:
@@ -117,10 +118,12 @@ def tenant_for(workspace: Path | None, mount: Path | None, remapped: bool, rootl
         if open_to_all:
             return Tenant(nobody, nobody, workspace, host_users=remapped)
         raise _not_for_code(workspace)
-    return _beside_root(workspace, mount, nobody, remapped)
+    return _beside_root(workspace, mount, nobody, remapped, undo)
 
 
-def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: bool) -> Tenant:
+def _beside_root(
+    workspace: Path, mount: Path | None, nobody: int, remapped: bool, undo: contextlib.ExitStack
+) -> Tenant:
     if mount is not None and workspace.stat().st_uid == 0:
         try:
             mount.mkdir()
@@ -128,10 +131,10 @@ def _beside_root(workspace: Path, mount: Path | None, nobody: int, remapped: boo
             return Tenant(nobody, nobody, mount, remapped)
         except OSError:
             pass  # An old kernel, or a file system that cannot do it.
-    identity, give_back = chown_workspace(workspace)
+    identity = chown_workspace(workspace, undo)
     if identity is None:
         raise _not_for_code(workspace)
-    return Tenant(*identity, workspace, remapped, give_back)
+    return Tenant(*identity, workspace, remapped)
 
 
 def _not_for_code(workspace: Path) -> SandboxUnavailable:
@@ -222,7 +225,7 @@ def container_config(
     return {
         "image": options.image,
         "name": f"coderoom-{os.getpid()}-{uuid.uuid4().hex[:12]}",
-        "entrypoint": [str(spec.python or "python3"), "-I", "-S", f"{_CODE}/connect.py"],
+        "entrypoint": [str(spec.python or "python3"), "-I", "-S", f"{_CODE}/main.py"],
         "command": [f"{_CONTROL}/socket", WORKSPACE],
         "user": f"{tenant.uid}:{tenant.gid}",
         "working_dir": "/",

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 
@@ -265,29 +265,19 @@ class EngineStream:
 
 
 class Container:
-    """A container that removes itself when its first process ends."""
+    """A new container, not started yet, that removes itself when its first process ends."""
 
-    @classmethod
-    def create(cls, engine: Engine, config: Mapping[str, Any]) -> Self:
-        """Create a container without starting it."""
-        made = engine.client.create_container(**config)["Id"]
-        try:
-            return cls(engine, made)
-        except BaseException:
-            engine.client.remove_container(made, force=True, v=True)
-            raise
-
-    def __init__(self, engine: Engine, id: str) -> None:
-        self.id = id
+    def __init__(self, engine: Engine, config: Mapping[str, Any]) -> None:
         self._client = engine.client
-        target = f"/v{engine.client.api_version}/containers/{id}"
-        # Both are requested before the start: the engine knows nothing of a removed container.
-        self._output = EngineStream(engine.path, f"{target}/attach?stream=1&stdout=1&stderr=1", 4 * _TAIL)
-        try:
+        self.id: str = self._client.create_container(**config)["Id"]
+        target = f"/v{self._client.api_version}/containers/{self.id}"
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._client.remove_container, self.id, force=True, v=True)
+            # Both are requested before the start: the engine knows nothing of a removed container.
+            self._output = EngineStream(engine.path, f"{target}/attach?stream=1&stdout=1&stderr=1", 4 * _TAIL)
+            undo.callback(self._output.close)
             self._exit = EngineStream(engine.path, f"{target}/wait?condition=next-exit", _TAIL)
-        except BaseException:
-            self._output.close()
-            raise
+            undo.pop_all()
 
     def fileno(self) -> int:
         """Becomes readable when the container writes something, and when it ends."""

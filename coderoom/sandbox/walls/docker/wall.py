@@ -139,12 +139,11 @@ class _Launch:
             undo.callback(shutil.rmtree, copy, ignore_errors=True)
         with contextlib.closing(Meeting()) as meeting:
             mount = meeting.mount if engine.sees_mounts else None
-            tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless)
-            undo.callback(tenant.give_back)
+            tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless, undo)
             config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
             self._check_wanted()
             # Before the start, so that no output is missed.
-            container = Container.create(engine, config)
+            container = Container(engine, config)
             undo.callback(container.close)
             undo.callback(container.remove)
             self._check_wanted()

@@ -18,7 +18,7 @@ __all__ = ["ask", "write_stub"]
 _STUB = """
 import array, json, os, socket, sys
 
-def main(fd):
+def serve(fd):
     sock = socket.socket(fileno=fd)
     while True:
         code, ancillary, _, _ = sock.recvmsg(65536, 1024)
@@ -42,8 +42,9 @@ def write_stub(folder: Path) -> Path:
     code = folder / "guest"
     code.mkdir()
     (code / "__init__.py").touch()
-    (code / "main.py").write_text(_STUB, encoding="utf-8")
-    shutil.copy(Path(guest.__file__).parent / "connect.py", code)
+    (code / "forks.py").write_text("def collect_hooks(): pass\n", encoding="utf-8")
+    (code / "worker.py").write_text(_STUB, encoding="utf-8")
+    shutil.copy(Path(guest.__file__).parent / "main.py", code)
     code.chmod(0o755)
     for path in code.iterdir():
         path.chmod(0o644)
