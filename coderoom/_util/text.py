@@ -186,14 +186,18 @@ _SECRET_NAME: Final = re.compile(
 SHORTEST_SECRET: Final = 6
 """Shorter values are too often ordinary words."""
 _KEYS: Final = re.compile(
-    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))"  # In JSON inside of a text, a line break before it is a letter.
+    # In JSON inside of a text, a line break before it is a letter, and so is the end of a colour.
+    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=%[0-9A-Fa-f]{2}))"
     r"(?:sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|gsk_\w{20,}|xai-\w{20,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}|hf_\w{20,}|npm_\w{30,}"
+    r"|gsk_\w{20,}|xai-\w{20,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}|(?:xox[abprs]|xapp)-[\w-]{10,}"
+    r"|hf_\w{20,}|npm_\w{30,}|ya29\.[\w-]{20,}|pypi-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|dop_v1_\w{20,}"
+    r"|AGE-SECRET-KEY-1\w{20,}|(?<=Bearer )[\w.~+/-]{16,}=*"
     r"|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
     r"|(?<=://)[^\s/:@\"']{0,100}:[^\s/:@\"']{1,200}(?=@)"
     r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?s:.{1,20000}?)-----END (?:[A-Z]+ )*PRIVATE KEY-----"
 )
 """What looks like the key of a service, or the user and password of an address."""
+_REFERENCE: Final = re.compile(r"\$+\{\w+\}")
 
 
 def is_secret_name(name: str) -> bool:
@@ -206,9 +210,8 @@ class Masking:
 
     def __init__(self) -> None:
         self._secrets: dict[str, str] = {}
-        self._secret: re.Pattern[str] = _KEYS
         found = {value: f"${{{name}}}" for name, value in os.environ.items() if is_secret_name(name)}
-        self.hide_values({value: name for value, name in found.items() if not value.startswith("/")})  # As PWD.
+        self.hide_values({value: name for value, name in found.items() if not Path(value).exists()})  # As PWD.
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values, of 6 characters or more, replaced from now on."""
@@ -216,16 +219,27 @@ class Masking:
             if len(value) >= SHORTEST_SECRET:
                 self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
         known = sorted(self._secrets, key=len, reverse=True)
-        self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern]))
+        self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern, _REFERENCE.pattern]))
 
-    def hide(self, data: T) -> T:
-        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data."""
-        hidden: T = in_texts(data, lambda text: self._secret.sub(lambda found: self._secrets.get(found[0], MASK), text))
+    def hide(self, data: T, *, restorable: bool = False) -> T:
+        """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data.
+
+        If it is `restorable`, a `${NAME}` that was there before gets one more `$`, so that `restore` leaves it alone.
+        """
+
+        def instead(found: re.Match[str]) -> str:
+            more = f"${found[0]}" if restorable else found[0]
+            return self._secrets.get(found[0], more if _REFERENCE.fullmatch(found[0]) else MASK)
+
+        hidden: T = in_texts(data, lambda text: self._secret.sub(instead, text))
         return hidden
 
-    def restore(self, data: T) -> T:
-        """Put the values of variables back, which `hide` replaced by their names."""
-        values = {instead: value for value, instead in reversed(self._secrets.items())}  # Not the value as JSON.
-        known = re.compile("|".join(map(re.escape, values)) or "(?!)")
-        restored: T = in_texts(data, lambda text: known.sub(lambda found: values[found[0]], text))
+    def restore(self, data: T, *, values: bool = True) -> T:
+        """Undo what `hide` did to restorable data; without `values`, only to each `${NAME}` that was there before."""
+        known = {instead: value for value, instead in reversed(self._secrets.items())} if values else {}  # Not as JSON.
+
+        def before(found: re.Match[str]) -> str:
+            return found[0][1:] if found[0].startswith("$$") else known.get(found[0], found[0])
+
+        restored: T = in_texts(data, lambda text: _REFERENCE.sub(before, text))
         return restored

@@ -102,7 +102,7 @@ def _secrets_in(*made: Team | ChatCompletionClient) -> dict[str, str]:
             used = {name: value for each in origin.references.values() for name, value in each.used.items()}
             found |= {value: f"${{{name}}}" for name, value in used.items() if not name.startswith("CODEROOM_")}
             for path, value in walk(origin.data):
-                if path and is_secret_key(str(path[-1])) and isinstance(value, str):
+                if path and isinstance(value, str) and (is_secret_key(str(path[-1])) or "default_headers" in path):
                     found.setdefault(value, MASK)
     return {value: instead for value, instead in found.items() if len(value) >= SHORTEST_SECRET}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
+from coderoom._util.steps import CODE
 from coderoom._util.text import MASK
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, find_source, secrets_of
@@ -19,7 +21,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
-from coderoom.runs.run_log import TASK, RunLog
+from coderoom.runs.run_log import EVENT, MESSAGE, TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 
 _TEAM_COMMANDS: Final = ("run", "chat", "batch")
@@ -133,9 +135,14 @@ class Run:
         recorder = _recorder(prepared, recording)
         journal.claim(entry.id, request)
         journal.hide_values(secrets_of(prepared.team))
-        known = [replace(step, result=journal.restore(step.result)) for step in journal.steps(entry.id)]
+        known = list(journal.steps(entry.id, with_values=True))
         tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
         log = RunLog(journal, run=entry.id, known=known)
+        done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
+        if any(MASK in json.dumps(step.result) for step in done):
+            log.note(f"Something like a key was in what was answered before; the journal has {MASK} in its place.")
+        if done and done[-1].kind != CODE and entry.state in ("killed", Outcome.CANCELLED):
+            log.note("If code was running when the run ended, it is run again from its beginning, with all its blocks.")
         return cls(prepared, tasks if task is None else [*tasks, task], log, allowed, recorder)
 
     async def go(

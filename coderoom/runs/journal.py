@@ -175,7 +175,7 @@ class Journal(Database):
                 database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
             database.execute(
                 "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, self._json(step.request), self._json(step.result)),
+                (*row, self._json(step.request), json.dumps(self.hide(step.result, restorable=True))),
             )
 
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
@@ -275,13 +275,14 @@ class Journal(Database):
             columns["owner"] = None
         return RunEntry(**columns)
 
-    def steps(self, run: str) -> Iterator[Step]:
-        """The steps of a run, in order."""
+    def steps(self, run: str, *, with_values: bool = False) -> Iterator[Step]:
+        """The steps of a run, in order; if asked for, with the values of the variables that results had."""
         with self._using() as database:
             columns = "number, kind, actor, key, at, seconds, request, result"
             rows = database.execute(f"SELECT {columns} FROM steps WHERE run = ? ORDER BY number", (run,))
             for number, kind, actor, key, at, seconds, request, result in rows:
-                yield Step(number, kind, actor, key, at, seconds, json.loads(request), json.loads(result))
+                data = self.restore(json.loads(result), values=with_values)
+                yield Step(number, kind, actor, key, at, seconds, json.loads(request), data)
 
     def last_step(self, run: str) -> int:
         """The number of a run's last step; 0 if there is none."""
@@ -300,7 +301,7 @@ class Journal(Database):
         with self._using() as database:
             query = "SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1"
             row = database.execute(query, (key,)).fetchone()
-            return json.loads(row[0]) if row else None
+            return self.restore(json.loads(row[0]), values=False) if row else None
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""

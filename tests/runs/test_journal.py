@@ -347,7 +347,8 @@ def test_a_step_costs_the_same_however_long_the_run_is(folder: Folder) -> None:
 
 
 def test_a_resumed_run_has_the_values_that_were_hidden(folder: Folder) -> None:
-    code = "```python\nopen('Contoso-report.txt', 'w').write('x')\nprint('Contoso')\n```"
+    line = "print('Contoso ${CUSTOMER} $${CUSTOMER} ${MY_TOKEN}')"
+    code = f"```python\nopen('Contoso-report.txt', 'w').write('x')\n{line}\n```"
     team = YAML(typ="safe").load((ROOT / "coderoom/configs/shipped/code-act.yaml").read_text())
     coder = team["config"]["participants"][0]["config"]
     coder["system_message"] = "You work for ${CUSTOMER}."
@@ -366,8 +367,9 @@ def test_a_resumed_run_has_the_values_that_were_hidden(folder: Folder) -> None:
     refused = folder.command("resume", CUSTOMER="Contoso")
     assert "does not have the keys that were in it" in refused.stderr
     (folder.path / "team.yaml").write_text(text)
+    assert line.replace("Contoso", "${CUSTOMER}") in str(folder.run("runs", "show")["steps"])
     with OpenAIServer(["Done."]) as server:
-        assert folder.run("resume", server=server, CUSTOMER="Contoso")["succeeded"]
-        assert "Contoso" in json.dumps(server.requests[0].messages)
-        assert "${CUSTOMER}" not in json.dumps(server.requests[0].messages)
+        assert folder.run("resume", server=server, CUSTOMER="Contoso", MY_TOKEN="a-secret-of-the-host")["succeeded"]
+        assert line in server.requests[0].messages[2]["content"]
+        assert server.requests[0].messages[3]["content"].startswith("Contoso ${CUSTOMER} $${CUSTOMER} ${MY_TOKEN}\n")
     assert [path.name for path in (folder.path / "work").glob("*.txt")] == ["Contoso-report.txt"]
