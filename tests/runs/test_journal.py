@@ -179,10 +179,10 @@ def test_code_that_gives_something_else_this_time_is_told_of(folder: Folder) -> 
 
 
 def test_secrets_do_not_enter_it(folder: Folder) -> None:
-    secret, key, number = "hunter2-hunter2", "sk-abcdefghijklmnopqrstuvwxyz", "12345678"
+    secret, key, number = "/hunter2/hunter2", "sk-abcdefghijklmnopqrstuvwxyz", "12345678"
     pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
     texts = (secret, key, "test-key-1234", "MIIEow", "u:pass-word@", number)
-    print_all = f"print('{secret} {key} test-key-1234 postgres://u:pass-word@db', {number}, {pem!r})"
+    print_all = f"print('{secret} \\x1b[32m{key} test-key-1234 postgres://u:pass-word@db', {number}, {pem!r})"
     files = f"open('seen.txt', 'w').write('{key}')\nopen('seen.bin', 'wb').write(b'\\xff {key}')"
     reply = Reply(f"```python\n{files}\n{print_all}\n```")
     with OpenAIServer([reply, "Done."]) as server:
