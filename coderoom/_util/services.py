@@ -187,8 +187,8 @@ _NO_SUCH_MODEL = (
 _ADVICE = {
     _SPENT: "There is no credit left at the model service, so waiting does not help: check its billing, or use another "
     "key.",
-    "AuthenticationError": "Check the key of your model service (OPENAI_API_KEY for `openai:`; `coderoom models` lists "
-    "all), or name another model (--model, or model= from Python).",
+    "AuthenticationError": "Check the key of your model service (OPENAI_API_KEY for `openai:`, CODEROOM_API_KEY for "
+    "an address; `coderoom models` lists all), or name another model (--model, or model= from Python).",
     "PermissionDeniedError": "The key of your model service does not allow this model: use another key, or another "
     "model.",
     _NO_SUCH_MODEL: "The model service does not have this model: check its name.",

@@ -114,7 +114,10 @@ def show_run(
         view.stop()
         for message in record.messages:
             view.show(message)
-        view.end(record)
+        if entry.ended is not None and record is records[-1]:  # Only how a run has ended is known.
+            view.end(record)
+    if entry.state == "killed":
+        typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:
         for step in opened.steps(entry.id):
             text = step.result.get("text") or f"{step.result.get('code', '')}\n\n{step.result.get('output', '')}"

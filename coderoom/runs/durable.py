@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +13,8 @@ from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
-from coderoom._util.steps import CODE
-from coderoom._util.text import MASK
+from coderoom._util.steps import CODE, StepObserver, observing
+from coderoom._util.text import MASK, counted
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
@@ -161,10 +162,13 @@ class Run:
         """
         try:
             for task in self.tasks[:-1]:
-                await self.go_on(self.record_of(task), lambda message: None, close=False)
+                end = CancellationToken()
+                with observing(_OnlyKnown(end)):
+                    await self.go_on(self.record_of(task), lambda message: None, close=False, token=end)
             record = self.record_of(self.tasks[-1])
             if self.log.known:
-                record.notices.append(f"Resumed: {self.log.known:,} steps were done before, and are not done again.")
+                done = counted(self.log.known, "step")
+                record.notices.append(f"Resumed, with {done} from before, which nobody does again.")
             shown = partial(begin, record)
             return await self.go_on(record, watch, begin=shown, owns_process=owns_process, close=close, token=token)
         except BaseException:
@@ -190,6 +194,17 @@ class Run:
         return replace(made, task=task, messages=[], notices=list(made.notices), without_messages={}, _results={})
 
 
+class _OnlyKnown(StepObserver):
+    """Ends a task that was ended early before at its first step that is new."""
+
+    def __init__(self, end: CancellationToken) -> None:
+        self._end = end
+
+    def before(self, kind: str, request: Any) -> None:
+        self._end.cancel()
+        raise asyncio.CancelledError
+
+
 def _recorder(prepared: PreparedRun, file: Path | None) -> Recorder | None:
     if file is None:
         return None
@@ -201,7 +216,7 @@ def _recorder(prepared: PreparedRun, file: Path | None) -> Recorder | None:
 def _refuse_finished(entry: RunEntry, task: str | None) -> None:
     if entry.command not in _TEAM_COMMANDS:
         hint = "`coderoom resume` goes on with it" if entry.command == "solve" else "it ran code without a team"
-        raise RequestError(f"The run {entry.id} is not one of a team, but a `{entry.command}`: {hint}.")
+        raise RequestError(f"The run {entry.id} is not one of a team, but of `{entry.command}`: {hint}.")
     if task is None and entry.state != "running" and entry.state not in GO_ON:
         raise RequestError(
             f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "

@@ -114,7 +114,9 @@ def _read_markdown(name: str, text: str) -> Source:
     found = [block for block in everything if not block.no_run]
     blocks = [block for block in found if block.language in _RUNNABLE]
     if not blocks:
-        raise RequestError(f"{name!r} contains no code block to run. Blocks in {_LANGUAGES} run here.")
+        raise RequestError(
+            f"{name!r} contains no code block to run. Blocks in {_LANGUAGES} run here; of a script, say --language."
+        )
     skipped = [block for block in found if block.language not in _RUNNABLE and not block.is_data]
     lines = re.split(r"\r\n?|\n", text)
     return Source(name, "markdown", blocks, skipped, [_start(block, lines) for block in blocks])

@@ -249,7 +249,7 @@ class Recorder(StepObserver):
     """Writes each request to a model, and its reply, when the reply is there.
 
     Args:
-        file: The file; one that is there is replaced.
+        file: The file; one that is there is replaced with the first reply.
         model: The name of the model that answers.
 
     Raises:
@@ -263,8 +263,8 @@ class Recorder(StepObserver):
         self.file = file
         self._masking = Masking()
         self._lock = Lock()
-        self._failed = False
-        self._write("w", HEADER)
+        self._failed = self._begun = False
+        self._write("")
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values replaced in the file."""
@@ -283,15 +283,20 @@ class Recorder(StepObserver):
             "reply": result,
         }
         try:
-            self._write("a", entry)
+            self._write(self._line(entry))
         except RequestError as error:
             self._failed = True
             note(f"{error} What follows is not in it.")
 
-    def _write(self, mode: str, entry: Mapping[str, Any]) -> None:
-        line = json.dumps(self._masking.hide(entry))
+    def _line(self, entry: Mapping[str, Any]) -> str:
+        return json.dumps(self._masking.hide(entry)) + "\n"
+
+    def _write(self, line: str) -> None:
         try:
-            with self._lock, self.file.open(mode, encoding="utf-8") as file:
-                file.write(f"{line}\n")
+            with self._lock, self.file.open("w" if line and not self._begun else "a", encoding="utf-8") as file:
+                if line and not self._begun:
+                    self._begun = True
+                    file.write(self._line(HEADER))
+                file.write(line)
         except OSError as error:
             raise RequestError(f"The recording {str(self.file)!r} cannot be written: {error.strerror}.") from error

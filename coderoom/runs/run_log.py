@@ -265,6 +265,8 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
             records[-1].add(_message(step.result))
     if records:
         last, facts = records[-1], entry.facts
+        for record in records:
+            record.isolation = facts.get("isolation", "")
         for name in _FACTS:
             setattr(last, name, facts.get(name, getattr(last, name)))
         last.files = [Path(file) for file in facts.get("files", ())]

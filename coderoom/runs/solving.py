@@ -93,7 +93,8 @@ class SolveView:
             for code in solution.implementations.values():
                 console.print(Rule(style="dim"))
                 console.print(Syntax(visible(code.strip("\n")), solution.language, theme="ansi_dark", word_wrap=True))
-        console.print(_table(solution.functions))
+        if solution.functions:
+            console.print(_table(solution.functions))
         for line in solution.missing[:_MOST_MISSING]:
             self._say(line, "red")
         if len(solution.missing) > _MOST_MISSING:

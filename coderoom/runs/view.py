@@ -82,7 +82,7 @@ class RunView:
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
         if self._record is None:  # Else it is a further task for the same team.
-            if record.isolation != NO_CODE_IS_RUN:
+            if record.isolation not in ("", NO_CODE_IS_RUN):
                 self._console.print(isolation_words(record.isolation))
             kind, _, recording = (record.model or "").partition(":")
             if kind == "replay":
@@ -281,6 +281,11 @@ def _verdict(message: BaseChatMessage) -> RenderableType:
     return Panel(Text(visible(message.to_text())), title=title, title_align="left", border_style=style)
 
 
+def _stop_reason(record: RunRecord) -> str | None:
+    """Why the team stopped; a team of one agent ends with its turn."""
+    return None if record.stop_reason == "Maximum number of turns 1 reached." else record.stop_reason
+
+
 def _how_to_go_on(record: RunRecord) -> str | None:
     if not record.run or record.outcome not in GO_ON:
         return None
@@ -297,7 +302,7 @@ def _summary(record: RunRecord) -> RenderableType:
     rows = {
         "outcome": record.outcome,
         "error": record.error,
-        "stopped": (record.why_unfinished or record.stop_reason) if record.error is None else None,
+        "stopped": (record.why_unfinished or _stop_reason(record)) if record.error is None else None,
         "gave up": record.why_failed,
         "turns": f"{record.turns}, with {counted(record.attempts, 'run')} of code",
         "tokens": "\n".join(tokens),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.teams import BaseGroupChat, RoundRobinGroupChat, SelectorGroupChat, Swarm
 from autogen_agentchat.tools import AgentTool
+from autogen_core import CancellationToken
 from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.runs import Journal, Run, RunRecord, prepare_run
+from coderoom.runs import Journal, Run, RunRecord, RunRequest, prepare_run
+from tests.support.openai_server import Failure, OpenAIServer
 
 CALLS = {"function_calling": True}
 FAILS = "```python\nx = 6\nprint(1 / 0)\n```"
@@ -107,3 +110,23 @@ async def test_tools_of_autogens_agents_are_called_once(tmp_path: Path) -> None:
     assert (resumed.outcome, (tmp_path / "ran").read_text()) == ("ok", "xx")
     kinds = [step.kind for step in journal.steps(str(resumed.run))]
     assert (kinds.count("model"), kinds.count("call")) == (6, 2)
+
+
+async def test_a_task_that_was_cancelled_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEROOM_API_KEY", "test")
+    work, journal = tmp_path / "work", Journal(tmp_path / "journal.sqlite3")
+    endless = "```python\nopen('ran', 'a').write('x')\nwhile True: pass\n```"
+    with OpenAIServer([endless, Failure(401, message="No."), "Two."]) as server:
+        request = RunRequest("code-act", "One.", model=f"{server.base_url}#m", workspace=work, more_tasks=True)
+        run = Run.begin(request.prepare(), journal, command="chat")
+        token = CancellationToken()
+        going = asyncio.create_task(run.go_on(run.record_of("One."), print, close=False, token=token))
+        while not (work / "ran").exists():
+            await asyncio.sleep(0.02)
+        token.cancel()
+        assert (await going).cancelled
+        assert (await run.go_on(run.record_of("Two?"), print, close=False)).error
+        await run.close()
+        resumed = await Run.resume("last", journal).go(print)
+    assert (resumed.task, resumed.answer, (work / "ran").read_text()) == ("Two?", "Two.", "x")
+    assert len(server.requests) == 3

@@ -13,7 +13,7 @@ from coderoom.sandbox import CodeError, ExecutionResult, Limits, Sandbox, Sessio
 from .places import Place, on_both_shapes, on_every_wall
 
 MIB = 1 << 20
-TURN_ON = "There is no network here: Sandbox(network=True) turns it on."
+TURN_ON = "There is no network here: network=True (--network) turns it on."
 
 
 def error_of(result: ExecutionResult) -> CodeError:

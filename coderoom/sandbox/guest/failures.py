@@ -36,7 +36,7 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         size = memory_bytes // (1024 * 1024)
         return f"The code wanted more memory than the {size:,} MiB that it may have."
     if not network and any(_misses_network(each) for each in _linked(error)):
-        return "There is no network here: Sandbox(network=True) turns it on."
+        return "There is no network here: network=True (--network) turns it on."
     return ""
 
 
