@@ -128,6 +128,13 @@ def test_a_reviewer_cannot_make_a_failure_a_success(tmp_path: Path) -> None:
     assert (done.returncode, run["outcome"], run["approved"]) == (1, "error", False)
 
 
+def test_what_no_reviewer_has_seen_is_no_success(tmp_path: Path) -> None:
+    model = recording(tmp_path / "r.json", [python("print(42)"), "It is 42.", APPROVED])
+    done = coderoom("run", "coder-reviewer", "Do.", "--max-turns", "1", "--model", model, "--json", cwd=tmp_path)
+    run = json.loads(done.stdout)
+    assert (done.returncode, run["outcome"], run["attempts"]) == (1, "unfinished", 1)
+
+
 def test_words_without_code_are_no_success(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["All done, it works!"] * 6)
     done = coderoom("run", "coder-executor", "Do it.", "--model", model, "--json", cwd=tmp_path)

@@ -120,8 +120,12 @@ def show_run(
         typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:
         for step in opened.steps(entry.id):
-            text = step.result.get("text") or f"{step.result.get('code', '')}\n\n{step.result.get('output', '')}"
+            result = step.result
+            text = result.get("text") or f"{result.get('code', '')}\n\n{result.get('output', '')}"
             typer.echo(visible(text.rstrip()))
+            if "exit_code" in result:
+                typer.echo(f"{result['outcome']} · exit code {result['exit_code']} · {step.seconds:.2f} s\n")
+        typer.echo(f"outcome  {entry.state}")
 
 
 @runs_app.command("serve", cls=app.Command)

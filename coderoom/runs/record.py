@@ -80,6 +80,7 @@ class RunRecord:
         cancelled: Whether it was interrupted.
         limit: Which limit of the run ended it, in words; empty if none did.
         runs_code: Whether the team has an agent that runs code.
+        has_reviewer: Whether the team has a reviewer.
         notices: What the user should know about the preparation.
         asks: The agents that may ask a person about their code.
         activity: What the team does at the moment; empty if that is not known.
@@ -103,6 +104,7 @@ class RunRecord:
     cancelled: bool = False
     limit: str = ""
     runs_code: bool = True
+    has_reviewer: bool = False
     notices: list[str] = field(default_factory=list)
     asks: frozenset[str] = frozenset()
     activity: str = ""
@@ -157,6 +159,8 @@ class RunRecord:
             return UNFINISHED
         if outcome is Outcome.OK and self.approved is False:
             return NOT_APPROVED
+        if outcome is Outcome.OK and self._lacks_review:
+            return UNFINISHED
         return outcome.value
 
     @property
@@ -171,6 +175,12 @@ class RunRecord:
         return None if last is None else last.metadata[keys.APPROVED] == "true"
 
     @property
+    def _lacks_review(self) -> bool:
+        """Whether AutoGen's limit of turns or messages came before the reviewer."""
+        at_limit = (self.stop_reason or "").startswith("Maximum number of ")
+        return at_limit and self.has_reviewer and self.approved is None
+
+    @property
     def agent_stop_reason(self) -> str | None:
         """Why the last agent that may run code ended its turn."""
         last = self._last_with(keys.STOP_REASON)
@@ -182,7 +192,11 @@ class RunRecord:
         if self.limit:
             return self.limit
         reason = self.agent_stop_reason
-        return StopReason(reason).why_without_answer if self.outcome == UNFINISHED and reason else ""
+        if self.outcome != UNFINISHED:
+            return ""
+        if reason not in _AT_A_LIMIT and self._lacks_review:
+            return f"{self.stop_reason} The reviewer has not spoken."
+        return StopReason(reason).why_without_answer if reason else ""
 
     @property
     def why_failed(self) -> str:

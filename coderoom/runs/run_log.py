@@ -27,7 +27,7 @@ from autogen_core.models import LLMMessage
 from coderoom._util.autogen import current_agent
 from coderoom._util.steps import CODE, MODEL, StepObserver
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer
-from coderoom.runs.record import RunRecord
+from coderoom.runs.record import UNFINISHED, RunRecord
 
 MESSAGE: Final = "message"
 TASK: Final = "task"
@@ -272,6 +272,7 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
         last.files = [Path(file) for file in facts.get("files", ())]
         last.cancelled = entry.outcome == "cancelled"
         last.limit = facts.get("limit", "")
+        last.has_reviewer = entry.outcome == UNFINISHED
         last.runs_code = entry.outcome != "ok" or last.attempts > 0
     return records
 

@@ -32,7 +32,7 @@ from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, in_words, is_model_text
 from coderoom._util.steps import StepObserver, observing
-from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent
+from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
@@ -247,6 +247,7 @@ async def run_team(
         adopt_orphans()
     executors = executors_of(team)
     record.runs_code = bool(executors)
+    record.has_reviewer = any(isinstance(agent, ReviewerAgent) for agent in agents_of(team))
     changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
     by_signal = token is None
     token = token or CancellationToken()
