@@ -112,5 +112,7 @@ def cancel_on_signal(token: CancellationToken, *, owns_process: bool = False) ->
         with route_signals(cancel):
             yield
     finally:
+        if timers[0].ident is not None:  # What is left is to say how it ended; a second Ctrl-C must not cut that off.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         for timer in timers:
             timer.cancel()
