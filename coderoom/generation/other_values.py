@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime
 import functools
+import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -32,10 +33,11 @@ Make = Callable[[Random, int], Any]
 def other_values(declared: str) -> tuple[Any, ...]:
     """Different values of a type, as tagged data; none if it is unknown.
 
-    An empty one or zero comes first, then random ones, half of the numbers negative.
+    An empty one or zero comes first, then random ones, half of the numbers negative. Unknown parts of a type, such as
+    the items of `list[Point]`, may be anything.
     """
     try:
-        make = _of(parsed_expression(declared[:_LONGEST]))
+        make = _of(_expression(declared[:_LONGEST]))
         random = Random(0)
         values = [encode(make(random, min(number, 3))) for number in range(_COUNT)]
     except (*UNREADABLE, LookupError, TypeError, TaggedError):
@@ -43,28 +45,64 @@ def other_values(declared: str) -> tuple[Any, ...]:
     return tuple({canonical(value): value for value in values}.values())
 
 
+def _expression(declared: str) -> ast.expr:
+    """A type as an expression: Python's as it is, `T[]` and `Array<T>` of TypeScript, `str (a note)`, `list of T`."""
+    try:
+        return parsed_expression(declared)
+    except SyntaxError:
+        words = _OF.fullmatch(declared.partition(" (")[0].strip())
+        text = f"{words[1]}[Any]" if words else declared.partition(" (")[0]
+        return parsed_expression(text.translate(_BRACKETS).replace("[]", "[...]").strip())
+
+
 def _of(kind: ast.expr) -> Make:
     """What makes values of a type; `LookupError` if it is unknown."""
-    name, parts = named(kind)
-    name = name.lower()
-    if name in ("union", "optional"):
-        return _one_of([*parts, ast.Constant(None)] if name == "optional" else parts)
+    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):  # In TypeScript, text in it is a literal.
+        return _one_of([_literal([each]) if isinstance(each, ast.Constant) else _of(each)
+                        for each in (kind.left, kind.right)])  # fmt: skip
+    if isinstance(kind, ast.Subscript) and _is_dots(kind.slice):
+        items = [_part(kind.value)]
+        return lambda random, size: [items[0](random, size) for _ in range(size)]
+    name, parts = ("object", ()) if isinstance(kind, ast.Dict) else named(kind)
+    name = _ALIASES.get(name.lower(), name.lower())
+    if name == "union":
+        return _one_of([_of(each) for each in parts])
+    if name == "literal":
+        return _literal(parts)
+    if name in _WRAPPERS:
+        return _of(parts[0])
     if not parts and name in _SIMPLE:
         return _SIMPLE[name]
     parts = parts or [ast.Name("int")] * (2 if name in _DICTS else 1)
-    items = [_of(each) for each in parts if not (isinstance(each, ast.Constant) and each.value is ...)]
+    items = [_part(each) for each in parts if not _is_dots(each)]
     if name == "tuple" and len(items) == len(parts):
         return lambda random, size: tuple(item(random, size) for item in items)
     if name in _DICTS:
-        key, value = items
+        key, value = (*items, _int)[:2]
         return lambda random, size: {key(random, size): value(random, size) for _ in range(size)}
     collect = _COLLECTIONS[name]
     return lambda random, size: collect(items[0](random, size) for _ in range(size))
 
 
-def _one_of(kinds: Sequence[ast.expr]) -> Make:
-    makers = [_of(each) for each in kinds]
+def _part(kind: ast.expr) -> Make:
+    """What makes parts of a value: anything, if their type is unknown."""
+    try:
+        return _of(kind)
+    except LookupError:
+        return lambda random, size: random.choice(_PARTS) if size else None
+
+
+def _one_of(makers: Sequence[Make]) -> Make:
     return lambda random, size: random.choice(makers)(random, size)
+
+
+def _literal(parts: Sequence[ast.expr]) -> Make:
+    values = [ast.literal_eval(each) for each in parts]
+    return lambda random, size: random.choice(values)
+
+
+def _is_dots(kind: ast.expr) -> bool:
+    return isinstance(kind, ast.Constant) and kind.value is ...
 
 
 def _int(random: Random, size: int) -> int:
@@ -77,8 +115,26 @@ _COLLECTIONS: dict[str, Callable[[Any], Any]] = {
     "set": set,
     "frozenset": frozenset,
 }
-_DICTS = ("dict", "mapping", "defaultdict", "ordereddict", "counter")
+_DICTS = ("dict", "mapping", "mutablemapping", "defaultdict", "ordereddict", "counter", "map", "record")
+_ALIASES = {
+    "string": "str",
+    "text": "str",
+    "integer": "int",
+    "number": "int",
+    "bigint": "int",
+    "double": "float",
+    "boolean": "bool",
+    "array": "list",
+    "null": "none",
+    "undefined": "none",
+    "void": "none",
+}
+_WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
+_PARTS = (None, 1, -2.5, "a", True, ("b", 0))
+_OF = re.compile(r"(?:an? )?(\w+) of .+", re.IGNORECASE)
+_BRACKETS = str.maketrans("<>;", "[],")
 _SIMPLE: dict[str, Make] = {
+    "object": lambda random, size: {random.choice("abc"): random.choice(_PARTS) for _ in range(size)},
     "none": lambda random, size: None,
     "bool": lambda random, size: bool(size) and random.random() < 0.5,
     "int": _int,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from coderoom.generation import AICodeGenerator, PythonLanguage, TestResult, TestRunner, freeze
+from coderoom.generation import AICodeGenerator, FunctionSpec, PythonLanguage, TestResult, TestRunner, freeze
+from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.replies import TESTS_KEYS, code_in, listed, read_repair
 from coderoom.sandbox import Sandbox
 
@@ -103,6 +104,26 @@ async def test_tests_that_say_nothing(sandbox: Sandbox, kind: str) -> None:
     cases = [case for each, case in SILENT if each == kind]
     for first in range(0, len(cases), 40):
         assert await silent(sandbox, kind, cases[first : first + 40]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "silent", "telling"),
+    [
+        ("list[dict[str, Any]]", "all(isinstance(x, dict) for x in result)", "[x['id'] for x in result] == [n]"),
+        ("list[Point]", "isinstance(result, list)", "all(x.x > 0 for x in result)"),
+        ("tuple[Any, ...]", "isinstance(result, tuple)", "all(x == n for x in result)"),
+        ("Literal['even', 'odd']", "result in ('even', 'odd')", "result == 'odd'"),
+        ("str (the text)", "isinstance(result, str)", "result.isdigit()"),
+        ("number", "isinstance(result, int)", "result > 0"),
+        ("Promise<Array<object>> | null", "result is None or len(result) >= 0", "result is not None"),
+        ("Record<string, number>[][]", "isinstance(result, list)", "result != []"),
+        ("list of strings", "isinstance(result, list)", "all(isinstance(x, str) for x in result)"),
+    ],
+)
+async def test_types_known_in_part(runner: TestRunner, kind: str, silent: str, telling: str) -> None:
+    spec = FunctionSpec.model_validate({"name": "f", "purpose": "p", "outputs": {"type": kind}})
+    tests = [test_of(text, inputs={"n": 1}, property=text) for text in (silent, telling)]
+    assert [each.name for each, _ in await vacuous_tests(tests, spec, runner)] == [silent]
 
 
 def test_replies_without_content() -> None:

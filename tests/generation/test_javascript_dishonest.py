@@ -148,7 +148,24 @@ async def test_the_hunter_finds_what_is_there(sandbox: Sandbox) -> None:
 
 
 async def test_what_a_getter_throws_is_not_thrown_by_the_function(sandbox: Sandbox) -> None:
-    source = "function f(x) { return { get a() { throw new RangeError('no') } } }"
+    source = "function f(x) { return new (class { get next() { throw new RangeError('no') } })() }"
     runner = TestRunner(sandbox, timeout=10, language=JavaScriptLanguage())
     (result,) = await runner.run({"f": source}, freeze({"f": [test_of(inputs={"x": 1}, expected_error="RangeError")]}))
     assert "reading it throws an error" in result.why
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "passes"),
+    [
+        ("return new Date(2024, 0, 2).toISOString()", "2024-01-02T00:00:00.000Z", False),
+        ("return new Date(Date.UTC(2024, 0, 2)).toISOString()", "2024-01-02T00:00:00.000Z", True),
+        ("return [new Number(4)]", [4], False),
+        ("let k = 0; return { get a() { return k++ < 3 ? 4 : -1 } }", {"a": 4}, False),
+        ("return { a: 4, message: 'x' }", {"a": 4, "message": "x"}, True),
+    ],
+)
+async def test_users_get_what_tests_see(sandbox: Sandbox, body: str, expected: object, passes: bool) -> None:
+    runner = TestRunner(sandbox, language=JavaScriptLanguage())
+    tests = freeze({"f": [test_of("a", inputs={"x": 1}, expected_output=expected)]})
+    [result] = await runner.run({"f": source_of(body)}, tests)
+    assert result.passed == passes, result.why

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -117,6 +118,45 @@ async def test_it_does_not_pass(default_sandbox: Sandbox, name: str) -> None:
     if name in ONLY_A_WARNING:
         results = await results_of(default_sandbox, source, tests, strict=False)
         assert any(each.warning for each in results)
+
+
+# Results that differ from plain data only in what a property sees.
+SEEN: list[tuple[str, str]] = [
+    ("class A(int):\n    __str__ = lambda self: 'x'\ndef f(n): return A(n)", "str(result) == '1'"),
+    ("class A(float):\n    __format__ = lambda self, how: 'x'\ndef f(n): return [{'a': A(n)}]", "f'{result[0]}' != 'x'"),
+    ("class A(str):\n    __hash__ = lambda self: 7\ndef f(n): return A(f'{n}')", "result in {'1'}"),
+    ("class A(list):\n    sort = list.reverse\ndef f(n): return A([1, 2])", "result.sort() or result == [1, 2]"),
+    ("class A(dict):\n    __missing__ = lambda self, key: 0\ndef f(n): return A()", "'a' not in result"),
+    ("from collections import namedtuple\nclass A(namedtuple('P', 'x')):\n    _asdict = lambda self: {}\ndef f(n): return A(1)", "result._asdict() == {'x': 1}"),
+    ("from typing import NamedTuple\nclass A(NamedTuple):\n    x: int\n    __str__ = lambda self: 'x'\ndef f(n): return A(1)", "str(result) != 'x'"),
+    ("import enum\nclass A(enum.IntEnum):\n    X = 1\n    __str__ = lambda self: 'x'\ndef f(n): return A.X", "str(result) == '1'"),
+]  # fmt: skip
+UNSEEN = [
+    "class A(int):\n    'Doc.'\n    def __new__(cls, n): return int.__new__(cls, n)\n    def twice(self): return 2 * self\ndef f(n): return A(n)",
+    "class A(list):\n    def __init__(self, *items): super().__init__(items)\ndef f(n): return A(n)",
+    "import enum\nclass A(enum.IntEnum):\n    X = 1\ndef f(n): return A.X",
+    "import enum\nclass A(enum.IntFlag):\n    X = 1\ndef f(n): return A.X",
+    "import enum\nclass A(int, enum.Enum):\n    X = 1\ndef f(n): return A.X",
+    "from collections import namedtuple\nclass A(namedtuple('A', 'x count')):\n    def sum(self): return 1\ndef f(n): return A(1, 2)",
+    "from typing import NamedTuple\nclass A(NamedTuple):\n    x: int = 1\n    def sum(self): return 1\ndef f(n): return A(1)",
+    "from collections import Counter\nclass A(Counter):\n    pass\ndef f(n): return A('a')",
+    "import enum\nclass A(enum.Enum):\n    X = 1\n    __str__ = lambda self: 'x'\ndef f(n): return A.X",
+    "class A(tuple):\n    __slots__ = ()\ndef f(n): return A((1,))",
+]  # fmt: skip
+
+
+async def test_properties_see_what_users_see(default_sandbox: Sandbox) -> None:
+    cases = [*SEEN, *((each, "result is result") for each in UNSEEN)]
+    sources = {
+        f"f{number}": re.sub(r"\b(A\b|f(?=\(n\)))", rf"\g<1>{number}", source)
+        for number, (source, _) in enumerate(cases)
+    }
+    tests = {
+        name: [FunctionTest(name="a", inputs={"n": 1}, property=each)]
+        for name, (_, each) in zip(sources, cases, strict=True)
+    }
+    results = await TestRunner(default_sandbox).run(sources, freeze(tests))
+    assert [each.passed for each in results] == [False] * len(SEEN) + [True] * len(UNSEEN)
 
 
 @pytest.mark.parametrize("name", HONEST)

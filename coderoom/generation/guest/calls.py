@@ -130,7 +130,7 @@ def answer_now(job: Dict[str, Any], kept: Optional[List[Any]] = None, answer: Ca
         call = make_call(job)
     except BaseException as error:
         return _dumps(_failed(error))
-    return answer(call, Encoder(), kept)
+    return answer(call, Encoder(judged="judged" in job), kept)
 
 
 def serve(
@@ -198,7 +198,7 @@ def serve(
     time.sleep(linger)
     for number, (known, kept) in enumerate(returned):
         value, after = kept[0] if kept else (None, None)
-        if kept and text_of(_report(value, after, Encoder())) not in known:
+        if kept and text_of(_report(value, after, Encoder(judged="judged" in jobs[number]))) not in known:
             tell_other(number, _dumps(_error("the returned value changes later")))
     end = now() + _SECONDS_AGAIN
     for _ in range(rounds - 1):

@@ -9,7 +9,7 @@ from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, FrozenSet, Optional
+    from typing import Any, Callable, Dict, FrozenSet, Iterable, Optional
 
     from coderoom.sandbox.guest.encoding import Path
 
@@ -58,6 +58,13 @@ _UNIMPORTANT = frozenset(
                  "new", "reduce", "reduce_ex", "repr", "setattr", "sizeof", "str", "subclasshook")
 )  # fmt: skip
 """Methods without effect on what a number or a text is, and what is computed from it."""
+_NEVER_SEEN = frozenset(map("__{}__".format, (
+    "abstractmethods", "annotate", "annotate_func", "annotations", "annotations_cache", "array_finalize",
+    "class_getitem", "dict", "dir", "doc", "firstlineno", "getnewargs", "getstate", "init", "init_subclass",
+    "match_args", "module", "new", "orig_bases", "parameters", "qualname", "reduce", "reduce_ex", "sizeof", "slots",
+    "static_attributes", "subclasshook", "type_params", "weakref",
+)))  # fmt: skip
+"""Special names of a class that an expression with its values does not use."""
 
 
 def keep_libraries(source: str) -> None:
@@ -101,11 +108,14 @@ class Encoder(ValueEncoder):
     """Turns a value into tagged data, also objects, iterators and subclasses of built-in types.
 
     A value without tagged form becomes `$opaque`, or what `refuse` returns for its type, the reason and the place.
+    If the data is `judged` by a property, values of classes with special methods of their own have no tagged form.
     """
 
-    def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None) -> None:
+    def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None, judged: bool = False) -> None:
         super().__init__(_MOST_ITEMS, _MOST_CHARACTERS)
         self._refuse = refuse
+        self._judged = judged
+        self._pair: Dict[str, Any] = {}  # What the class of a named tuple has.
         self._exact[Record] = lambda value: self._object(value._kind_of_record, value.__dict__)
 
     def _library(self, name: str) -> Any:
@@ -121,9 +131,34 @@ class Encoder(ValueEncoder):
         for each in classes_of(kind):
             if each is base:
                 return False
-            own = _flags_of(each) & _MADE_BY_CODE and not any(self._has(name, each) for name in _WITH_CLASSES)
-            if own and not names.isdisjoint(_names_of(each)):
+            if self._is_own(each) and not names.isdisjoint(_names_of(each)):
                 return True
+        return False
+
+    def _is_own(self, kind: type) -> bool:
+        made = _flags_of(kind) & _MADE_BY_CODE
+        return bool(made) and not any(self._has(name, kind) for name in _WITH_CLASSES)
+
+    def _differs(self, kind: type, names: Iterable[str] = ()) -> bool:
+        """Whether a property of a judged value would differ from one of plain data.
+
+        It does if classes that code has made define special methods, or one of these names.
+        """
+        own = [each for each in classes_of(kind) if self._judged and self._is_own(each)]
+        if not own:
+            return False
+        others = [_names_of(each) for each in classes_of(kind) if not self._is_own(each)]
+        library = self._library("collections")
+        if library is not None and not self._pair:
+            self._pair.update(vars(library.namedtuple("Pair", "x y")))
+        for each in own:
+            for name, found in _names_of(each).items():
+                if name in _NEVER_SEEN or not (name in names or name[:2] == "__" == name[-2:]):
+                    continue
+                like = self._pair.get(name)
+                same = type(found) is type(like) is type(_cut) and found.__code__ is like.__code__
+                if not same and not any(other.get(name, others) is found for other in others):
+                    return True
         return False
 
     def _opaque(self, value: Any, why: str = "") -> Any:
@@ -173,7 +208,7 @@ class Encoder(ValueEncoder):
                 names = _ACCESS.union(_READING.intersection(dir(base)))
                 if base in (str, bytes, int, float, complex):
                     names = frozenset(dir(base)) - _UNIMPORTANT
-                if self._changes(kind, base, names):
+                if self._changes(kind, base, names) or self._differs(kind, dir(base)):
                     return self._opaque(value, "its class changes what operators do; return plain data")
                 return self._exact[base](_plain(value, base))
         return self._list(list(value)) if name_of(kind) == "deque" and self._has("collections", kind) else UNKNOWN
@@ -186,6 +221,8 @@ class Encoder(ValueEncoder):
         if self._changes(kind, enum.Enum, _EQUALITY.union({"name", "value"}.difference(members))):
             return self._opaque(value, "its class changes what is equal; return plain data")
         bases = [base for base in (int, str, float) if issubclass(kind, base)]
+        if bases and self._differs(kind):
+            return self._opaque(value, "its class has special methods; return plain data")
         name = next((name for name, member in members.items() if member is value), value._name_)
         content = {"type": _cut(name_of(kind)), "name": _cut(str(name)), "mixed": bool(bases)}
         plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
@@ -195,7 +232,8 @@ class Encoder(ValueEncoder):
         numpy = self._library("numpy")
         for base in (numpy.ndarray, numpy.generic) if hasattr(numpy, "ndarray") else ():
             made = issubclass(kind, base) and _flags_of(kind) & _MADE_BY_CODE
-            if made and self._changes(kind, base, frozenset(dir(base)) - _UNIMPORTANT - {"__array_finalize__"}):
+            names = frozenset(dir(base)) - _UNIMPORTANT - {"__array_finalize__"}
+            if made and (self._changes(kind, base, names) or self._differs(kind)):
                 return self._opaque(value, "its class changes what operators do; return plain data")
         return super()._known(value, kind)
 
@@ -206,6 +244,8 @@ class Encoder(ValueEncoder):
         fields = dict(zip(names, tuple.__iter__(value)))  # noqa: B905
         if any(getattr(value, name) is not item for name, item in fields.items()):
             return self._opaque(value, "its class changes what its fields are; return plain data")
+        if self._differs(kind, {"_asdict", "_replace", *dir(tuple)}.difference(names)):
+            return self._opaque(value, "its class has special methods; return plain data")
         return self._object(name_of(kind), fields, "$namedtuple")
 
     def _dataclass(self, value: Any, kind: type) -> Any:

@@ -21,6 +21,7 @@ Job = Mapping[str, Any]
 (`property`, `result`, `inputs`).
 
 The `after` of a call says whether its answer includes the arguments after it; that of a property has these arguments.
+The `judged` of a call says that a property judges its answer.
 """
 
 

@@ -66,6 +66,7 @@ export class Encoder {
 
   #object(value) {
     if (types.isProxy(value)) return opaque('Proxy', 'its properties may change with each access; return plain data');
+    if (isComputed(value)) return opaque(nameOf(value), 'its properties may change with each access; return plain data');
     if (isArray(value)) return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('Array');
     if (types.isSet(value)) return this.#set(value);
     if (types.isMap(value)) return this.#map(value);
@@ -75,7 +76,7 @@ export class Encoder {
     if (types.isTypedArray(value)) {
       return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('typed array');
     }
-    if (types.isBoxedPrimitive(value)) return this.encode(value.valueOf());
+    if (types.isBoxedPrimitive(value)) return opaque(nameOf(value), 'it is an object, which equals nothing else; return a plain value');
     if (types.isPromise(value)) return opaque('Promise', 'it was not awaited');
     if (types.isGeneratorObject(value) || types.isMapIterator(value) || types.isSetIterator(value)) {
       return opaque('iterator', RETURN_LIST);
@@ -201,6 +202,18 @@ export function opaque(type, why) {
 
 function quoted(value) {
   return stringify(value);
+}
+
+// Whether a property is an accessor.
+function isComputed(value) {
+  if (types.isTypedArray(value) || (isArray(value) && value.length > MOST_ITEMS)) return false;
+  const names = keys(value);
+  names[names.length] = 'message';
+  for (let index = 0; index < names.length; index++) {
+    const found = getOwnPropertyDescriptor(value, names[index]);
+    if (found !== undefined && (found.get !== undefined || found.set !== undefined)) return true;
+  }
+  return false;
 }
 
 function isBuiltIn(name, prototype) {
