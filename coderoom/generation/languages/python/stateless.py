@@ -325,6 +325,10 @@ _CONSUMERS: Final = words(
     "all any bytes dict enumerate filter frozenset list map max min set sorted sum tuple zip join"
 )
 _LAZY: Final = words("enumerate filter iter map reversed zip")
+_VARYING: Final = words("calendar datetime hashlib")  # Of the time zone, and of objects whose text is their address.
+_OF_FLOATS: Final = words("decimal fractions json math statistics")
+_WITHOUT_ADDRESS: Final = words("collections collections.abc math string")
+"""Modules whose members have texts that are always the same. The text of a function in Python has its address."""
 _MAKING: Final = words("functools heapq itertools")  # Modules that make iterators and functions.
 _METHODS: Final = {
     name
@@ -342,6 +346,12 @@ class _Stateless:
         self._parents = {child: node for node in self._nodes for child in ast.iter_child_nodes(node)}
         imports = [node for node in self._nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         self._modules = {getattr(node, "module", None) or each.name for node in imports for each in node.names}
+        self._named_modules = {
+            each.asname or each.name: each.name
+            for node in imports
+            if isinstance(node, ast.Import)
+            for each in node.names
+        }
         self._functions = {node.name for node in self._nodes if isinstance(node, ast.FunctionDef)}
         self._functions |= {
             each.asname or each.name for node in imports if isinstance(node, ast.ImportFrom) for each in node.names
@@ -358,15 +368,14 @@ class _Stateless:
         views = any(isinstance(node, ast.Attribute) and node.attr in ("keys", "items") for node in self._nodes)
         combined = views and any(map(_combines_sets, self._nodes))
         deep = any(map(_catches_recursion, self._nodes)) and any(map(self._is_recursive, self._nodes))
-        return bool(shown or combined or deep) or any(map(self._reads_clock_or_order, self._nodes))
+        varies = bool(shown or combined or deep or self._modules & _VARYING)
+        return varies or any(map(self._reads_clock_or_order, self._nodes))
 
     def _reads_clock_or_order(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Import):  # `typing` keeps the types that it makes; those of annotations are not shown.
             return any(each.name == "typing" for each in node.names)
         if isinstance(node, ast.Attribute):
             return node.attr in _CLOCKS
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return "%s" in node.value and "datetime" in self._modules  # It may be a format.
         if isinstance(node, ast.Set | ast.SetComp):
             return not self._is_order_free(node)
         if isinstance(node, ast.Name) and node.id in ("set", "frozenset"):
@@ -385,10 +394,19 @@ class _Stateless:
         parent = self._parents.get(node)
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             name = parent.func.id
-            free = name in _ORDER_FREE or (name == "sorted" and not parent.keywords)
+            free = name in _ORDER_FREE or (name == "sorted" and not parent.keywords and not self._makes_floats())
             free = free or (name in ("list", "tuple") and self._is_order_free(parent))
             return node in parent.args and free and name not in self._rebound
         return isinstance(parent, ast.Compare)
+
+    def _makes_floats(self) -> bool:
+        """Whether there may be a NaN: the hash of one depends on its address, and nothing can be sorted with it."""
+        return bool(self._modules & _OF_FLOATS) or any(
+            (isinstance(node, ast.Constant) and isinstance(node.value, float))
+            or (isinstance(node, ast.Name) and node.id in ("complex", "float"))
+            or isinstance(node, ast.Div)
+            for node in self._nodes
+        )
 
     def _shows(self, node: ast.AST) -> bool:
         """Whether a node can turn objects into text, except in the message of an exception."""
@@ -420,6 +438,10 @@ class _Stateless:
             return not called
         if isinstance(node, ast.Name) and node.id in self._functions:
             return not called and not self._is_consumed(node)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = self._named_modules.get(node.value.id, "math")
+            if module not in _WITHOUT_ADDRESS and not node.attr.isupper() and not called:
+                return not self._is_consumed(node)
         if isinstance(node, ast.Attribute):
             return node.attr in (("elements", "finditer", "scanner") if called else _METHODS | self._functions)
         return False
