@@ -60,8 +60,7 @@ class Case:
     @cached_property
     def job(self) -> Job:
         """The job for the process with the code."""
-        job = job_of(self.function, self.test, self.program)
-        return {**job, "judged": True} if self.test.expects == "property" else job
+        return job_of(self.function, self.test, self.program)
 
     def may_use_sets(self) -> bool:
         """Whether the program or a step may get a set, whose order depends on the process, or NaN, as its hash does."""

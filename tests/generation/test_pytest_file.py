@@ -244,6 +244,21 @@ async def test_properties_with_names_that_the_file_uses(runner: TestRunner, tmp_
 
 
 @pytest.mark.slow
+async def test_properties_see_no_changes_of_the_code(runner: TestRunner, tmp_path: Path) -> None:
+    texts = (
+        "result == sum(range(x))",
+        "result == math.sqrt(x * x * (x - 1) ** 2 / 4)",
+        "f'{result}' == str(sum(range(x)))",
+    )
+    tests = [test_of(f"{text}, {x}", inputs={"x": x}, property=text) for text in texts for x in (4, 6)]
+    for wrong in (
+        "import builtins\nbuiltins.sum = lambda *a: 0\ndef f(x): return 0",
+        "import math\ndef f(x):\n    math.sqrt = lambda x: 1\n    return 1",
+        "class A(int):\n    def __str__(self): return '6'\n    __format__ = lambda self, how: '6'\ndef f(x): return A(sum(range(x)))",
+    ):
+        await agrees(runner, tmp_path, {"f": "def f(x): return sum(range(x))"}, freeze({"f": tests}), {"f": wrong})
+
+
 async def test_objects_are_fields_for_properties(runner: TestRunner, tmp_path: Path) -> None:
     tests = [
         test_of("array", inputs={"x": 0}, property="result == [1, 2] and result[0] is not None"),

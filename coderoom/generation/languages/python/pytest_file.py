@@ -38,6 +38,7 @@ import pytest
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), {cases!r})
 with open(CASES, encoding="utf-8") as file:
     CASES = json.load(file)["cases"]
+KEPT = [(each, dict(vars(each))) for each in (builtins, math)]  # Before the program changes them.
 
 
 @pytest.fixture
@@ -69,7 +70,12 @@ def program(monkeypatch, tmp_path):
 def test_case(program, case):
     space["program"] = MODULE
     budget["text"] = sys.maxsize
-    why = why_wrong(case["test"], json.loads(answer_now(case["job"])))
+    report = answer_now(case["job"])
+    for module, names in KEPT:  # What properties see.
+        for name in [each for each in module.__dict__ if each not in names]:
+            del module.__dict__[name]
+        module.__dict__.update(names)
+    why = why_wrong(case["test"], json.loads(report))
     if why:
         pytest.fail(why, pytrace=False)
 
@@ -136,13 +142,17 @@ def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[
     if test.has_steps:
         steps = test.model_dump(mode="json", include={"setup", "then"})
         job |= {"functions": list(functions), **{kind: each for kind, each in steps.items() if each}}
+    if test.expects == "property":
+        job["judged"] = True
     return {**job, "after": True} if test.sees_after else job
 
 
 @functools.cache
 def _support() -> tuple[str, str]:
     """The imports and the code of the modules that the file contains."""
-    imports = {f"import {name}" for name in ("decimal", "importlib", "io", "json", "os", "random", "sys")}
+    imports = {
+        f"import {name}" for name in ("builtins", "decimal", "importlib", "io", "json", "math", "os", "random", "sys")
+    }
     parts = []
     for package, name in _PARTS:
         source = (resources.files(package) / f"{name}.py").read_text("utf-8")
