@@ -50,7 +50,7 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
-    from coderoom.integrations.mcp import make_server, serve_stdio
+    from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio
     from coderoom.runs import open_journal
     from coderoom.sandbox import Limits, SandboxConfig
 
@@ -68,7 +68,7 @@ def mcp(
         asyncio.run(serve_stdio(make()))
         return
     server = make(host=host, max_sessions=_MOST_CLIENTS, session_idle_timeout=_IDLE_SECONDS)
-    _serve(server.streamable_http_app(), host, http, "/mcp")
+    _serve(OwnSessions(server.streamable_http_app()), host, http, "/mcp")
 
 
 @app.command()

@@ -27,7 +27,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing, text_of
-from coderoom.integrations.http import LEFT
+from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
 
 try:
@@ -58,6 +58,8 @@ _LARGEST_FILE: Final = 8 * 1024 * 1024
 _REPORT_SECONDS: Final = 0.5
 _LONGEST_REPORT: Final = 500
 _MAIN: Final = "main"
+_SESSION: Final = b"mcp-session-id"
+_DAY: Final = 86_400.0
 _RULES: Final = """\
 Runs code in an isolated sandbox. Variables of a session stay from call to call. Files are in the working folder, which
 all sessions share; code finds them by relative paths. Nothing else of the user's machine is visible, and there is no
@@ -152,7 +154,8 @@ def make_server(
         sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
         teams: The teams that are tools: files, or names of shipped teams.
         model: The model that replaces those of the teams.
-        timeout: The seconds that code of teams may run, in place of those of their files.
+        timeout: The seconds that code of teams may run, in place of those of their files, and the most that a client
+            may ask for; `None`: a day.
         journal: Where the runs of teams are kept; `None`: nowhere.
         http: Further arguments of `FastMCP`.
     """
@@ -171,7 +174,7 @@ def make_server(
     server._mcp_server.version = __version__
     # It reports each client that ends its connection as an error.
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
-    _add_code(server)
+    _add_code(server, timeout or _DAY)
     _add_files(server)
     wall = None if sandbox.wall == "auto" else sandbox.wall
     for team in teams:
@@ -196,7 +199,35 @@ async def serve_stdio(server: FastMCP[Client]) -> None:
         await inner.run(incoming, outgoing, inner.create_initialization_options())
 
 
-def _add_code(server: FastMCP[Client]) -> None:
+class OwnSessions:
+    """Passes on requests of an MCP session only from the caller that made it; others are told that there is none."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._owners: dict[bytes, int] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        caller, given = scope[CALLER], dict(scope["headers"]).get(_SESSION, b"")
+        if self._owners.get(given, caller) != caller:
+            await failure(404, "There is no such session.")(scope, receive, send)
+            return
+
+        async def noted(message: Message) -> None:
+            made = dict(message.get("headers", ())).get(_SESSION)
+            if made:
+                self._owners.setdefault(made, caller)
+            await send(message)
+
+        await self._app(scope, receive, noted)
+        if scope["method"] == "DELETE":
+            self._owners.pop(given, None)
+
+
+def _add_code(server: FastMCP[Client], most_seconds: float) -> None:
     @server.tool(annotations=_WRITES, structured_output=False)
     async def run_code(
         code: str,
@@ -208,6 +239,8 @@ def _add_code(server: FastMCP[Client]) -> None:
     ) -> CallToolResult:
         """Run code; return its output, the value of a last expression, its error, and the pictures it has made."""
         client, lines = _client_of(ctx), list[str]()
+        if timeout is not None and timeout > most_seconds:
+            raise ToolError(f"The timeout may be at most {most_seconds:g} s here.")
         if fresh:
             work = client.sandbox.run(code, language=language, timeout=timeout)
         else:

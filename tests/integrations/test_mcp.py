@@ -24,7 +24,7 @@ from mcp.types import CallToolResult, CancelledNotification, CancelledNotificati
 from coderoom.blocks import extract_code_blocks
 from tests.support.commands import ROOT, environment
 
-TOKEN = "a-token-of-the-test"
+TOKEN, OTHER = "a-token-of-the-test", "another-token-of-the-test"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "Accept": "application/json, text/event-stream"}
 
@@ -62,7 +62,7 @@ async def call(client: ClientSession, tool: str, **arguments: Any) -> str:
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an HTTP server."""
     command = [sys.executable, "-m", "coderoom", "mcp", "--http", "0"]
-    folder, env = tmp_path_factory.mktemp("server"), environment({"CODEROOM_TOKEN": TOKEN})
+    folder, env = tmp_path_factory.mktemp("server"), environment({"CODEROOM_TOKEN": f"{TOKEN},{OTHER}"})
     with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
@@ -207,6 +207,26 @@ async def test_a_client_of_http_has_a_sandbox_of_its_own(url: str) -> None:
         await call(one, "run_code", code="x = 1; open('mine', 'w').write('')")
         assert "NameError" in await call(other, "run_code", code="x")
         assert await call(other, "list_files") == "There are no files."
+
+
+async def test_a_session_belongs_to_the_token_that_made_it(url: str) -> None:
+    async with (
+        httpx.AsyncClient(headers=HEADERS, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as (reads, writes, session),
+        ClientSession(reads, writes) as one,
+    ):
+        await one.initialize()
+        headers = {**HEADERS, "mcp-session-id": session() or "", "Authorization": f"Bearer {OTHER}"}
+        asked = {"jsonrpc": "2.0", "method": "tools/list", "id": 9}
+        assert httpx.post(url, headers=headers, json=asked).status_code == 404
+        assert httpx.delete(url, headers=headers).status_code == 404
+        assert await call(one, "run_code", code="6 * 7") == "42"
+
+
+async def test_no_client_asks_for_more_time_than_there_is(tmp_path: Path) -> None:
+    async with stdio("--timeout", "2", cwd=tmp_path) as client:
+        assert "at most 2 s" in await call(client, "run_code", code="1", timeout=30)
+        assert await call(client, "run_code", code="1", timeout=1) == "1"
 
 
 def test_hostile_requests_are_refused(url: str) -> None:
