@@ -59,7 +59,6 @@ _REPORT_SECONDS: Final = 0.5
 _LONGEST_REPORT: Final = 500
 _MAIN: Final = "main"
 _SESSION: Final = b"mcp-session-id"
-_DAY: Final = 86_400.0
 _RULES: Final = """\
 Runs code in an isolated sandbox. Variables of a session stay from call to call. Files are in the working folder, which
 all sessions share; code finds them by relative paths. Nothing else of the user's machine is visible, and there is no
@@ -154,8 +153,7 @@ def make_server(
         sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
         teams: The teams that are tools: files, or names of shipped teams.
         model: The model that replaces those of the teams.
-        timeout: The seconds that code of teams may run, in place of those of their files, and the most that a client
-            may ask for; `None`: a day.
+        timeout: The seconds that code of teams may run, in place of those of their files.
         journal: Where the runs of teams are kept; `None`: nowhere.
         http: Further arguments of `FastMCP`.
     """
@@ -174,7 +172,7 @@ def make_server(
     server._mcp_server.version = __version__
     # It reports each client that ends its connection as an error.
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
-    _add_code(server, timeout or _DAY)
+    _add_code(server)
     _add_files(server)
     wall = None if sandbox.wall == "auto" else sandbox.wall
     for team in teams:
@@ -227,7 +225,7 @@ class OwnSessions:
             self._owners.pop(given, None)
 
 
-def _add_code(server: FastMCP[Client], most_seconds: float) -> None:
+def _add_code(server: FastMCP[Client]) -> None:
     @server.tool(annotations=_WRITES, structured_output=False)
     async def run_code(
         code: str,
@@ -239,8 +237,6 @@ def _add_code(server: FastMCP[Client], most_seconds: float) -> None:
     ) -> CallToolResult:
         """Run code; return its output, the value of a last expression, its error, and the pictures it has made."""
         client, lines = _client_of(ctx), list[str]()
-        if timeout is not None and timeout > most_seconds:
-            raise ToolError(f"The timeout may be at most {most_seconds:g} s here.")
         if fresh:
             work = client.sandbox.run(code, language=language, timeout=timeout)
         else:
