@@ -150,7 +150,8 @@ class Encoder(ValueEncoder):
         others = [_names_of(each) for each in classes_of(kind) if not self._is_own(each)]
         library = self._library("collections")
         if library is not None and not self._pair:
-            self._pair.update(vars(library.namedtuple("Pair", "x y")))
+            pair = library.namedtuple("Pair", "x y")  # Named, so that it is not collected before it has been read.
+            self._pair.update(vars(pair))
         for each in own:
             for name, found in _names_of(each).items():
                 if name in _NEVER_SEEN or not (name in names or name[:2] == "__" == name[-2:]):
