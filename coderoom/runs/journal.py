@@ -23,15 +23,16 @@ from threading import RLock
 from typing import Any, Final
 
 from coderoom._util.database import OFF, REQUIRED, Database
+from coderoom._util.steps import MODEL
 from coderoom.errors import JournalError, RequestError
 
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
-_SYNCED: Final = frozenset({"model", "call", "approval", "input"})
-"""Steps that are on disk before the run goes on: they are paid, or have effects elsewhere, or a person did them.
+_SYNCED: Final = frozenset({"call", "approval", "input"})
+"""Steps that are on disk before the run goes on: they have effects elsewhere, or a person did them.
 
-Others are safe from the end of the process at once, and from a loss of power with the next one of these. A loss of
-power ends the session too, so that code is run again anyway.
+Replies of models are on disk a moment later, with all that was written before. Others are safe from the end of the
+process at once; a loss of power ends the session too, so that code is run again anyway.
 """
 
 
@@ -118,9 +119,6 @@ class Journal(Database):
         self.required = required
         self._owners = _Owners(self.path)
 
-    def _json(self, data: Any) -> str:
-        return json.dumps(self.hide(data))
-
     # --- Writing ---
 
     def begin(
@@ -136,7 +134,7 @@ class Journal(Database):
         run = run or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
         columns = "id, command, name, task, model, request, started, owner"
         shown = None if model is None else self.hide(model)
-        texts = (self.hide(name), self.hide(task), shown, self._json(request))
+        texts = (self.hide(name), self.hide(task), shown, self.dump(request))
         with self._using(writes=True) as database:
             self._owners.take(run)
             database.execute(
@@ -164,7 +162,7 @@ class Journal(Database):
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
             database.execute("UPDATE runs SET task = ? WHERE id = ? AND task = ''", (self.hide(task), run))
             if request is not None:
-                database.execute("UPDATE runs SET request = ? WHERE id = ?", (self._json(request), run))
+                database.execute("UPDATE runs SET request = ? WHERE id = ?", (self.dump(request), run))
 
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
@@ -175,15 +173,17 @@ class Journal(Database):
                 database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
             database.execute(
                 "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, self._json(step.request), json.dumps(self.hide(step.result, restorable=True))),
+                (*row, self.dump(step.request), self.dump(step.result, restorable=True)),
             )
+        if step.kind == MODEL:
+            self._sync_soon()
 
     def end(self, run: str, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how a run ended, and that no process works on it any more."""
         with self._using(writes=True) as database:
             database.execute(
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
-                (time.time(), outcome, self._json(facts), run),
+                (time.time(), outcome, self.dump(facts), run),
             )
         self._owners.leave(run)
 

@@ -6,9 +6,8 @@ result here, until one is new. Used by `run_team`. The commands about runs read 
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -26,6 +25,7 @@ from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.steps import CODE, MODEL, StepObserver
+from coderoom._util.text import Masking
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer
 from coderoom.runs.record import UNFINISHED, RunRecord
 
@@ -39,13 +39,42 @@ _LARGEST_FILE: Final = 8 * 1024 * 1024
 """Of larger files only the hash is kept."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Conversation:
-    """Messages of an agent's requests, which grow; the hash of each; the digests of those before each place and all."""
+    """Messages of an agent's requests, which grow; the hash of each; the digests of those before each place and all.
+
+    The last request that was written is the step `base`. Its messages were the first `shared` of these, and then
+    those with the hashes in `gone`.
+    """
 
     messages: list[LLMMessage] = field(default_factory=list)
     hashes: list[str] = field(default_factory=list)
     digests: list[str] = field(default_factory=lambda: [""])
+    base: int = 0
+    shared: int = 0
+    gone: list[str] = field(default_factory=list)
+
+    def cut(self, length: int) -> None:
+        """Leave so many messages."""
+        if length < self.shared:
+            self.gone = self.hashes[length : self.shared] + self.gone
+            self.shared = length
+        del self.messages[length:], self.hashes[length:], self.digests[length + 1 :]
+
+    def written(self, step: int) -> dict[str, Any]:
+        """The hashes as slices of those of `base`, and what is new, as they are written in a step.
+
+        A conversation grows at its end, or loses its beginning.
+        """
+        slices, more = [[0, self.shared]], self.hashes[self.shared :]
+        if more and more[0] in self.gone:
+            start = self.gone.index(more[0])
+            length = _common(self.gone[start:], more)
+            slices.append([self.shared + start, self.shared + start + length])
+            more = more[length:]
+        written = {"base": self.base, "slices": slices, "more": more}
+        self.base, self.shared, self.gone = step, len(self.hashes), []
+        return written
 
 
 class RunLog(Writer, StepObserver):
@@ -74,14 +103,13 @@ class RunLog(Writer, StepObserver):
         self.run = run
         self.known = 0
         self.notes: list[str] = []
-        self._hide: Callable[[Any], Any] = (lambda data: data) if journal is None else journal.hide
+        self._masking = journal or Masking()
         self._cached = cached
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
         self._new: dict[str, bytes] = {}
         self._asked: defaultdict[str, _Conversation] = defaultdict(_Conversation)
-        self._written: defaultdict[str, tuple[int, _Conversation, int]] = defaultdict(lambda: (0, _Conversation(), 0))
-        self._last: tuple[Any, str] = (None, "")
+        self._last: tuple[Any, str, _Conversation] = (None, "", _Conversation())
         for step in known:
             self._number = step.number
             self._results[step.key].append(step.result)
@@ -113,13 +141,8 @@ class RunLog(Writer, StepObserver):
         with self._lock:
             actor, key = current_agent(), self._key(kind, request)
             if kind == MODEL:
-                (base, before, length), now = self._written[actor], self._conversation(request["messages"])
-                parts = {"slices": [[0, length]], "more": now.hashes[length:]}
-                if before is not now:
-                    parts = _difference(before.hashes[:length], now.hashes)
-                priced_as = request.get("priced_as", "")
-                request = {**_kept_of(request), "priced_as": priced_as, "messages": {"base": base, **parts}}
-                self._written[actor] = self._number + 1, now, len(now.hashes)
+                messages = self._last[2].written(self._number + 1)
+                request = {**_kept_of(request), "priced_as": request.get("priced_as", ""), "messages": messages}
             elif kind == CODE:
                 for artifact in result.get("artifacts", ()):
                     self._keep_file(artifact)
@@ -133,11 +156,12 @@ class RunLog(Writer, StepObserver):
     def _key(self, kind: str, request: Any) -> str:
         """What identifies a step: its kind, the agent and the request, which is looked up and then kept."""
         if request is not self._last[0]:
-            facts = request
+            facts, asked = request, _Conversation()
             if kind == MODEL:
-                facts = {**_kept_of(request), "messages": self._conversation(request["messages"]).digests[-1]}
-            text = json.dumps(self._hide([kind, current_agent(), facts]), sort_keys=True)
-            self._last = request, sha256(text.encode()).hexdigest()
+                asked = self._conversation(request["messages"])
+                facts = {**_kept_of(request), "messages": asked.digests[-1]}
+            text = self._masking.dump([kind, current_agent(), facts], sort_keys=True)
+            self._last = request, sha256(text.encode()).hexdigest(), asked
         return self._last[1]
 
     def begin_task(self, task: str) -> None:
@@ -177,10 +201,7 @@ class RunLog(Writer, StepObserver):
     def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
         """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
         last = self._asked[current_agent()]
-        if messages[: len(last.messages)] != last.messages:
-            same = _common(last.messages, list(messages))
-            last = _Conversation(last.messages[:same], last.hashes[:same], last.digests[: same + 1])
-            self._asked[current_agent()] = last
+        last.cut(_common(last.messages, list(messages)))
         for message in messages[len(last.messages) :]:
             last.messages.append(message)
             last.hashes.append(self._hash_of(message))
@@ -192,7 +213,7 @@ class RunLog(Writer, StepObserver):
         found = self._hashes.get(id(message))
         if found is not None and found[0] is message:
             return found[1]
-        data = json.dumps(self._hide(message.model_dump(mode="json"))).encode()
+        data = self._masking.dump(message.model_dump(mode="json")).encode()
         name = sha256(data).hexdigest()[:32]
         self._hashes[id(message)] = (message, name)
         self._new[name] = data
@@ -201,10 +222,10 @@ class RunLog(Writer, StepObserver):
     def _without_secrets(self, data: bytes) -> bytes | None:
         """A file without secrets; `None` if it has some, and is not text."""
         try:
-            text: str = self._hide(data.decode())
+            text: str = self._masking.hide(data.decode())
         except UnicodeDecodeError:
             text = data.replace(b"\0", b"").decode("latin-1")  # UTF-16 has a null beside each plain letter.
-            return data if self._hide(text) == text else None
+            return data if self._masking.hide(text) == text else None
         return text.encode()
 
     def _keep_file(self, artifact: dict[str, Any]) -> None:
@@ -221,8 +242,11 @@ def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _common(one: list[Any], other: list[Any]) -> int:
-    """The length of the common beginning of two lists, whose equal items are mostly the same objects."""
-    low, high = 0, min(len(one), len(other))
+    """The length of the common beginning of two lists, which mostly differ at their ends."""
+    low = high = min(len(one), len(other))
+    step = 1
+    while one[:low] != other[:low]:
+        high, low, step = low - 1, max(low - step, 0), 2 * step
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:
@@ -230,18 +254,6 @@ def _common(one: list[Any], other: list[Any]) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _difference(before: list[str], now: list[str]) -> dict[str, Any]:
-    """A list as slices of an earlier one, and what is new. A conversation grows at its end, or loses its beginning."""
-    same = _common(before, now)
-    slices = [[0, same]]
-    if same < len(now) and now[same] in before[same:]:
-        start = before.index(now[same], same)
-        length = _common(before[start:], now[same:])
-        slices.append([start, start + length])
-        same += length
-    return {"slices": slices, "more": now[same:]}
 
 
 def conversations(steps: Iterable[Step]) -> dict[int, list[str]]:

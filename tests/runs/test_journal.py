@@ -199,6 +199,23 @@ def test_secrets_do_not_enter_it(folder: Folder) -> None:
     assert "${MY_SERVICE_TOKEN}" in str(told)
 
 
+def test_keys_of_many_services_do_not_enter_it(tmp_path: Path) -> None:
+    letters = "Ab0123456789" * 4
+    prefixes = "sk- sk_live_ rk_test_ ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gsk_ xai- AIza xoxb- xapp- hf_ npm_"
+    keys = [f"{prefix}{letters}" for prefix in f"{prefixes} ya29. pypi- dop_v1_ AGE-SECRET-KEY-1".split()]
+    keys += [f"{start}{letters[:16].upper()}" for start in ("AKIA", "ASIA")]
+    keys += [f"SG.{letters}.{letters}", f"eyJ{letters}.{letters}.{letters}", f"eyK{letters}.{letters}.{letters}"]
+    around = [(key, f"{before}{key}") for key in keys for before in ("", "It is ", '"', "\n", "\x1b[32m", "\u00e9 ")]
+    around += [(letters, f"Bearer {letters}"), ("u:a-pass-word", "https://u:a-pass-word@x")]
+    journal = Journal(tmp_path / "journal.sqlite3")
+    run = journal.begin("run", "team", "Count.", None, {"texts": [text for _, text in around]})
+    for number, (_, text) in enumerate(around, 1):
+        journal.add(run, Step(number, "message", "coder", "", 0.0, 0.0, None, {"text": text}))
+    journal.close()
+    written = b"".join(file.read_bytes() for file in tmp_path.iterdir()).decode("latin-1")
+    assert not [text for key, text in around if key in written]
+
+
 def test_a_run_is_shown_as_it_was(folder: Folder) -> None:
     model = recording(
         folder.path / "r.json", ["```python\nopen('plot.html', 'w').write('<p>')\nprint(6 * 7)\n```", "It is 42."]
