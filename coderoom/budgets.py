@@ -20,6 +20,7 @@ from coderoom._util.components import StrictConfig
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of
 from coderoom._util.steps import CODE, MODEL, StepObserver, observing
+from coderoom._util.text import misfits
 from coderoom.errors import BudgetExceeded, RequestError
 
 __all__ = ["Budget", "Spending", "limiting", "make_budget"]
@@ -66,8 +67,7 @@ def make_budget(limits: Mapping[str, Any]) -> Budget | None:
         if unknown := [name for name in given if name not in Budget.model_fields]:
             names = ", ".join(Budget.model_fields)
             raise RequestError(f"A budget has no limit {unknown[0]!r}; the limits are {names}.") from error
-        found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise RequestError(f"The budget is wrong: {found}.") from error
+        raise RequestError(f"The budget is wrong: {misfits(error)}.") from error
 
 
 _SHOWN: Final = {

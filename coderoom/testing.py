@@ -31,6 +31,8 @@ MARKER: Final = "coderoom_replay"
 _HELP: Final = "coderoom_replay(file=None): ask models once, and take their replies from a recording from then on"
 _CLIENTS: Final = ("openai.OpenAI", "anthropic.Anthropic", "ollama.Ollama", "azure.AzureAI")
 """The clients that ask services, in `autogen_ext.models`, without the end that all their names have."""
+_SERVERS: Final = ("OPENAI_BASE_URL", "OLLAMA_HOST", "CODEROOM_MODEL")
+"""What may name a model that needs no key."""
 _KEYS: Final = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
 
 
@@ -59,8 +61,9 @@ def _coderoom_replay(request: pytest.FixtureRequest) -> Iterator[None]:
         _replay(file, monkeypatch)
         yield
         return
-    if not any(os.environ.get(name) for name in _KEYS):
-        pytest.fail(f"There is no recording {file}, and no key to make one. Set one of {', '.join(_KEYS)}.", False)
+    if not any(os.environ.get(name) for name in (*_KEYS, *_SERVERS)):
+        services = f"Set one of {', '.join(_KEYS)}; for a service without a key, one of {', '.join(_SERVERS)}."
+        pytest.fail(f"There is no recording {file}, and no key to make one. {services}", False)
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".unfinished")
     _record(unfinished, monkeypatch)

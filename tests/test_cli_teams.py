@@ -66,7 +66,9 @@ def test_the_starter_runs(tmp_path: Path) -> None:
 
 def test_a_chat_keeps_conversation_and_variables(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", FINAL)
-    done = coderoom("chat", "code-act", "--model", model, cwd=tmp_path, stdin="Set x.\nAdd one.\n\nnever read\n")
+    done = coderoom(
+        "chat", "code-act", "--model", model, cwd=tmp_path, stdin="help\nSet x.\nAdd one.\nexit\nnever read\n"
+    )
     assert done.returncode == 0, done.stderr
     assert "It is 42." in done.stdout
     assert done.stdout.count("outcome") >= 2

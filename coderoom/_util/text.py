@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from coderoom._util.files import open_folder, write_inside
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 # Characters that a terminal does not show although Python counts them as printable.
 _INVISIBLE = re.compile(
@@ -71,6 +74,17 @@ def counted(number: int, one: str, many: str = "") -> str:
 def in_dollars(cost: float) -> str:
     """A price in US dollars."""
     return "less than $0.0001" if 0 < cost < 0.0001 else f"${cost:.2f}" if cost >= 1 else f"${cost:.4f}"
+
+
+def misfits(error: ValidationError) -> str:
+    """What does not fit a model of pydantic, in words."""
+    found = []
+    for each in error.errors(include_url=False)[:3]:
+        place, why = ".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            why = "there is no such field"
+        found.append(f"{place}: {why}" if place else why)
+    return "; ".join(found)
 
 
 def in_texts(data: Any, change: Callable[[str], str]) -> Any:

@@ -128,7 +128,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from coderoom._util.text import in_dollars, visible
+    from coderoom._util.text import counted, in_dollars, visible
     from coderoom.runs.batch_report import Summary, summary_lines, write_report
     from coderoom.runs.interrupts import route_signals
     from coderoom.runs.items import count_items
@@ -163,7 +163,8 @@ async def _run(batch: Batch, as_json: bool) -> int:
     for line in batch.bad_lines:
         console.print(visible(f"{batch.items}:{line.number}: {line.why}"), style="red", markup=False)
     facts = write_report(batch.out).to_json()
-    for name, value in summary_lines(facts):
+    bad_lines = [("no items", counted(len(batch.bad_lines), "line"))] if batch.bad_lines else []
+    for name, value in [*summary_lines(facts), *bad_lines]:
         console.print(f"{name:<8} {value}", markup=False, highlight=False)
     if batch.earlier:
         console.print(f"{batch.earlier:,} of these results are from an earlier start.", style="dim")

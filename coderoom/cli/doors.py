@@ -127,5 +127,6 @@ def _serve(asgi: Any, host: str, port: int, path: str) -> None:
         typer.echo(f"{url}{path}")
         if not given:
             typer.echo(f"Authorization: Bearer {tokens[0]}")
+            typer.echo(f"Clients send this key. It is new at each start; {TOKEN_VARIABLE} sets one.")
 
     asyncio.run(serve_http(Guard(asgi, tokens), host, port, ready))

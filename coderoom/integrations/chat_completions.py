@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field, ValidationError
 from coderoom._util.files import name_inside, open_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom._util.text import encodable
+from coderoom._util.text import encodable, misfits
 from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
@@ -206,8 +206,7 @@ class ChatServer:
                 self._answering[caller] -= 1
                 raise
         except ValidationError as error:
-            found = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:3])
-            return failure(400, f"The request is not one that a team can answer: {found}.")
+            return failure(400, f"The request is not one that a team can answer: {misfits(error)}.")
         except _RefusedError as error:
             return failure(error.status, str(error), **error.headers)
         except CodeRoomError as error:

@@ -9,12 +9,13 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Literal
 
+from coderoom._util.processes import default_python
 from coderoom._util.services import (
     MODEL_VARIABLE,
     OPENAI,
@@ -27,8 +28,8 @@ from coderoom._util.services import (
     service_of,
 )
 from coderoom.configs.reading import apply_user_config, user_config_path
-from coderoom.errors import CodeRoomError, MissingDependencyError
-from coderoom.sandbox import Sandbox, WallReport, probe_walls
+from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.sandbox import Sandbox, probe_walls
 
 NOT_ISOLATED = (
     "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "
@@ -60,11 +61,12 @@ class Finding:
 
 async def examine() -> list[Finding]:
     """Examine the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
+    elsewhere = "" if default_python() == sys.executable else f"; code runs in {default_python()}"
     return [
-        Finding("python", "ok", f"{platform.python_version()} at {sys.executable}"),
+        Finding("python", "ok", f"{platform.python_version()} at {sys.executable}{elsewhere}"),
         *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
         *(_package(name, _PLOTS) for name in ("matplotlib", "pandas")),
-        *_walls(await probe_walls()),
+        *await _walls(),
         await _monty(),
         *_languages(),
         _config(),
@@ -79,7 +81,11 @@ def _package(name: str, remedy: str) -> Finding:
         return Finding(name, "missing", remedy)
 
 
-def _walls(reports: Sequence[WallReport]) -> list[Finding]:
+async def _walls() -> list[Finding]:
+    try:
+        reports = await probe_walls()
+    except RequestError as error:
+        return [Finding("isolation", "warning", str(error))]
     found = [Finding("isolation", "warning", _NO_WALL)]
     if taken := next((report.name for report in reports if report.available), ""):
         found = [Finding("isolation", "ok", f"{taken}, the strongest of the walls that can be built here")]

@@ -27,6 +27,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from coderoom._util.calls import ask_structured
 from coderoom._util.components import StrictConfig
+from coderoom._util.text import misfits
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import AgentError, CodeRoomError, MissingDependencyError, RequestError
 from coderoom.outcome import Outcome
@@ -101,8 +102,7 @@ def make_check(given: Any) -> Check:
     try:
         return Check.model_validate({"code": given} if isinstance(given, str) else given)
     except ValidationError as error:
-        found = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'check'}: {each['msg']}" for each in error.errors())
-        raise RequestError(f"the check is wrong: {found}") from error
+        raise RequestError(f"the check is wrong: {misfits(error)}") from error
 
 
 @dataclass(frozen=True)

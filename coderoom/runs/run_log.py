@@ -123,7 +123,7 @@ class RunLog(Writer, StepObserver):
             return None
         with self._lock:
             key = self._key(kind, request)
-            if results := self._results[key]:
+            if results := self._results.get(key):
                 return results.popleft()
             reply: dict[str, Any] = {}
             if self._cached and kind == MODEL:
@@ -201,7 +201,8 @@ class RunLog(Writer, StepObserver):
     def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
         """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
         last = self._asked[current_agent()]
-        last.cut(_common(last.messages, list(messages)))
+        if messages[: len(last.messages)] != last.messages:
+            last.cut(_common(last.messages, list(messages)))
         for message in messages[len(last.messages) :]:
             last.messages.append(message)
             last.hashes.append(self._hash_of(message))

@@ -332,7 +332,9 @@ def _short(path: Path) -> str:
 
 
 _PROMPT: Final = "> "
-_HOW: Final = "Write a task, and further ones after its end. Ctrl-C ends a task, an empty line or Ctrl-D the chat."
+_HOW: Final = "Write one task after the other. Ctrl-C ends a task; an empty line, exit or Ctrl-D the chat."
+_ENDS: Final = ("", "exit", "quit", "/exit", "/quit")
+_ASKS_HOW: Final = ("help", "/help", "?")
 
 
 async def chat(run: Run, console: Console, *, owns_process: bool = False) -> list[RunRecord]:
@@ -382,7 +384,10 @@ async def _ask(console: Console, how: str = "") -> str:
         if how:
             console.print(how, style="dim")
         console.print(f"\n{_PROMPT}", end="", style="bold")
-    return (await read_line(descriptor) or "").strip()
+    task = (await read_line(descriptor) or "").strip()
+    if task.lower() in _ASKS_HOW:
+        return await _ask(console, _HOW)
+    return "" if task.lower() in _ENDS else task
 
 
 def team_tree(team: dict[str, Any]) -> Tree:

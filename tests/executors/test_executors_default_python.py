@@ -56,3 +56,10 @@ async def test_it_brings_what_a_user_has_installed_for_themselves(
 async def test_code_must_not_be_able_to_change_it(other: Path) -> None:
     with pytest.raises(RequestError, match="lies inside the workspace"):
         await SandboxCodeExecutor(other.parent).start()
+
+
+async def test_one_that_is_not_there_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEROOM_PYTHON", "/nowhere/python")
+    with pytest.raises(RequestError) as refused:
+        await SandboxCodeExecutor().start()
+    assert str(refused.value).count("'/nowhere/python', which CODEROOM_PYTHON names, cannot be used") == 1

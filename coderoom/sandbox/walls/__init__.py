@@ -75,7 +75,11 @@ class Wall(Protocol):
     name: str
 
     async def probe(self) -> WallReport:
-        """Try whether this wall can be built here; never raises, and takes a few seconds at most."""
+        """Try whether this wall can be built here, which takes a few seconds at most.
+
+        Raises:
+            RequestError: The interpreter that `CODEROOM_PYTHON` names cannot be used.
+        """
         ...
 
     async def start(self, spec: SandboxConfig) -> StartedWorker:

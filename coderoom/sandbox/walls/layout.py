@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import coderoom
-from coderoom._util.processes import default_python
+from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
 
@@ -150,7 +150,8 @@ def _other(python: str, whole: bool) -> Interpreter:
         facts = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
-        raise RequestError(f"The interpreter {python!r} cannot be used: {said or error}.") from error
+        source = f", which {PYTHON_VARIABLE} names," if whole else ""
+        raise RequestError(f"The interpreter {python!r}{source} cannot be used: {said or error}.") from error
     if tuple(facts["version"]) < _OLDEST:
         version = ".".join(map(str, facts["version"]))
         raise RequestError(f"The interpreter {python!r} is Python {version}; the sandbox needs 3.8 or later.")

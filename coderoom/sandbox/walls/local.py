@@ -268,6 +268,8 @@ class ProbedWall(ABC):
             return WallReport(self.name, available=False, detail=facts.error, remedy=self._remedy())
         except SandboxUnavailable as error:  # It was there when it was probed first.
             return WallReport(self.name, available=False, detail=str(error), remedy=self._remedy())
+        except RequestError:  # No wall works with this interpreter.
+            raise
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
