@@ -259,6 +259,7 @@ async def test_properties_see_no_changes_of_the_code(runner: TestRunner, tmp_pat
         await agrees(runner, tmp_path, {"f": "def f(x): return sum(range(x))"}, freeze({"f": tests}), {"f": wrong})
 
 
+@pytest.mark.slow
 async def test_objects_are_fields_for_properties(runner: TestRunner, tmp_path: Path) -> None:
     tests = [
         test_of("array", inputs={"x": 0}, property="result == [1, 2] and result[0] is not None"),
