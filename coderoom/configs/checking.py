@@ -11,6 +11,7 @@ import copy
 import types
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from autogen_core import ComponentModel
@@ -205,7 +206,7 @@ class _Walk:
         return {"config": {}, **envelope}
 
     def _find_class(self, value: Mapping[str, Any], path: Location, kind: Kind | None) -> Any:
-        """Return the class that a component names, or `None` after reporting why there is none."""
+        """Return the class that a component names, or after reporting why there is none, the one that may be meant."""
         provider, place = value.get("provider"), (*path, "provider")
         misspelt = any(nearest(key, KEYS) == ["provider"] for key in value if key not in KEYS)
         if "provider" not in value and not misspelt:
@@ -218,6 +219,8 @@ class _Walk:
             return self._components.find(provider)
         except ProviderError as error:
             self._checked.problem(place, str(error), not_installed=error.not_installed)
+            with suppress(ProviderError):  # Its config is checked too.
+                return self._components.find(error.close[0]) if error.close else None
             return None
 
     def _check_class(self, envelope: dict[str, Any], path: Location, component_class: Any, kind: Kind | None) -> None:

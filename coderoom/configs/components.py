@@ -29,11 +29,12 @@ _EXTRAS = {"ollama": "ollama", "anthropic": "anthropic"}
 
 
 class ProviderError(Exception):
-    """A provider cannot be used, perhaps because a package is `not_installed`."""
+    """A provider cannot be used, perhaps because a package is `not_installed`; `close` are those that may be meant."""
 
-    def __init__(self, message: str, *, not_installed: bool = False) -> None:
+    def __init__(self, message: str, *, not_installed: bool = False, close: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.not_installed = not_installed
+        self.close = close
 
 
 def how_to_install(error: ImportError) -> str:
@@ -112,14 +113,15 @@ class Components:
         if not dot or not all(part.isidentifier() for part in full.split(".")):
             close = nearest(provider, WELL_KNOWN_PROVIDERS)
             hint = f"; did you mean {close[0]!r}?" if close else ", such as 'autogen_agentchat.agents.AssistantAgent'"
-            raise ProviderError(f"the provider {show_key(provider)} is not the dotted name of a class{hint}")
+            message = f"the provider {show_key(provider)} is not the dotted name of a class{hint}"
+            raise ProviderError(message, close=close)
         if not self.trusts(full):
             raise ProviderError(self.refusal(provider))
         module = _import(module_name, full)
         found = getattr(module, class_name, None)
         if found is None:
-            close = nearest(class_name, _component_names(module), 3)
-            raise ProviderError(_no_such(full, [f"{module_name}.{name}" for name in close]))
+            close = [f"{module_name}.{name}" for name in nearest(class_name, _component_names(module), 3)]
+            raise ProviderError(_no_such(full, close), close=close)
         if not _is_component(found):
             close = nearest(class_name, _component_names(module))
             hint = f"; did you mean '{module.__name__}.{close[0]}'?" if close else ""
@@ -134,7 +136,8 @@ def _import(name: str, provider: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise ProviderError(_no_such(provider, _neighbours(name, provider))) from None
+            close = _neighbours(name, provider)
+            raise ProviderError(_no_such(provider, close), close=close) from None
         raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
     except ImportError as error:
         raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None

@@ -23,11 +23,6 @@ AGENT = "config.participants[0]"
             "did you mean 'autogen_agentchat.agents.AssistantAgent'?",
         ),
         (
-            "coderoom.agents.CodeAktAgent",  # `CodeActAgentConfig`, which is nearer than the others, is no component.
-            "did you mean 'coderoom.agents.CodeActAgent' or 'coderoom.agents.CodeExecutorAgent' or "
-            "'coderoom.agents.CodeGeneratorAgent'?",
-        ),
-        (
             "autogen_agentchat.agent.AssistantAgent",
             "there is no such provider: 'autogen_agentchat.agent.AssistantAgent'; "
             "did you mean 'autogen_agentchat.agents.AssistantAgent'?",
@@ -47,6 +42,18 @@ def test_unknown_provider(tmp_path: Path, provider: str, message: str) -> None:
     path, what = one(tmp_path, "autogen_agentchat.agents.AssistantAgent", provider)
     assert path == f"{AGENT}.provider"
     assert message in what
+
+
+def test_the_class_that_may_be_meant_has_its_config_checked(tmp_path: Path) -> None:
+    text = changed(TEAM, "autogen_agentchat.agents.AssistantAgent", "coderoom.agents.CodeAktAgent")
+    (_, first, message), *others = found(write(tmp_path, text))
+    # `CodeActAgentConfig`, which is nearer than the others, is no component.
+    near = (
+        "'coderoom.agents.CodeActAgent' or 'coderoom.agents.CodeExecutorAgent' or 'coderoom.agents.CodeGeneratorAgent'"
+    )
+    assert f"did you mean {near}?" in message
+    assert first == f"{AGENT}.provider"
+    assert f"{AGENT}.config" in str(others)
 
 
 def test_short_names_of_autogen(tmp_path: Path) -> None:
