@@ -60,7 +60,7 @@ class Interpreter:
     def warm_up(self) -> None:
         """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then."""
         if not self._count:
-            self.run({"code": "print(end='')\nsum([1, 2])"})
+            self.run({"code": "print(end='')\nsum([1, 2]); None"})
             self._count = 0
             linecache.clearcache()
 
