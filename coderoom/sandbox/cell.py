@@ -28,7 +28,6 @@ from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit,
 StreamName = Literal["stdout", "stderr"]
 T = TypeVar("T")
 
-_STREAMS: tuple[StreamName, StreamName] = ("stdout", "stderr")
 _MOST_STREAMED = 1_000_000
 _MOST_AT_ONCE = 100
 """How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
@@ -148,22 +147,25 @@ class Collector:
         self._head_limit = limit // 2
         self._tail_limit = limit - self._head_limit
         self._on_chunk = on_chunk
-        self._decoders = {name: _Decoder("replace") for name in _STREAMS}
+        self._decoders: dict[StreamName, codecs.IncrementalDecoder] = {}
         self._head: list[tuple[StreamName, str]] = []
         self._tail: deque[tuple[StreamName, str, int]] = deque()
         self._head_size = self._tail_size = 0
-        self._dropped: dict[StreamName, int] = dict.fromkeys(_STREAMS, 0)
+        self._dropped: dict[StreamName, int] = {}
         self.size = 0
 
     @property
     def truncated(self) -> bool:
         """Whether something was left out."""
-        return any(self._dropped.values())
+        return bool(self._dropped)
 
     def add(self, stream: StreamName, data: bytes, final: bool = False) -> None:
         """Add bytes that were written to a stream; `final`: nothing follows."""
         self.size += len(data)
-        text = self._decoders[stream].decode(data, final)
+        decoder = self._decoders.get(stream)
+        if decoder is None:
+            decoder = self._decoders[stream] = _Decoder("replace")
+        text = decoder.decode(data, final)
         if not text:
             return
         if self._on_chunk is not None:
@@ -182,15 +184,15 @@ class Collector:
 
     def finish(self) -> None:
         """End the output; incomplete characters are replaced."""
-        for stream in _STREAMS:
+        for stream in self._decoders:
             self.add(stream, b"", final=True)
         self._on_chunk = None  # Later output is not reported.
 
     def text(self, stream: StreamName | None = None) -> str:
         """Return what was kept of one stream, or of both in the order of writing."""
-        head = "".join(text for name, text in self._head if stream in (None, name))
-        tail = "".join(text for name, text, _ in self._tail if stream in (None, name))
-        dropped = sum(count for name, count in self._dropped.items() if stream in (None, name))
+        head = "".join([text for name, text in self._head if stream in (None, name)])
+        tail = "".join([text for name, text, _ in self._tail if stream in (None, name)])
+        dropped = sum([count for name, count in self._dropped.items() if stream in (None, name)])
         if not dropped:
             return head + tail
         gap = "" if not head or head.endswith("\n") else "\n"
@@ -198,11 +200,12 @@ class Collector:
 
     def make_result(self, **facts: Any) -> ExecutionResult:
         """Make a result with this output and other facts."""
+        stdout, stderr = self.text("stdout"), self.text("stderr")
         return ExecutionResult(
             **facts,
-            stdout=self.text("stdout"),
-            stderr=self.text("stderr"),
-            output=self.text(),
+            stdout=stdout,
+            stderr=stderr,
+            output=self.text() if stdout and stderr else stdout or stderr,
             truncated=self.truncated,
             output_size=self.size,
         )
@@ -220,7 +223,7 @@ class Collector:
                 size = len(rest.encode("utf-8", "replace"))
                 self._tail.appendleft((name, rest, size))
                 self._tail_size += size
-            self._dropped[name] += len(oldest) - len(rest)
+            self._dropped[name] = self._dropped.get(name, 0) + len(oldest) - len(rest)
 
 
 def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tuple[Artifact, ...]:

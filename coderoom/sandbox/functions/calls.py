@@ -15,8 +15,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from coderoom._util.tasks import call_in_loop, retrieve_exception
 from coderoom.outcome import Outcome
@@ -39,7 +39,6 @@ _LONGEST_NAME = 100
 _callers: contextvars.ContextVar[tuple[Calls, ...]] = contextvars.ContextVar("coderoom_callers", default=())
 
 _Answer = tuple[dict[str, Any], Outcome]
-T = TypeVar("T")
 
 
 class Threads:
@@ -50,18 +49,15 @@ class Threads:
 
     def __init__(self) -> None:
         self._count = 0
-        self._idle = threading.Semaphore(0)
+        self._idle: deque[None] = deque()  # One entry for each thread that waits; simpler than a semaphore, and faster.
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
-    def run(self, work: Callable[[], T], on_result: Callable[[T], None]) -> None:
-        """Do `work`, which must not raise, in a thread, and give its result to `on_result` in the event loop."""
-        loop = asyncio.get_running_loop()
-
-        def job() -> None:
-            call_in_loop(loop, on_result, work())
-
-        self._jobs.put(job)
-        if not self._idle.acquire(blocking=False) and self._count < _THREADS:
+    def run(self, work: Callable[[], None]) -> None:
+        """Do `work`, which must not raise, in a thread."""
+        self._jobs.put(work)
+        if self._idle:
+            self._idle.pop()  # Only this thread takes entries.
+        elif self._count < _THREADS:
             self._count += 1
             name = f"coderoom-call-{self._count}"
             threading.Thread(target=_serve, args=(self._jobs, self._idle), name=name, daemon=True).start()
@@ -72,18 +68,18 @@ class Threads:
             self._jobs.put(None)
 
 
-def _serve(jobs: queue.SimpleQueue[Callable[[], None] | None], idle: threading.Semaphore) -> None:
+def _serve(jobs: queue.SimpleQueue[Callable[[], None] | None], idle: deque[None]) -> None:
     while (job := jobs.get()) is not None:
         job()
         del job  # So that a waiting thread keeps no objects alive.
-        idle.release()
+        idle.append(None)
 
 
 class Replies(Protocol):
     """The connection to the process that runs the cell, over which answers are sent."""
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Send a message if that is possible without waiting; return whether it was sent."""
+        """Send a message, from any thread, if that is possible without waiting; return whether it was sent."""
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send a message."""
@@ -142,6 +138,7 @@ class Calls:
         self._running: set[_Call] = set()
         self._by_number: dict[int, _Call] = {}
         self._threads = Threads()
+        self._finished: deque[tuple[_Call, _Answer | _Pending | Arguments]] = deque()  # What threads have done.
         self._log = CallLog()
         self._suspended = False
         self._computing = threading.Lock()  # Many threads that compute would block the event loop.
@@ -180,8 +177,9 @@ class Calls:
             self.is_open = False
         self._suspend_reading(False)
         self._replies.limit_input()
-        unanswered = bool(self._running or self._waiting)
+        unanswered = bool(self._waiting) or not all(call.answered for call in self._running)
         self._waiting.clear()
+        self._finished.clear()
         long = self._long
         for call in list(self._running):
             if call is not long:
@@ -221,6 +219,7 @@ class Calls:
             self._replies.suspend_reading(suspended)
 
     def _start(self) -> None:
+        self._take_finished()
         while self._waiting and len(self._running) < _CONCURRENT:
             call = self._waiting.popleft()
             if call.left:
@@ -234,14 +233,23 @@ class Calls:
                 self._start_task(call, self._run_async(call))
 
     def _start_thread(self, call: _Call) -> None:
-        def take_result(result: _Answer | _Pending | Arguments) -> None:
+        context = self._context.copy()
+
+        def work() -> None:
+            self._finished.append((call, context.run(self._answer_in_thread, call)))
+            # Otherwise the event loop need not wake up: it comes here with the next call, or at the end of the cell.
+            if not call.answered or self._waiting or self._suspended:
+                call_in_loop(self._loop, self._take_finished)
+
+        self._threads.run(work)
+
+    def _take_finished(self) -> None:
+        while self._finished:
+            call, result = self._finished.popleft()
             if isinstance(result, tuple):
                 self._answer(call, *result)
             elif call in self._running and not call.answered:
                 self._start_task(call, self._run_async(call, result))
-
-        context = self._context.copy()
-        self._threads.run(lambda: context.run(self._answer_in_thread, call), take_result)
 
     def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
         call.task = task = self._loop.create_task(work, context=self._context.copy())
@@ -418,7 +426,8 @@ class CallLog:
             error = None if error is None else shorten(error, self._most())
             self._room -= len(error or "")
             duration = time.monotonic() - begun
-            self._calls[place] = replace(self._calls[place], outcome=outcome, duration=duration, error=error)
+            call = self._calls[place]
+            self._calls[place] = FunctionCall(call.name, call.arguments, outcome, duration, error)
 
     def close(self, error: str) -> tuple[FunctionCall, ...]:
         """All calls; those without an outcome were cancelled, and `error` says why."""

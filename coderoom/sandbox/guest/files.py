@@ -74,7 +74,7 @@ class Workspace:
         while folders:
             folder = folders.pop()
             try:
-                entries = list(os.scandir(os.path.join(self.folder, folder)))
+                entries = list(os.scandir(f"{self.folder}/{folder}"))
             except OSError:
                 continue
             for entry in entries:

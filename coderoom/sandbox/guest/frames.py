@@ -19,11 +19,15 @@ from typing import Any
 KEY_SIZE = 8
 MORE, LAST, STDOUT, STDERR, CONTENT = b"m", b"M", b"o", b"e", b"c"
 
-_PART = 61_440
-_PACKET = _PART + KEY_SIZE + 1
+PART = 61_440
+"""The most bytes of a message in one packet."""
+
+_PACKET = PART + KEY_SIZE + 1
 _FDS = 8
-# Made once: `json.dumps` would make an encoder for every message, and `json.loads` would detect its encoding.
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+# Made once: `json.dumps` and `JSONEncoder.encode` make one for every message, and `json.loads` detects its encoding.
+_encode = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
+    None, None, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+)
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
@@ -37,13 +41,13 @@ def packets(message: dict[str, Any], key: bytes) -> Iterator[bytes]:
 
 def encode(message: dict[str, Any]) -> bytes:
     """A message's JSON."""
-    return _encode(message).encode()
+    return "".join(_encode(message, 0)).encode()
 
 
 def parts(body: bytes, key: bytes) -> Iterator[bytes]:
     """The packets of a message that is encoded already."""
-    for begin in range(0, max(len(body), 1), _PART):
-        end = begin + _PART
+    for begin in range(0, max(len(body), 1), PART):
+        end = begin + PART
         yield key + (LAST if end >= len(body) else MORE) + body[begin:end]
 
 
@@ -98,7 +102,7 @@ class Assembler:
 
 def _decode(data: bytes) -> dict[str, Any] | None:
     # Garbage collections while a long message is decoded would cost much and find nothing.
-    collecting = len(data) > _PART and gc.isenabled()
+    collecting = len(data) > PART and gc.isenabled()
     if collecting:
         gc.disable()
     try:
@@ -132,8 +136,8 @@ class Channel:
     def send_text(self, tag: bytes, data: bytes) -> None:
         """Send output."""
         head = self.key + tag
-        for begin in range(0, len(data), _PART):
-            self.sock.send(head + data[begin : begin + _PART])
+        for begin in range(0, len(data), PART):
+            self.sock.send(head + data[begin : begin + PART])
 
     def receive(self) -> tuple[dict[str, Any], list[int]] | None:
         """Wait for a message and its descriptors; `None`: the other side has closed."""

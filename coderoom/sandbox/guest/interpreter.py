@@ -20,6 +20,9 @@ for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
 _CO_COROUTINE = 128
+# How lines begin that do not begin a statement.
+_INSIDE = " \t\f\n#)]}"
+_CONTINUING = ("elif", "else", "except", "finally")
 _NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 
 
@@ -57,7 +60,7 @@ class Interpreter:
     def warm_up(self) -> None:
         """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then."""
         if not self._count:
-            self.run({"code": "print(end='')\nsum([1, 2])"})
+            self.run({"code": "print(end='')\nsum([1, 2]); None"})
             self._count = 0
             linecache.clearcache()
 
@@ -125,19 +128,11 @@ class Interpreter:
     def _execute(self, code: str, filename: str) -> Any:
         lines = f"{code}\n".splitlines(keepends=True)  # Without the last newline, markers in tracebacks are misplaced.
         linecache.cache[filename] = (len(code), None, lines, filename)
-        flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        line = _compile_line(code, filename, flags)
-        if line is not None:
-            return self._evaluate(line)
-        tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-        last = None
-        if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = ast.Expression(tree.body.pop().value)
-        whole = compile(tree, filename, "exec", flags, dont_inherit=True)
-        final = compile(last, filename, "eval", flags, dont_inherit=True) if last is not None else None
-        self._flags |= whole.co_flags & _FUTURES
-        self._evaluate(whole)
-        return None if final is None else self._evaluate(final)
+        value = None
+        for part in _compile_cell(code, filename, self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
+            self._flags |= part.co_flags & _FUTURES
+            value = self._evaluate(part)
+        return value
 
     def _evaluate(self, code: types.CodeType) -> Any:
         value = eval(code, self.names)
@@ -151,15 +146,51 @@ class Interpreter:
         return value
 
 
-def _compile_line(code: str, filename: str, flags: int) -> types.CodeType | None:
-    """Compile a cell that is an expression of one line, as many are; `None` for other cells. Faster than a tree."""
-    if "\n" in code or code[:1].isspace():
-        return None
-    try:
-        compiled: types.CodeType = compile(code, filename, "eval", flags, dont_inherit=True)
-    except SyntaxError:
-        return None
-    return compiled
+def _compile_cell(code: str, filename: str, flags: int) -> list[types.CodeType]:
+    """Compile a cell to parts, of which the last one gives the value.
+
+    A syntax tree is made only of the last statement if possible, since that takes longer than all the rest.
+    """
+    begin = _begin_of_last(code)
+    if begin:
+        try:
+            first = compile(code[:begin], filename, "exec", flags, dont_inherit=True)
+            if not first.co_flags & _CO_COROUTINE:  # Otherwise all of it has to run in one task.
+                blank = "\n" * code.count("\n", 0, begin)  # So that the lines have their numbers.
+                return [first, *_compile_last(blank + code[begin:], filename, flags)]
+        except SyntaxError:  # That was not the last statement, or the code is wrong.
+            pass
+    return _compile_last(code, filename, flags)
+
+
+def _begin_of_last(code: str) -> int:
+    """Where the last statement seems to begin; 0 if the code has to be compiled as a whole."""
+    if "__future__" in code or "\r" in code:
+        return 0
+    end = len(code)
+    while (begin := code.rfind("\n", 0, end) + 1) > 0:
+        is_decorated = code.startswith("@", code.rfind("\n", 0, begin - 1) + 1)
+        if code[begin : begin + 1] not in _INSIDE and not code.startswith(_CONTINUING, begin) and not is_decorated:
+            return begin
+        end = begin - 1
+    return 0
+
+
+def _compile_last(code: str, filename: str, flags: int) -> list[types.CodeType]:
+    """Compile code, and as a part of its own the expression that it ends with, if it does."""
+    if not code.lstrip("\n")[:1].isspace():
+        try:  # Mostly it is nothing else.
+            return [compile(code, filename, "eval", flags, dont_inherit=True)]
+        except SyntaxError:
+            pass
+    tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body.pop().value)
+    parts = [compile(tree, filename, "exec", flags, dont_inherit=True)]
+    if last is not None:
+        parts.append(compile(last, filename, "eval", flags, dont_inherit=True))
+    return parts
 
 
 def _no_input(prompt: object = "", /) -> str:

@@ -23,9 +23,11 @@ from coderoom.sandbox.guest.frames import (
     KEY_SIZE,
     LAST,
     MORE,
+    PART,
     STDERR,
     STDOUT,
     Assembler,
+    encode,
     packets,
     receive_packet,
     send_packet,
@@ -41,7 +43,6 @@ BUFFERED = 512
 """More reads than are needed for all that a socket or a pipe can buffer."""
 
 _AT_ONCE = 32
-_LARGE = 65_536  # After a message of this size the event loop gets a turn, since reading it took a while.
 _CHUNK = 65_536
 _numbers = itertools.count(1)
 
@@ -118,8 +119,8 @@ class HostChannel:
         """Send a message if it is one packet and the socket can take it at once; return whether it was sent."""
         if self._sending.locked() or self.broken:
             return False
-        parts = list(packets(message, self.key))
-        return len(parts) == 1 and self._send_now(parts[0], fds)
+        body = encode(message)
+        return len(body) <= PART and self._send_now(self.key + LAST + body, fds)
 
     async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
         """Send a message; wait until the socket can take it."""
@@ -134,8 +135,8 @@ class HostChannel:
                 self.broken, fds = True, ()
             self.broken = False
 
-    def drain(self, at_once: int = _AT_ONCE) -> None:
-        """Read what has arrived, up to a number of packets."""
+    def drain(self, at_once: int = _AT_ONCE, one_message: bool = False) -> None:
+        """Read what has arrived, up to a number of packets, or up to the end of the first message."""
         for _ in range(at_once):
             if self.closed or (self._suspended and at_once == _AT_ONCE):
                 return
@@ -151,7 +152,7 @@ class HostChannel:
                 self.close()
                 self._on_end()
                 return
-            if self._take(data) > _LARGE and at_once == _AT_ONCE:
+            if self._take(data) and one_message:
                 return
 
     def close(self) -> None:
@@ -170,14 +171,15 @@ class HostChannel:
         if reading != self._reading:
             self._reading = reading
             if reading:
-                self._loop.add_reader(self._sock.fileno(), self.drain)
+                # The event loop gets a turn after each message: mostly there is no other, and decoding took a while.
+                self._loop.add_reader(self._sock.fileno(), self.drain, _AT_ONCE, True)
             else:
                 self._loop.remove_reader(self._sock.fileno())
 
-    def _take(self, data: bytes) -> int:
-        """Process a packet; return the size of the message that it completes, or 0."""
+    def _take(self, data: bytes) -> bool:
+        """Process a packet; return whether it completes a message."""
         if data[:KEY_SIZE] != self.key:
-            return 0
+            return False
         tag, body = data[KEY_SIZE : KEY_SIZE + 1], data[KEY_SIZE + 1 :]
         if tag in (STDOUT, STDERR, CONTENT):
             if self._on_output is not None:
@@ -186,12 +188,12 @@ class HostChannel:
             if self.byte_budget is not None:
                 self.byte_budget -= len(body)
                 if self.byte_budget < 0:
-                    return 0
+                    return False
             message = self._assembler.add(tag, body)
             if message is not None:
                 self._on_message(message)
-            return self.taken if tag == LAST else 0
-        return 0
+            return tag == LAST
+        return False
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> bool:
         if self.closed:

@@ -183,10 +183,12 @@ class CPythonSession:
         live.attach(cell)
         self._used = True
         message = {"op": "cell", "id": cell.number, "code": code, "final": final}
-        with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
+        try:
             if not live.channel.send_now(message):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
                 cell.sending = asyncio.ensure_future(live.channel.send(message))
+        except ConnectionError:  # The process has ended, which its parent will report.
+            pass
         return live
 
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from coderoom._util.tasks import cancel_and_wait, run_uncancellable
+from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Program, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits
@@ -303,15 +303,18 @@ class MontyCalls:
         return calls
 
     def send_now(self, message: dict[str, Any]) -> bool:
-        """Take an answer; see `Calls`."""
-        future = self._waiting.get(message.get("call", 0))
-        if future is not None and not future.done():
-            future.set_result(message)
+        """Take an answer, from any thread; see `Calls`."""
+        call_in_loop(self._loop, self._settle, message)
         return True
 
     async def send(self, message: dict[str, Any]) -> None:
         """As `send_now`, which never has to wait."""
         self.send_now(message)
+
+    def _settle(self, message: dict[str, Any]) -> None:
+        future = self._waiting.get(message.get("call", 0))
+        if future is not None and not future.done():
+            future.set_result(message)
 
     def suspend_reading(self, suspended: bool) -> None:
         """Nothing to do: each caller waits for its answer."""
