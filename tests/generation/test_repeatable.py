@@ -32,9 +32,13 @@ CONDITIONS = {
     "more flags of the interpreter": "sys.flags.no_site",
     "flags that all of its other processes have": "sys.flags.ignore_environment",
     "the command line": "'-c' in open('/proc/self/cmdline').read()",
+    "the file of the caller": "'<' in sys._getframe(1).f_code.co_filename",
+    "the calls around it": "len(inspect.stack()) > 3",
+    "a test tool": "'pytest' not in sys.modules",
+    "the user": "os.environ.get('USER') == 'coder'",
     "the main module has no file": "not hasattr(sys.modules['__main__'], '__file__')",
 }
-IMPORTS = "import os, random, resource, sys, time\n"
+IMPORTS = "import inspect, os, random, resource, sys, time\n"
 
 
 async def run(sandbox: Sandbox, source: str, count: int = 4, *, strict: bool = False) -> list[TestResult]:

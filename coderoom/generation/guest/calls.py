@@ -10,18 +10,31 @@ import math
 import os
 import sys
 import time
+from itertools import islice
 
 from .steps import COROUTINE, StepError, Steps
 from .values import Encoder, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+    from typing import Any, Callable, Dict, Generator, List, Optional, Sequence, Set, Tuple
 
     Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
+    _Request = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]  # For a call.
     _Named = Tuple[Any, str, Any]  # A namespace, a name in it, and what it stands for.
 
-__all__ = ["answer", "answer_now", "budget", "error_matches", "make_call", "scatter", "serve", "space", "warm"]
+__all__ = [
+    "answer_now",
+    "answering",
+    "budget",
+    "drive",
+    "error_matches",
+    "make_call",
+    "scatter",
+    "serve",
+    "space",
+    "warm",
+]
 
 _VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000
@@ -88,16 +101,42 @@ def _depth() -> int:
     return found
 
 
-def answer(
-    call: Call, encoder: Encoder, kept: Optional[List[Any]] = None, text: Sequence[Callable[..., str]] = _texts
-) -> str:
-    """Make a call and return its answer; `kept` gets the returned value and the arguments after the call."""
+def drive(work: Generator[_Request, Any, Any]) -> Any:
+    """Make the calls that are asked for; return the result."""
+    try:
+        function, positional, named = next(work)
+        while True:
+            try:
+                value = function(*positional, **named)
+            except BaseException as error:
+                function, positional, named = work.throw(error)
+            else:
+                function, positional, named = work.send(value)
+                value = None
+    except StopIteration as end:
+        return end.value
+
+
+def answering(
+    call: Call,
+    encoder: Encoder,
+    kept: Optional[List[Any]] = None,
+    around: int = 0,
+    text: Sequence[Callable[..., str]] = _texts,
+) -> Generator[_Request, Any, str]:
+    """Ask for a call, below which there are `around` others, and return its answer.
+
+    `kept` gets the returned value and the arguments after the call.
+    """
     function, positional, named, after = call
     limit = _limit()
-    raised = limit + _depth()  # So that as many calls are left as in a script.
+    raised = limit + around  # So that as many calls are left as in a script.
     try:
         _set_limit(raised)
-        value = encoder.listed(_finished(function(*positional, **named)))
+        value = yield from _finished(function, positional, named)
+        most = encoder.most_items(value)
+        if most is not None:  # An endless one ends here.
+            value = yield _names["list"], ((yield islice, (value, most), {}),), {}
     except BaseException as error:
         report = _failed(error)
     else:
@@ -124,13 +163,21 @@ def _error(message: str) -> Dict[str, Any]:
     return {"error": {"types": [], "base": "RuntimeError", "message": message, "trace": []}}
 
 
-def answer_now(job: Dict[str, Any], kept: Optional[List[Any]] = None, answer: Callable[..., str] = answer) -> str:
-    """Run a whole job."""
+def _answering_now(
+    job: Dict[str, Any], kept: Optional[List[Any]], around: int, answering: Callable[..., Any] = answering
+) -> Generator[_Request, Any, str]:
     try:
         call = make_call(job)
     except BaseException as error:
         return _dumps(_failed(error))
-    return answer(call, Encoder(judged="judged" in job), kept)
+    text: str = yield from answering(call, Encoder(judged="judged" in job), kept, around)
+    return text
+
+
+def answer_now(job: Dict[str, Any], drive: Callable[..., Any] = drive, ask: Callable[..., Any] = _answering_now) -> str:
+    """Run a whole job."""
+    text: str = drive(ask(job, None, _depth() + 1))
+    return text
 
 
 def serve(
@@ -142,17 +189,17 @@ def serve(
     linger: float,
     by_name: bool,
     rounds: int,
-) -> None:
-    """Import the program as a module from a folder, run jobs, each in a folder of its own, and write a line for each.
+) -> Generator[_Request, Any, None]:
+    """Import the program as a module from a folder, ask for the calls of jobs, and write a line for each.
 
-    Then there is a line for each other answer of a job: its number and the answer. It may come from a later run, or
-    the value has changed since it was returned. Another line, `left ...`, says what the program has left behind. When
-    Python exits, one more line is written: the program has not ended the process.
+    Each job has a folder of its own. Then there is a line for each other answer of a job: its number and the answer. It
+    may come from a later run, or the value has changed since it was returned. Another line, `left ...`, says what the
+    program has left behind. When Python exits, one more line is written: the program has not ended the process.
 
     After the jobs it waits `linger` seconds, since the program could end the process later. It runs the jobs `rounds`
     times, slow ones at most twice, with arguments `by_name` where possible, or by position.
     """
-    write, text_of, answer_of, now = os.write, _texts[0], answer_now, time.monotonic
+    write, text_of, answer_of, now, around = os.write, _texts[0], _answering_now, time.monotonic, _depth() - 1
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
     os.chdir(folder)
     sys.path.insert(0, folder)
@@ -175,12 +222,12 @@ def serve(
         while found:
             found = found[write(writer, found) :]
 
-    def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> str:
+    def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> Generator[_Request, Any, str]:
         place = next(places)
         os.mkdir(place)
         os.chdir(place)
         os.environ["TMPDIR"] = os.getcwd()
-        text = answer_of(job, kept)
+        text = yield from answer_of(job, kept, around)
         os.chdir("..")
         return text
 
@@ -192,7 +239,7 @@ def serve(
 
     for job in jobs:
         kept: List[Any] = []
-        text = run(job, kept)
+        text = yield from run(job, kept)
         tell(text)
         returned.append(({text}, kept))
     time.sleep(linger)
@@ -203,7 +250,7 @@ def serve(
     end = now() + _SECONDS_AGAIN
     for _ in range(rounds - 1):
         for number, job in enumerate(jobs):
-            tell_other(number, run(job))
+            tell_other(number, (yield from run(job)))
         if now() > end:
             break
     left = _left(before) or ("an audit hook" if hooks else "")
@@ -263,9 +310,9 @@ def warm() -> None:
     """Warm up what every call does, so that forks inherit it."""
     for value in (1, 1.5, "text", True, None, [1, 2], {"key": 1}, (1, 2), {1}, b"bytes"):
         for _ in range(10):
-            answer((_echo, (), {"value": value}, None), Encoder())
+            drive(answering((_echo, (), {"value": value}, None), Encoder()))
     for _ in range(10):
-        answer((_fail, (), {}, None), Encoder())
+        drive(answering((_fail, (), {}, None), Encoder()))
     time.monotonic()
 
 
@@ -330,29 +377,34 @@ def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[A
     return tuple(positional), named
 
 
-def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Any:
+def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Generator[_Request, Any, Any]:
     """Perform the steps before the call, the call, and the steps after it, the last of which gives the result."""
     function = _function(job["function"])
     steps = Steps(sys.modules[space["program"]].__dict__, job["functions"])
     try:
-        steps.perform(job.get("setup", []))
+        yield from steps.perform(job.get("setup", []))
         after.update((name, steps.decode(data, name)) for name, data in job["inputs"].items())
     except BaseException as error:
         raise StepError(error) from None
-    positional, named = _arranged(job["function"], function, after)
-    value = _finished(function(*positional, **named))
+    value = yield from _finished(function, *_arranged(job["function"], function, after))
     if "then" in job:
         steps.names["result"] = value
-        value = steps.perform(job["then"])
+        value = yield from steps.perform(job["then"])
     return value
 
 
-def _finished(value: Any) -> Any:
-    if type(value) is not COROUTINE:
-        return value
-    import asyncio
+def _finished(
+    function: Callable[..., Any], positional: Tuple[Any, ...], named: Dict[str, Any]
+) -> Generator[_Request, Any, Any]:
+    """Ask for a call; the result is that of the coroutine, if it is one."""
+    if function is _with_steps:
+        return (yield from _with_steps(*positional))
+    value = yield function, positional, named
+    if type(value) is COROUTINE:
+        import asyncio
 
-    return asyncio.run(value)
+        value = yield asyncio.run, (value,), {}
+    return value
 
 
 def _look(look: Any, names: Dict[str, Any]) -> bool:
@@ -416,9 +468,11 @@ def _make_text() -> Callable[[Dict[str, Any]], str]:
         parts += [
             (names, name, each)
             for name, each in list(names.items())
-            if type(each) is type(_make_text) and name not in ("answer", "answer_now")  # Nobody looks these up here.
+            if type(each) is type(_make_text) and name != "answer_now"  # Nobody looks it up here.
         ]
-    parts += [(globals(), name, globals()[name]) for name in ("_dumps", "_names", "_limit", "_set_limit", "Encoder")]
+    parts += [
+        (globals(), name, globals()[name]) for name in ("_dumps", "_names", "_limit", "_set_limit", "islice", "Encoder")
+    ]
     dumps, error = _dumps, _error
 
     def text(report: Dict[str, Any]) -> str:

@@ -30,14 +30,32 @@ for name, code in modules:
     module.__package__, module.__path__ = name.partition(".")[0], []
     exec(code, module.__dict__)
 module.scatter()
-module.serve(*arguments)
+work = module.serve(*arguments)
 """
 _SCRIPT = "main.py"
+# Makes the calls itself, as a user's script does, so that nothing of CodeRoom is around them.
+_CALLS = """
+sys.modules.setdefault("pytest", type(sys)("pytest"))
+del module, modules, arguments
+try:
+    function, positional, named = next(work)
+    while True:
+        try:
+            value = function(*positional, **named)
+        except BaseException as error:
+            function, positional, named = work.throw(error)
+        else:
+            function, positional, named = work.send(value)
+            value = None
+except StopIteration:
+    pass
+"""
 # The arguments of the processes that run at a time. They differ, since code could take what it sees for the user's
 # process; the last one is a script without flags.
-_WAYS = (("-I", "-S", "-c", _START), (_SCRIPT,))
+_WAYS = (("-I", "-S", "-c", f"{_START}module.drive(work)"), (_SCRIPT,))
 _ZONE = "ELS-5:45"
 """The time zone of scripts; that of other processes is UTC."""
+_USER = "ada"
 _LETTERS = 6
 _LINGER = 0.3
 _PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
@@ -109,7 +127,7 @@ class _Process:
     ) -> None:
         self._folder = tempfile.mkdtemp()
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
-        for path, text in ((name + ".py", program), *([(_SCRIPT, _START)] if _SCRIPT in way else [])):
+        for path, text in ((name + ".py", program), *([(_SCRIPT, _START + _CALLS)] if _SCRIPT in way else [])):
             with open(os.path.join(self._folder, path), "w", encoding="utf-8", errors="surrogatepass") as file:
                 file.write(text)
         reader, writer = os.pipe()
@@ -137,7 +155,7 @@ class _Process:
     def _start(self, way: Tuple[str, ...], writer: int, arguments: Any, new_session: bool = True) -> int:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         if _SCRIPT in way:
-            environment["TZ"] = _ZONE
+            environment.update(TZ=_ZONE, USER=_USER)
         process = subprocess.Popen(
             [sys.executable, *way],
             env=environment,

@@ -15,7 +15,7 @@ from .values import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Dict, List
+    from typing import Any, Dict, Generator, List
 
 __all__ = ["BUILTINS", "COROUTINE", "StepError", "Steps"]
 
@@ -56,12 +56,12 @@ class Steps:
         self._made: Dict[int, Any] = {}  # Objects of the test's own, by their ids.
         self.names: Dict[str, Any] = {}
 
-    def perform(self, steps: List[Dict[str, Any]]) -> Any:
-        """Perform steps; return the value of the last call."""
+    def perform(self, steps: List[Dict[str, Any]]) -> Generator[Any, Any, Any]:
+        """Perform steps, whose calls are asked for; return the value of the last call."""
         value = None
         for step in steps:
             if "call" in step:
-                value = self._call(step)
+                value = yield from self._call(step)
                 if "name" in step:
                     self.names[step["name"]] = value
             elif "assign" in step:
@@ -74,15 +74,15 @@ class Steps:
         """Decode tagged data, in which `$name` stands for an object of the test or a function of the program."""
         return decode(data, root, self._find)
 
-    def _call(self, step: Dict[str, Any]) -> Any:
+    def _call(self, step: Dict[str, Any]) -> Generator[Any, Any, Any]:
         function = self._find(step["call"])
         args = [self.decode(each, "args") for each in step.get("args", ())]
         kwargs = {name: self.decode(each, name) for name, each in step.get("kwargs", {}).items()}
-        value = function(*args, **kwargs)
+        value = yield function, tuple(args), kwargs
         if type(value) is COROUTINE:
             import asyncio
 
-            value = asyncio.run(value)
+            value = yield asyncio.run, (value,), {}
         if type(value) is function:  # Made by its class, so it cannot be an object that the program keeps.
             self._made[id(value)] = value
         return value

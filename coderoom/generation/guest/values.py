@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 
 from coderoom.sandbox.guest.decoding import TAGS, Decoder, as_text
 from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
@@ -183,19 +184,17 @@ class Encoder(ValueEncoder):
         pairs = [[_cut(str(name)), self._at("field", name, item)] for name, item in fields.items()]
         return {tag: {"type": _cut(kind), "fields": pairs, **more}}
 
-    def listed(self, value: Any) -> Any:
-        """The items of a generator, iterator or view; another value unchanged."""
+    def most_items(self, value: Any) -> Optional[int]:
+        """How many items of a generator, iterator or view to list, one more than allowed; `None` for other values."""
         classes = classes_of(type(value))
         iterates = any("__next__" in _names_of(each) for each in classes) and name_of(type(value)) not in _WHY
-        if iterates or any(id(each) in _ITERATED for each in classes):
-            # An endless one ends here; one item more than allowed is refused.
-            return [item for item, _ in zip(value, range(max(self._items, 0) + 1))]  # noqa: B905
-        return value
+        is_listed = iterates or any(id(each) in _ITERATED for each in classes)
+        return max(self._items, 0) + 1 if is_listed else None
 
     def _derived(self, value: Any, kind: type) -> Any:
-        items = self.listed(value)
-        if items is not value:
-            return self._list(items)
+        most = self.most_items(value)
+        if most is not None:
+            return self._list(list(islice(value, most)))
         for find in (self._enum, self._known, self._named, self._based, self._dataclass):
             found = find(value, kind)
             if found is not UNKNOWN:
