@@ -115,7 +115,8 @@ class Database(Masking):
         if self._syncing is None:
             self._syncing = Timer(_SYNC_SECONDS, self._sync)
             self._syncing.daemon = True
-            self._syncing.start()
+            with suppress(RuntimeError):  # There are too many threads.
+                self._syncing.start()
 
     def _sync(self) -> None:
         self._syncing = None  # What is written from now on may come too late for this.
