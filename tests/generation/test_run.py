@@ -49,6 +49,7 @@ class TestVerdicts:
             ("import json\ndef f(): json.loads('')", {"expected_error": "JSONDecodeError", "error_message": "expecting"}),
             ("import json\ndef f(): json.loads('')", {"expected_error": "ValueError"}),
             ("class E(Exception): ...\nclass D(E): ...\ndef f(): raise D", {"expected_error": "E"}),
+            ("def f(): next(iter([]))", {"expected_error": "StopIteration"}),
             pytest.param("import sys\ndef f(): sys.exit(3)", {"expected_error": "SystemExit"}, marks=pytest.mark.slow),
             ("def f(x): return x[::-1]", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
             (

@@ -12,7 +12,7 @@ import sys
 import time
 from itertools import islice
 
-from .steps import COROUTINE, StepError, Steps
+from .steps import CallError, StepError, Steps, ask
 from .values import Encoder, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
@@ -105,14 +105,14 @@ def drive(work: Generator[_Request, Any, Any]) -> Any:
     """Make the calls that are asked for; return the result."""
     try:
         function, positional, named = next(work)
+        done: Any = None
         while True:
             try:
-                value = function(*positional, **named)
+                done = function(*positional, **named), None
             except BaseException as error:
-                function, positional, named = work.throw(error)
-            else:
-                function, positional, named = work.send(value)
-                value = None
+                done = None, error
+            function, positional, named = work.send(done)
+            done = None
     except StopIteration as end:
         return end.value
 
@@ -133,10 +133,11 @@ def answering(
     raised = limit + around  # So that as many calls are left as in a script.
     try:
         _set_limit(raised)
-        value = yield from _finished(function, positional, named)
+        value = yield from (function(*positional) if function is _with_steps else ask(function, positional, named))
         most = encoder.most_items(value)
         if most is not None:  # An endless one ends here.
-            value = yield _names["list"], ((yield islice, (value, most), {}),), {}
+            items = yield from ask(islice, (value, most), {})
+            value = yield from ask(_names["list"], (items,), {})
     except BaseException as error:
         report = _failed(error)
     else:
@@ -174,9 +175,11 @@ def _answering_now(
     return text
 
 
-def answer_now(job: Dict[str, Any], drive: Callable[..., Any] = drive, ask: Callable[..., Any] = _answering_now) -> str:
+def answer_now(
+    job: Dict[str, Any], drive: Callable[..., Any] = drive, work: Callable[..., Any] = _answering_now
+) -> str:
     """Run a whole job."""
-    text: str = drive(ask(job, None, _depth() + 1))
+    text: str = drive(work(job, None, _depth() + 1))
     return text
 
 
@@ -385,25 +388,11 @@ def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Generator[_Reques
         yield from steps.perform(job.get("setup", []))
         after.update((name, steps.decode(data, name)) for name, data in job["inputs"].items())
     except BaseException as error:
-        raise StepError(error) from None
-    value = yield from _finished(function, *_arranged(job["function"], function, after))
+        raise StepError(error.error if type(error) is CallError else error) from None
+    value = yield from ask(function, *_arranged(job["function"], function, after))
     if "then" in job:
         steps.names["result"] = value
         value = yield from steps.perform(job["then"])
-    return value
-
-
-def _finished(
-    function: Callable[..., Any], positional: Tuple[Any, ...], named: Dict[str, Any]
-) -> Generator[_Request, Any, Any]:
-    """Ask for a call; the result is that of the coroutine, if it is one."""
-    if function is _with_steps:
-        return (yield from _with_steps(*positional))
-    value = yield function, positional, named
-    if type(value) is COROUTINE:
-        import asyncio
-
-        value = yield asyncio.run, (value,), {}
     return value
 
 
@@ -418,6 +407,8 @@ def _look(look: Any, names: Dict[str, Any]) -> bool:
 
 def _failed(error: BaseException) -> Dict[str, Any]:
     """The report of an exception. A test cannot expect one of a step before the call."""
+    if type(error) is CallError:
+        error = error.error
     if type(error) is not StepError:
         return {"error": _explain(error)}
     report = _explain(error.error)

@@ -41,12 +41,11 @@ try:
     function, positional, named = next(work)
     while True:
         try:
-            value = function(*positional, **named)
+            done = function(*positional, **named), None
         except BaseException as error:
-            function, positional, named = work.throw(error)
-        else:
-            function, positional, named = work.send(value)
-            value = None
+            done = None, error
+        function, positional, named = work.send(done)
+        done = None
 except StopIteration:
     pass
 """

@@ -15,9 +15,9 @@ from .values import decode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Dict, Generator, List
+    from typing import Any, Dict, Generator, List, Tuple
 
-__all__ = ["BUILTINS", "COROUTINE", "StepError", "Steps"]
+__all__ = ["BUILTINS", "CallError", "StepError", "Steps", "ask"]
 
 
 async def _wait() -> None:
@@ -45,6 +45,26 @@ class StepError(Exception):
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
+
+
+class CallError(Exception):
+    """A call raised `error`, which may be one that no generator can raise."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def ask(function: Any, positional: Tuple[Any, ...], named: Dict[str, Any]) -> Generator[Any, Any, Any]:
+    """Ask for a call: whoever makes it sends its result and its exception. The result of a coroutine is awaited."""
+    value, error = yield function, positional, named
+    if type(value) is COROUTINE:
+        import asyncio
+
+        value, error = yield asyncio.run, (value,), {}
+    if error is not None:
+        raise CallError(error)
+    return value
 
 
 class Steps:
@@ -78,11 +98,7 @@ class Steps:
         function = self._find(step["call"])
         args = [self.decode(each, "args") for each in step.get("args", ())]
         kwargs = {name: self.decode(each, name) for name, each in step.get("kwargs", {}).items()}
-        value = yield function, tuple(args), kwargs
-        if type(value) is COROUTINE:
-            import asyncio
-
-            value = yield asyncio.run, (value,), {}
+        value = yield from ask(function, tuple(args), kwargs)
         if type(value) is function:  # Made by its class, so it cannot be an object that the program keeps.
             self._made[id(value)] = value
         return value
