@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +70,8 @@ class _Conversation:
         slices, more = [[0, self.shared]], self.hashes[self.shared :]
         if more and more[0] in self.gone:
             start = self.gone.index(more[0])
-            length = _common(self.gone[start:], more)
+            pairs = zip(self.gone[start:], more, strict=False)
+            length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
             slices.append([self.shared + start, self.shared + start + length])
             more = more[length:]
         written = {"base": self.base, "slices": slices, "more": more}
@@ -200,9 +202,14 @@ class RunLog(Writer, StepObserver):
 
     def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
         """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
-        last = self._asked[current_agent()]
-        if messages[: len(last.messages)] != last.messages:
-            last.cut(_common(last.messages, list(messages)))
+        last, messages = self._asked[current_agent()], list(messages)
+        length = len(last.messages)
+        while length and messages[length - 1 : length] != last.messages[length - 1 : length]:
+            length -= 1  # Mostly only the end has changed.
+        last.cut(length)
+        if messages[:length] != last.messages:
+            pairs = zip(messages, last.messages, strict=False)
+            last.cut(next(number for number, (one, other) in enumerate(pairs) if one != other))
         for message in messages[len(last.messages) :]:
             last.messages.append(message)
             last.hashes.append(self._hash_of(message))
@@ -240,21 +247,6 @@ class RunLog(Writer, StepObserver):
 
 def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in request.items() if name not in ("model_info", "provider", "priced_as")}
-
-
-def _common(one: list[Any], other: list[Any]) -> int:
-    """The length of the common beginning of two lists, which mostly differ at their ends."""
-    low = high = min(len(one), len(other))
-    step = 1
-    while one[:low] != other[:low]:
-        high, low, step = low - 1, max(low - step, 0), 2 * step
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def conversations(steps: Iterable[Step]) -> dict[int, list[str]]:
