@@ -202,16 +202,17 @@ class RunLog(Writer, StepObserver):
 
     def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
         """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
-        last, messages = self._asked[current_agent()], list(messages)
-        length = len(last.messages)
-        while length and messages[length - 1 : length] != last.messages[length - 1 : length]:
-            length -= 1  # Mostly only the end has changed.
-        last.cut(length)
-        if messages[:length] != last.messages:
-            pairs = zip(messages, last.messages, strict=False)
-            last.cut(next(number for number, (one, other) in enumerate(pairs) if one != other))
-        for message in messages[len(last.messages) :]:
-            last.messages.append(message)
+        last, asked = self._asked[current_agent()], messages if isinstance(messages, list) else list(messages)
+        same = len(last.messages)
+        while same and asked[same - 1 : same] != last.messages[same - 1 : same]:
+            same -= 1  # Mostly only the end has changed.
+        last.cut(same)
+        last.messages += asked[same:]
+        if last.messages != asked:  # A comparison of whole lists copies nothing.
+            same = next(number for number, each in enumerate(last.messages) if each != asked[number])
+            last.cut(same)
+            last.messages += asked[same:]
+        for message in last.messages[len(last.hashes) :]:
             last.hashes.append(self._hash_of(message))
             last.digests.append(sha256((last.digests[-1] + last.hashes[-1]).encode()).hexdigest())
         return last
