@@ -63,7 +63,7 @@ def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: 
     [
         ("tokens", "is not LIMIT=N"),
         ("token=3", "A budget has no limit 'token'; the limits are tokens, cost_usd, "),
-        ("cost_usd=1", "the price of the model 'ReplayModel:unknown' is not known"),
+        ("cost_usd=1", "the price of the model 'replay:r.json' is not known"),
         ("tokens=0", "tokens: Input should be greater"),
         ("nobody.tokens=3", "no agent 'nobody'; its agents are coder"),
     ],

@@ -161,6 +161,8 @@ def model_name_of(model_client: Any) -> str:
     name = _config_of(client).get("model")
     if isinstance(name, str):
         return name
+    if recording := getattr(client, "recording", None):
+        return f"replay:{recording}"
     return f"{type(client).__name__}:{client.model_info.get('family', 'unknown')}"
 
 

@@ -78,6 +78,8 @@ _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 class _RecordedReplies(ReplayChatCompletionClient):
     """What model clients with recorded replies have in common: they count words as tokens, and stream words."""
 
+    recording: str | None
+    """The name of the recording, which is shown as that of the model."""
     _create: Callable[..., Awaitable[CreateResult]]
     """The class's own `create`: that of a watched instance would count as another request."""
 
@@ -145,6 +147,7 @@ class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
         info: Any = (config.model_info or ReplayModelInfo()).model_dump()
         super().__init__(info)
         self._config = config
+        self.recording = config.name
         self.provided_message_count = len(config.replies)
 
     async def create(
@@ -264,6 +267,7 @@ class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
 
     def __init__(self, file: str | Path) -> None:
         self.file = Path(file)
+        self.recording = self.file.name
         self._entries = read_recording(self.file)
         self._masking = Masking()
         self._by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)

@@ -72,7 +72,7 @@ def test_a_collector_gets_the_spans_of_a_run_below_those_of_autogen(tmp_path: Pa
     by_id = {span.span_id: span for span in spans}
     parents = {(span.name, by_id[span.parent_span_id].name) for span in spans if span.parent_span_id in by_id}
     assert {
-        ("chat ReplayModel:unknown", "invoke_agent coder"),
+        ("chat replay:r.json", "invoke_agent coder"),
         ("execute_tool python", "invoke_agent coder"),
         ("decision", "invoke_agent coder"),
         ("verdict", "invoke_agent reviewer"),
