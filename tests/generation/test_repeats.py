@@ -78,7 +78,6 @@ def test_what_is_the_same_is_used_by_both() -> None:
         ("SEEN = {}", "SEEN"),  # Each of both would find in it what the other one has put there.
         ("class Big(ValueError):\n    x = 1", "Big"),
         ("def _checked(x):\n    return x", "_checked"),
-        ("LIMIT = 50\n\n\ndef _checked(x):\n    if x > LIMIT:\n        raise Big(x)\n    return x", "_checked"),
     ],
 )
 def test_what_differs_and_is_used_stays_to_be_refused(own: str, use: str) -> None:
@@ -86,19 +85,6 @@ def test_what_differs_and_is_used_stays_to_be_refused(own: str, use: str) -> Non
     text, names = without(source)
     assert text == f"{own}\n\n\ndef four(x):\n    return {use}\n"
     assert names == ["double"]
-
-
-@pytest.mark.parametrize(
-    ("known", "own", "use"),
-    [
-        ("LIMIT = 100", "LIMIT = 100", "global LIMIT\n    LIMIT += 1\n    return LIMIT"),
-        ("def _h(x, seen={}):\n    return seen", "def _h(x, seen={}):\n    return seen", "return _h(x)"),
-    ],
-)
-def test_what_can_be_changed_is_not_shared(known: str, own: str, use: str) -> None:
-    source = f"{own}\n\n\ndef four(x):\n    {use}\n"
-    double = f"{known}\n\n\ndef double(x):\n    return 2 * x\n"
-    assert PythonLanguage().without_repeats(source, {"double": double}) == (source, [])
 
 
 @pytest.mark.parametrize(

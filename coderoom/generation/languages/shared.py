@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,22 +53,20 @@ class Statement:
         name: The one name that it defines; empty if it is not a definition.
         text: The same text for the same definition.
         uses: The names in it.
-        changes: The names that it may assign or whose values it may change.
         is_callable: Whether it defines a function or a class.
-        is_lasting: Whether its value is immutable, apart from assignments to the name.
+        is_constant: Whether it defines one of these, or an immutable value.
     """
 
     node: Any
     name: str
     text: str
     uses: Collection[str]
-    changes: Collection[str]
     is_callable: bool
-    is_lasting: bool
+    is_constant: bool
 
 
 def find_repeats(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> list[Statement]:
-    """The statements of code that repeat others.
+    """The statements of code that repeat others. Names that are then still defined twice are refused later.
 
     Args:
         own: The statements of the code.
@@ -76,40 +74,13 @@ def find_repeats(own: Sequence[Statement], known: Collection[str], beside: Seque
         beside: The statements of these functions. Their helpers are repeats if they are the same or not used.
     """
     found: list[Statement] = []
-    there = {each.name for each in beside if each.name}
-    same = _same(own, known, beside)
+    there = {each.name: each.text for each in beside if each.name}
     count = -1
     while len(found) > count:  # Removing a repeat may leave others unused.
         count = len(found)
         for each in [one for one in own if one not in found]:
             used = any(each.name in other.uses for other in own if other is not each and other not in found)
-            if each.name in known:
-                found += [each] if each.is_callable else []
-            elif each.name in there and (not used or each.name in same):
+            same = each.is_constant and each.text == there.get(each.name)
+            if each.is_callable if each.name in known else each.name in there and (same or not used):
                 found.append(each)
-    return found
-
-
-def _same(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> set[str]:
-    """The names whose definitions are the same and constant on both sides, including everything that they use."""
-    here, there = _by_name(own), _by_name(beside)
-    found = {
-        name
-        for name in here.keys() & there.keys()
-        if len({each.text for each in (*here[name], *there[name])}) == 1 and all(one.is_lasting for one in here[name])
-    }
-    found = found.difference(*(each.changes for each in (*own, *beside)))
-    count = -1
-    while len(found) != count:
-        count = len(found)
-        other = here.keys() - known - found
-        found -= {name for name in found if any(other.intersection(each.uses) for each in here[name])}
-    return found
-
-
-def _by_name(statements: Iterable[Statement]) -> dict[str, list[Statement]]:
-    found: dict[str, list[Statement]] = {}
-    for each in statements:
-        if each.name:
-            found.setdefault(each.name, []).append(each)
     return found

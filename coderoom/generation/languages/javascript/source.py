@@ -42,8 +42,6 @@ _FUNCTIONS = (
 )  # fmt: skip
 _VARIABLES = ("lexical_declaration", "variable_declaration")
 _IGNORED = ("comment", "empty_statement", "hash_bang_line", "html_comment")
-_SETTING = frozenset(["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "??=", "||=", "&&=", "++", "--"])
-_INTO = (".", "?.", "[")
 
 
 @functools.cache
@@ -339,22 +337,15 @@ def _statement(node: Node) -> Statement:
     parent = declared[0].node.parent if len(declared) == 1 else None
     one = declared[0] if parent is not None and not parent.type.endswith("pattern") else None
     kind = one.value.type if one is not None and one.value is not None else ""
-    leaves = [each for each in _leaves(node) if each.type != "export"]
-    texts = ["", *map(_text, leaves), ""]
-    constant = texts[1] == "const" and kind in ("number", "string")
+    texts = [_text(each) for each in _leaves(node) if each.type != "export"]
+    constant = texts[:1] == ["const"] and kind in ("number", "string")
     return Statement(
         node,
         name=one.name if one is not None else "",
         text="\n".join(texts),
         uses=set(texts),
-        changes={
-            texts[index]
-            for index, leaf in enumerate(leaves, 1)
-            if (texts[index - 1] in ("++", "--") or texts[index + 1] in _SETTING or texts[index + 1] in _INTO)
-            and not (one is not None and leaf == one.node)
-        },
         is_callable=kind in _FUNCTIONS or kind == "class_declaration",
-        is_lasting=constant or kind in ("function_declaration", "generator_function_declaration"),
+        is_constant=constant or kind in ("function_declaration", "generator_function_declaration"),
     )
 
 

@@ -160,10 +160,11 @@ def imports_in(source: str) -> set[str]:
 
 def _statement(node: ast.stmt) -> Statement:
     inside = [*ast.walk(node)]
-    changes = {name for each in inside if isinstance(each, ast.Global) for name in each.names}
-    uses = changes | {each.id for each in inside if isinstance(each, ast.Name)}
+    uses = {name for each in inside if isinstance(each, ast.Global) for name in each.names}
+    uses |= {each.id for each in inside if isinstance(each, ast.Name)}
     is_callable = isinstance(node, _DEFINING)
-    return Statement(node, _name(node), ast.dump(node), uses, changes, is_callable, _is_lasting(node))
+    is_constant = is_callable or _is_immutable(getattr(node, "value", None))
+    return Statement(node, _name(node), ast.dump(node), uses, is_callable, is_constant)
 
 
 def _name(node: ast.stmt) -> str:
@@ -174,21 +175,11 @@ def _name(node: ast.stmt) -> str:
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
 
 
-def _is_lasting(node: ast.stmt) -> bool:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return all(map(_is_immutable, [*node.args.defaults, *filter(None, node.args.kw_defaults)]))
-    return isinstance(node, _DEFINING) or _is_immutable(getattr(node, "value", None))
-
-
 def _is_immutable(node: ast.expr | None) -> bool:
     """Whether a value is immutable."""
-    if isinstance(node, ast.Tuple):
-        return all(map(_is_immutable, node.elts))
-    if isinstance(node, ast.BinOp):
-        return _is_immutable(node.left) and _is_immutable(node.right)
-    if isinstance(node, ast.UnaryOp):
-        return _is_immutable(node.operand)
-    return isinstance(node, ast.Constant)
+    parts = [*ast.walk(node)] if node is not None else []
+    kinds = ast.Constant | ast.Tuple | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
+    return bool(parts) and all(isinstance(each, kinds) for each in parts)
 
 
 def _without(source: str, repeats: Sequence[ast.stmt]) -> str:
