@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+import yaml
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
@@ -26,7 +27,6 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 import coderoom
 from coderoom.agents import CodeExecutorAgent
-from coderoom.configs import make_model
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.generation import AICodeGenerator
 from coderoom.sandbox import Sandbox
@@ -82,8 +82,8 @@ async def walks() -> dict[str, Walk]:
     async with Sandbox() as sandbox, sandbox.session() as session:
         found["Sandbox.run"] = await walk(lambda: sandbox.run("print(1)"))
         found["Session.run"] = await walk(lambda: session.run("print(1)"))
-    # A recorded model is read from its file, which is not what is followed here.
-    models = [make_model(f"replay:{SOLUTION}") for _ in range(2)]
+    replies = yaml.safe_load(SOLUTION.read_text())["replies"]
+    models = [ReplayChatCompletionClient(replies) for _ in range(2)]
     found["AICodeGenerator, 2 functions, 13 tests"] = await walk(lambda: generate(models.pop()))
     return found
 

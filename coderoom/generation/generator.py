@@ -310,7 +310,8 @@ class AICodeGenerator:
             await self._own_model.close()
 
     async def _generate(self, program: Program) -> Solution:
-        key, emit = self._key(program.instruction), program.emit
+        emit = program.emit
+        key = self._key(program.instruction) if self.cache is not None else ""
         async with contextlib.AsyncExitStack() as stack:
             sandbox = self._sandbox
             if sandbox is None:

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from coderoom.generation.languages import Job, Language
-from coderoom.generation.languages.python.pytest_file import job_of, plain_inputs
 from coderoom.generation.languages.python.stateless import is_pure_expression
+from coderoom.generation.languages.shared import job_of, plain_inputs
 from coderoom.generation.session import (
     Answer,
     Seen,

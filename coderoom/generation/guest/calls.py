@@ -28,7 +28,6 @@ __all__ = [
     "answering",
     "budget",
     "drive",
-    "error_matches",
     "make_call",
     "scatter",
     "serve",
@@ -427,18 +426,6 @@ def _explain(error: BaseException) -> Dict[str, Any]:
     except BaseException:
         message = "its message could not be read"
     return {"types": own[:20], "base": base, "message": message, "trace": _trace(error)}
-
-
-def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
-    """See `Language.error_matches`.
-
-    Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
-    """
-    own = getattr(builtins, base, None)
-    known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
-    if isinstance(getattr(builtins, expected, None), type):
-        return getattr(builtins, expected) in known  # `IOError` is another name of `OSError`.
-    return bool(known) and expected in types
 
 
 def _trace(error: BaseException) -> List[List[Any]]:

@@ -1,7 +1,8 @@
-"""Encodes and decodes the values of tests; `coderoom.generation.values` describes the format."""
+"""Encodes and decodes the values of tests, as `coderoom.generation.values` says, and compares names of exceptions."""
 
 from __future__ import annotations
 
+import builtins
 import sys
 from itertools import islice
 
@@ -10,11 +11,11 @@ from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, FrozenSet, Iterable, Optional
+    from typing import Any, Callable, Dict, FrozenSet, Iterable, Optional, Sequence
 
     from coderoom.sandbox.guest.encoding import Path
 
-__all__ = ["Encoder", "Record", "decode", "name_of"]
+__all__ = ["Encoder", "Record", "decode", "error_matches", "name_of"]
 
 _MOST_ITEMS = 200_000
 _MOST_CHARACTERS = 2_000_000
@@ -372,3 +373,15 @@ _TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     "$enum": _enum,
     "$opaque": _opaque,
 }
+
+
+def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
+    """See `Language.error_matches`.
+
+    Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
+    """
+    own = getattr(builtins, base, None)
+    known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
+    if isinstance(getattr(builtins, expected, None), type):
+        return getattr(builtins, expected) in known  # `IOError` is another name of `OSError`.
+    return bool(known) and expected in types

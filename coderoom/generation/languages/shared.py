@@ -1,12 +1,32 @@
-"""What the checks of several languages have in common, and which definitions of a reply repeat known ones."""
+"""What languages have in common: the jobs of tests, checks of code, and which definitions of a reply repeat others."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.specs import FunctionSpec
+
+if TYPE_CHECKING:
+    from coderoom.generation.tests import FunctionTest
+
+
+def plain_inputs(test: FunctionTest) -> dict[str, Any]:
+    """The inputs that a property sees: those that are data."""
+    return {name: data for name, data in test.inputs.items() if '"$name"' not in json.dumps(data)}
+
+
+def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
+    """The job for the process with the code. It has neither the name of the test nor what is expected."""
+    job: dict[str, Any] = {"function": function, "inputs": test.inputs}
+    if test.has_steps:
+        steps = test.model_dump(mode="json", include={"setup", "then"})
+        job |= {"functions": list(functions), **{kind: each for kind, each in steps.items() if each}}
+    if test.expects == "property":
+        job["judged"] = True
+    return {**job, "after": True} if test.sees_after else job
 
 
 def parameter_problems(spec: FunctionSpec, parameters: Sequence[tuple[str, bool]]) -> list[str]:

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coderoom.errors import RequestError
-from coderoom.generation.guest import calls
-from coderoom.generation.guest.values import LIBRARIES
+from coderoom.generation.guest.values import LIBRARIES, error_matches
 from coderoom.generation.languages import START, Job, Language, Level, SecurityFinding, call_inside
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
@@ -47,7 +46,7 @@ class PythonLanguage(Language):
     without_examples = staticmethod(checks.without_examples)
     check = staticmethod(checks.check_implementation)
     names_defined = staticmethod(checks.names_defined)
-    error_matches = staticmethod(calls.error_matches)
+    error_matches = staticmethod(error_matches)
 
     def signature(self, spec: FunctionSpec) -> str:
         """See `Language.signature`; a type that is not a valid expression is omitted."""

@@ -10,7 +10,9 @@ import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom.generation.languages.shared import job_of
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
@@ -129,22 +131,6 @@ def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, funct
         f"{name}.py": _FILE.format(path=path, module=module, cases=f"{name}.json", imports=imports, support=support),
         f"{name}.json": json.dumps(data, indent=1, ensure_ascii=False) + "\n",
     }
-
-
-def plain_inputs(test: FunctionTest) -> dict[str, Any]:
-    """The inputs that a property sees: those that are data."""
-    return {name: data for name, data in test.inputs.items() if '"$name"' not in json.dumps(data)}
-
-
-def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
-    """The job for the process with the code. It has neither the name of the test nor what is expected."""
-    job: dict[str, Any] = {"function": function, "inputs": test.inputs}
-    if test.has_steps:
-        steps = test.model_dump(mode="json", include={"setup", "then"})
-        job |= {"functions": list(functions), **{kind: each for kind, each in steps.items() if each}}
-    if test.expects == "property":
-        job["judged"] = True
-    return {**job, "after": True} if test.sees_after else job
 
 
 @functools.cache
