@@ -289,7 +289,8 @@ class TestWritten:
         assert done.returncode == 0, done.stdout
         assert f"# pass {len(VALUES) + len(ERRORS) - 2}" in done.stdout
 
-    def test_what_is_wrong_fails(self, tmp_path: Path) -> None:
-        done = self.run(tmp_path, "export class Missing extends Error {}\nexport const f = () => 'wrong'")
+    @pytest.mark.parametrize("returned", ["'wrong'", "x && typeof x === 'object' ? new Proxy(x, {}) : 'wrong'"])
+    def test_what_is_wrong_fails(self, tmp_path: Path, returned: str) -> None:
+        done = self.run(tmp_path, f"export class Missing extends Error {{}}\nexport const f = (x) => {returned}")
         assert f"# fail {len(VALUES) + len(ERRORS) - 2}" in done.stdout, done.stdout
         assert "# pass 0" in done.stdout

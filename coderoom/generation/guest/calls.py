@@ -262,7 +262,7 @@ def serve(
 
 def _of_libraries(source: str) -> List[_Named]:
     """What is built in, and the functions and classes of the libraries that code imports, before it can change them."""
-    lines = " ".join(line for line in source.splitlines() if "import" in line)
+    lines = " ".join(line for line in source.splitlines() if "import" in line or "modules" in line)
     words = set("".join(each if each.isalnum() or each == "_" else " " for each in lines).split())
     spaces: List[Any] = [vars(builtins)]
     modules: List[_Named] = []
