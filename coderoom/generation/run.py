@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from coderoom.generation.languages import Job, Language
-from coderoom.generation.languages.python.stateless import is_pure_expression
+from coderoom.generation.languages.python.pure import is_pure_expression
 from coderoom.generation.languages.shared import job_of, plain_inputs
 from coderoom.generation.session import (
     Answer,

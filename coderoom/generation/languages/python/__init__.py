@@ -12,8 +12,9 @@ from coderoom.generation.languages import START, Job, Language, Level, SecurityF
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
 from coderoom.generation.languages.python.check import UNREADABLE, bindings, parameters_of, parsed
+from coderoom.generation.languages.python.pure import is_pure
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.languages.python.stateless import is_pure, is_stateless, is_stateless_expression
+from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation.languages.shared import Statement, find_repeats
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
 
