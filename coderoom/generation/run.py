@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import itertools
 import json
 import math
 from collections import Counter, deque
@@ -74,13 +73,15 @@ class Case:
 
 
 class Judge:
-    """Evaluates properties in sessions that never load code under test; they start when needed."""
+    """Evaluates properties in sessions that never load code under test; they start when needed.
 
-    def __init__(self, sandbox: Sandbox, language: Language, count: int) -> None:
+    Answers that cannot vary are `known` from then on, under the hash of the property and its values.
+    """
+
+    def __init__(self, sandbox: Sandbox, language: Language, count: int, known: dict[object, Answer]) -> None:
         self._sessions = [TestSession(sandbox, language, {}) for _ in range(count)]
         self._lock = asyncio.Lock()
-        self._known: dict[bytes | int, Answer] = {}
-        self._numbers = itertools.count()
+        self._known = known
 
     async def aclose(self) -> None:
         """End the sessions."""
@@ -89,22 +90,16 @@ class Judge:
 
     async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
         """Evaluate many properties, each only once for the same values if its answer cannot vary."""
-        keys = [self._key(job) for job in jobs]
+        keys = [_key(job) or number for number, job in enumerate(jobs)]
         new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
         looks = TestQueue([*new.values()])
         if new:
             async with self._lock:
                 sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
                 await _all([session.work(looks) for session in sessions])
-        self._known.update((key, each) for key, each in zip(new, looks.answers, strict=True) if each is not None)
-        return [self._known.get(key) for key in keys]
-
-    def _key(self, job: Job) -> bytes | int:
-        """The same key for the same property of the same values; a new one for a property whose answer may vary."""
-        text, names = str(job["property"]), frozenset({*job["inputs"], "result", "after"})
-        if not is_pure_expression(text, names):
-            return next(self._numbers)
-        return hashlib.sha256(json.dumps(job).encode()).digest()
+        found = dict(zip(new, looks.answers, strict=True))
+        self._known.update((key, each) for key, each in found.items() if isinstance(key, bytes) and each is not None)
+        return [found[key] if key in found else self._known[key] for key in keys]
 
     async def look(self, job: Job) -> str:
         """Evaluate one property; return why it does not hold."""
@@ -113,6 +108,13 @@ class Judge:
         if answer is None:
             return f"the property {job['property']!r} could not be evaluated: {why_no_answer(result)}"
         return _why_not(job["property"], answer)
+
+
+def _key(job: Job) -> bytes | None:
+    """The same key for the same property of the same values; `None` for a property whose answer may vary."""
+    if not is_pure_expression(str(job["property"]), frozenset({*job["inputs"], "result", "after"})):
+        return None
+    return hashlib.sha256(json.dumps(job).encode()).digest()
 
 
 _NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
@@ -130,11 +132,12 @@ class Run:
     timeout: float
     strict: bool
     final: bool
+    known: dict[object, Answer]
 
     def __post_init__(self) -> None:
         count = _number_of_sessions(len(self.cases), self.sessions)
         self._sessions = [TestSession(self.sandbox, self.language, self.sources) for _ in range(count)]
-        self._judge = Judge(self.sandbox, self.language, count)
+        self._judge = Judge(self.sandbox, self.language, count, self.known)
         self._loaded: Mapping[str, str] = {}
         self._seen: dict[int, Seen] = {}
         self._timeouts: Counter[str] = Counter()

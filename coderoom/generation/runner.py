@@ -13,7 +13,7 @@ from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.shell import ShellLanguage
 from coderoom.generation.run import Case, Judge, Run
-from coderoom.generation.session import TestResult, TestSession
+from coderoom.generation.session import Answer, TestResult, TestSession
 from coderoom.generation.tests import FrozenTests
 from coderoom.sandbox import Limits, Sandbox
 
@@ -104,6 +104,7 @@ class TestRunner:
         self._sessions = min(sessions, sandbox.concurrency // 2)
         # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
         self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
+        self._known: dict[object, Answer] = {}
         self.language = language if language is not None else PythonLanguage()
 
     async def run(
@@ -139,7 +140,7 @@ class TestRunner:
         cases = [Case(number, *each, list(implementations)) for number, each in enumerate(chosen)]
         if not cases:
             return []
-        how = self._sessions, self._timeout, self._strict, final
+        how = self._sessions, self._timeout, self._strict, final, self._known
         run = Run(self._sandbox, self.language, cases, implementations, *how)
         async with self._runs:
             return await run.do()
@@ -177,5 +178,5 @@ class TestRunner:
             {"property": text, "result": result, "inputs": dict(inputs), **({} if after is None else {"after": after})}
             for text, result, inputs, after in properties
         ]
-        async with self._runs, contextlib.aclosing(Judge(self._sandbox, self.language, 1)) as judge:
+        async with self._runs, contextlib.aclosing(Judge(self._sandbox, self.language, 1, self._known)) as judge:
             return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]

@@ -63,9 +63,9 @@ _modules: List[Tuple[str, Any]] = []
 _random = random.SystemRandom()
 
 
-def prepare(modules: List[Tuple[str, str]]) -> None:
-    """Compile the modules that a process needs to make calls; `calls` is the last one."""
-    _modules[:] = [(name, compile(source, "<harness>", "exec")) for name, source in modules]
+def prepare(modules: List[str]) -> None:
+    """Keep the code of the modules that a process needs to make calls; `calls` is the last one."""
+    _modules[:] = [(name, sys.modules[name].__dict__["__code__"]) for name in modules]
 
 
 def run_in_order(

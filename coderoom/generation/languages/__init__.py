@@ -348,7 +348,8 @@ def make(modules, package):
     for name, source in modules:
         module = sys.modules[name] = types.ModuleType(name)
         module.__package__, module.__path__ = package, []
-        exec(compile(source, f"<{{name}}>", "exec"), module.__dict__)
+        module.__code__ = compile(source, f"<{{name}}>", "exec")
+        exec(module.__code__, module.__dict__)
 make({modules!r}, {package!r})
 del make, sys, types
 """
@@ -363,7 +364,7 @@ _OWN_BUILTINS = "__builtins__ = dict(vars(__import__('builtins')))\n"
 def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     """The modules of the test harness, and `more` modules of a language, each with code to append."""
     sources = {name: _source(name) for name in (*_MODULES, *more)}
-    calling = [(_PACKAGE, ""), *((f"{_PACKAGE}.{name}", sources[name]) for name in _CALLING)]
+    calling = [_PACKAGE, *(f"{_PACKAGE}.{name}" for name in _CALLING)]
     more = {**more, "plain": f"\nprepare({calling!r})\n"}
     modules = [SourceModule(f"{_PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
     return (SourceModule(_PACKAGE, ""), *modules)

@@ -9,9 +9,11 @@ it. So what every fork would do is done once here, before the first one.
 
 from __future__ import annotations
 
+import base64
 import gc
-import importlib
+import importlib.util
 import linecache
+import marshal
 import os
 import select
 import signal
@@ -81,23 +83,27 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
 def _preload(modules: list[Any]) -> dict[str, str]:
     missing = {}
     for each in modules:
-        name, source = (each, None) if isinstance(each, str) else each
+        name, *made = [each] if isinstance(each, str) else each
         try:
-            if source is None:
-                importlib.import_module(name)
+            if made:
+                _make_module(name, *made)
             else:
-                _make_module(name, source)
+                importlib.import_module(name)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
     return missing
 
 
-def _make_module(name: str, source: str) -> None:
+def _make_module(name: str, source: str, compiled: str) -> None:
+    """Make a module from its source; from what the host has compiled, if that is for this version of Python."""
+    data, head = base64.b64decode(compiled), importlib.util.MAGIC_NUMBER
+    ours = data.startswith(head)
+    code = marshal.loads(data[len(head) :]) if ours else compile(source, f"<{name}>", "exec", dont_inherit=True)
     package, _, last = name.rpartition(".")
-    module = types.ModuleType(name)
-    module.__package__, module.__path__ = package or name, []
+    module: Any = types.ModuleType(name)
+    module.__package__, module.__path__, module.__code__ = package or name, [], code
     sys.modules[name] = module
-    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    exec(code, module.__dict__)
     if package:
         setattr(sys.modules[package], last, module)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import errno
 import functools
+import importlib.util
+import marshal
 import os
 import time
 import weakref
@@ -29,6 +32,16 @@ _MOMENT = 0.05
 _MOST_FAILING = 30.0
 _NO_PLACE = os.strerror(errno.EAGAIN)
 _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
+
+
+@functools.cache
+def _compiled(name: str, source: str) -> str:
+    """The code of a module, which an interpreter of the host's version need not compile; empty if it is invalid."""
+    try:
+        code = compile(source, f"<{name}>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return ""
+    return base64.b64encode(importlib.util.MAGIC_NUMBER + marshal.dumps(code)).decode()
 
 
 class CPythonEngine:
@@ -203,7 +216,7 @@ class Worker:
             "network": self._config.network,
             "limits": self._config.limits.model_dump(),
             "checkpoints": MOST_CHECKPOINTS,
-            "preload": list(self._config.preload),
+            "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in self._config.preload],
             "restricted": restricted_rules() if self._config.policy == "restricted" else None,
         }
 
