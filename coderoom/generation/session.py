@@ -48,7 +48,8 @@ class Answer:
     """The answer to a job, as the process reported it. It is untrusted.
 
     `value` is tagged data, or whether a property holds; `after` has the arguments after the call, if they were
-    reported. An answer that says what the program has `left` behind after all calls has nothing else.
+    reported; `size` is its number of characters. An answer that says what the program has `left` behind after all calls
+    has nothing else.
     """
 
     value: Any = None
@@ -58,6 +59,7 @@ class Answer:
     peak: int | None = None
     after: dict[str, Any] | None = None
     left: str = ""
+    size: int = 0
 
 
 def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) -> Answer | None:
@@ -69,7 +71,7 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
     if not isinstance(text, str) or len(text) > longest:
         return None
     try:
-        data = json.loads(text, parse_constant=_refuse)
+        data = _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict):
@@ -92,6 +94,7 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         seconds=_number(about[1], 86_400),
         peak=int(_number(about[2], 1 << 50)) or None,
         after=after if raised is None and isinstance(after, dict) and is_sound(after) else None,
+        size=len(text),
     )
 
 
@@ -109,6 +112,9 @@ def _raised(data: Any) -> Raised | None:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _text(data: Any, longest: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -174,7 +175,7 @@ class FunctionTest(Data):
             return "error"
         return "output" if self.property is None else "property"
 
-    @builtins.property
+    @functools.cached_property
     def has_steps(self) -> bool:
         """Whether it has steps, or refers to functions of the program."""
         return bool(self.setup or self.then) or '"$name"' in canonical(self.inputs)
