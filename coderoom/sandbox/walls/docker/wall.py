@@ -62,7 +62,7 @@ class DockerWall:
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
     async def start(self, spec: SandboxConfig) -> DockerWorker:
-        """Start a worker in a container of its own; see `Wall`."""
+        """Start a worker in a container of its own; see `ProbedWall.start`."""
         launch = _Launch(spec, DockerOptions.of({**self._options, **spec.options}), self._code)
         running = asyncio.ensure_future(asyncio.to_thread(launch.run))
         try:
