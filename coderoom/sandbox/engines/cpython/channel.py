@@ -28,7 +28,7 @@ from coderoom.sandbox.guest.frames import (
     STDOUT,
     Assembler,
     encode,
-    packets,
+    parts,
     receive_packet,
     send_packet,
 )
@@ -129,7 +129,7 @@ class HostChannel:
         async with self._sending:
             if self.broken:
                 raise ConnectionError("an earlier message was cut off")
-            for part in packets(message, self.key):
+            for part in parts(encode(message), self.key):
                 while not self._send_now(part, fds):
                     await self._wait_writable()
                 self.broken, fds = True, ()
