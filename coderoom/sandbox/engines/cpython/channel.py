@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
+from coderoom.sandbox.engines.cpython.outcome import natural
 from coderoom.sandbox.guest.frames import (
     CONTENT,
     KEY_SIZE,
@@ -366,7 +367,7 @@ class ForkServerClient:
     def _on_message(self, message: dict[str, Any]) -> None:
         event = str(message.get("event"))
         if event == "ended":
-            runner = self._forks.pop(integer(message, "id"), None)
+            runner = self._forks.pop(natural(message.get("id")), None)
             if runner is not None:
                 runner.note_end(message)
         elif event == "limit":
@@ -395,9 +396,3 @@ class ForkServerClient:
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def integer(message: Mapping[str, Any], key: str) -> int:
-    """The integer under a key of an untrusted message; 0 if there is none."""
-    value = message.get(key)
-    return value if type(value) is int else 0
