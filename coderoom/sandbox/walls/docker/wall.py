@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import select
-import shutil
 import socket
 import threading
 import time
@@ -134,9 +133,7 @@ class _Launch:
         return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
 
     def _meet(self, engine: Engine, undo: contextlib.ExitStack) -> tuple[Container, socket.socket]:
-        code, copy = visible_code(self._code)
-        if copy is not None:
-            undo.callback(shutil.rmtree, copy, ignore_errors=True)
+        code = visible_code(self._code, undo)
         with contextlib.closing(Meeting()) as meeting:
             mount = meeting.mount if engine.sees_mounts else None
             tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless, undo)
