@@ -120,24 +120,15 @@ def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
         if is_printed:
             message = ""
     elif result.outcome is Outcome.ERROR:
-        message = _remark_on_limit(result, limits)
+        message = {
+            "open_files": f"The code may have {limits.open_files} files open at a time.",
+            "processes": f"The code may have {limits.processes} processes and threads at a time.",
+            "file_size": f"The code may write files of up to {limits.file_bytes:,} bytes.",
+            "disk": f"The disk is full, or /tmp has the {limits.disk_bytes // MIB:,} MiB that it may have.",
+        }.get(str(result.limit), "")
     if in_session and result.state_lost:
         return f"{message} {STATE_LOST}".strip()
     return f"{message} {STATE_KEPT}".strip() if in_session and (message or is_printed) else message
-
-
-def _remark_on_limit(result: ExecutionResult, limits: Limits) -> str:
-    match result.limit:
-        case "open_files":
-            return f"The code may have {limits.open_files} files open at a time."
-        case "processes":
-            return f"The code may have {limits.processes} processes and threads at a time."
-        case "file_size":
-            return f"The code may write files of up to {limits.file_bytes:,} bytes."
-        case "disk":
-            return f"The disk is full, or /tmp has the {limits.disk_bytes // MIB:,} MiB that it may have."
-        case _:
-            return ""
 
 
 class Collector:

@@ -32,7 +32,7 @@ class Snapshot:
         self._workspace = workspace
         self._copy = copy
         self._engine = engine
-        self._end = weakref.finalize(self, remove_folder, copy)
+        self.remove = weakref.finalize(self, remove_folder, copy)  # It is also removed with this object.
 
     @classmethod
     async def take(cls, workspace: Path | None, engine: EngineSession, limits: Limits) -> Self:
@@ -48,13 +48,9 @@ class Snapshot:
                 # Wait for the thread: it would go on to write into the removed copy.
                 await run_uncancellable(asyncio.to_thread(_copy, workspace, copy, limits.disk_bytes, None))
         except BaseException:
-            snapshot._end()
+            snapshot.remove()
             raise
         return snapshot
-
-    def remove(self) -> None:
-        """Remove the copy; it is also removed with this object."""
-        self._end()
 
     async def restore(self) -> None:
         """Restore these files in the workspace, and remove all others; after an error only a part is there."""

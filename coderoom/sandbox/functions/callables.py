@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.functions.function import Arguments, HostFunction, bind_arguments, check_name, default_of
+from coderoom.sandbox.functions.function import Arguments, HostFunction, as_text, bind_arguments, check_name, default_of
 from coderoom.sandbox.functions.schemas import Shapes, Signed
 from coderoom.sandbox.guest.functions import Shown
 from coderoom.sandbox.guest.values import as_plain, why_not_data
@@ -225,23 +225,17 @@ def _shown(given: Any, hint: Any, name: str, shapes: Shapes, mode: Literal["vali
     if given is inspect.Parameter.empty and hint is inspect.Parameter.empty:
         return given
     if _is_simple(hint):
-        return _text(given)
+        return as_text(given)
     try:
         with warnings.catch_warnings():  # About defaults that have no JSON form.
             warnings.simplefilter("ignore")
             schema = TypeAdapter(hint).json_schema(mode=mode)
     except Exception:  # It has no JSON form.
-        return _text(_base(given))
+        return as_text(_base(given))
     shapes.use(schema)
     described = _description(hint)
     shapes.note(name, {"description": described, **schema} if described else schema, bounds=mode == "validation")
     return Shown(shapes.type_of(schema))
-
-
-def _text(annotation: Any) -> Any:
-    if annotation is inspect.Parameter.empty:
-        return annotation
-    return Shown(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
 
 
 def _base(annotation: Any) -> Any:

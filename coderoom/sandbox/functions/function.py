@@ -66,8 +66,8 @@ class HostFunction:
     def header(self) -> str:
         """Its `def` line, for a model."""
         shown = self.signature if self.shown is None else self.shown
-        parameters = [each.replace(annotation=_unquoted(each.annotation)) for each in shown.parameters.values()]
-        shown = shown.replace(parameters=parameters, return_annotation=_unquoted(shown.return_annotation))
+        parameters = [each.replace(annotation=as_text(each.annotation)) for each in shown.parameters.values()]
+        shown = shown.replace(parameters=parameters, return_annotation=as_text(shown.return_annotation))
         return f"{'async ' if self.is_async else ''}def {self.name}{shown}"
 
     def describe(self) -> str:
@@ -134,7 +134,8 @@ def default_of(parameter: inspect.Parameter) -> Any:
     return parameter.empty if default.default in (PydanticUndefined, ...) else default.default
 
 
-def _unquoted(annotation: Any) -> Any:
+def as_text(annotation: Any) -> Any:
+    """An annotation that is shown as its text."""
     return annotation if annotation is inspect.Parameter.empty else Shown(_annotation(annotation))
 
 

@@ -52,12 +52,6 @@ class CallRecorder:
         def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
             return Arguments((_digest(args, kwargs), function.check(args, kwargs)), {})
 
-        async def run_async(arguments: Arguments) -> Any:
-            digest, inner = arguments.args
-            if (call := self._find(function.name, digest)) is not None:
-                return _answer_of(call)
-            return await _keep_later(self._calls, function, digest, function.run(inner))
-
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
             if (call := self._find(function.name, digest)) is not None:
@@ -71,6 +65,10 @@ class CallRecorder:
             except BaseException as error:
                 _keep_error(calls, function.name, digest, error)
                 raise
+
+        async def run_async(arguments: Arguments) -> Any:
+            answer = run(arguments)
+            return await answer if inspect.isawaitable(answer) else answer
 
         return replace(function, check=check, run=run if function.in_thread else run_async)
 

@@ -175,11 +175,10 @@ def sign(schema: Mapping[str, Any]) -> Signed:
     required = list(schema.get("required") or ())
     for name, part in properties.items():
         shapes.note(str(name), part)
-    if not all(_is_parameter(name) for name in properties):
-        signature = inspect.Signature([_FOR_ANYTHING])
-        return signature, signature, shapes.lines()
-    parameters = [_parameter(name, part, name in required, shapes) for name, part in properties.items()]
-    parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
+    parameters = [_FOR_ANYTHING]
+    if all(_is_parameter(name) for name in properties):
+        parameters = [_parameter(name, part, name in required, shapes) for name, part in properties.items()]
+        parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
     signature = inspect.Signature(parameters)
     return signature, signature, shapes.lines()
 

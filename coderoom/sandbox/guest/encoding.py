@@ -42,10 +42,6 @@ _FINE_UNITS = ("ns", "ps", "fs", "as")  # Python's dates have microseconds.
 _STANDARD = ("datetime", "decimal", "fractions", "uuid", "pathlib")
 
 
-class _Nothing:
-    """A library that is not there."""
-
-
 def place(root: str, path: Path) -> str:
     """A place in a value, as a Python expression."""
     text = root
@@ -177,7 +173,8 @@ class ValueEncoder:
             if issubclass(kind, numpy.ndarray):
                 return self._array(value, kind, numpy)
         module, name = str(kind.__module__).split(".")[0], kind.__name__
-        if module in _STANDARD and not any(each is kind for each in vars(self._library(module) or _Nothing).values()):
+        known = getattr(self._library(module), "__dict__", {})
+        if module in _STANDARD and not any(each is kind for each in known.values()):
             return UNKNOWN  # A class that takes the name of another one.
         if module == "datetime" and name in ("datetime", "date", "time"):
             return {"$" + name: value.isoformat()}

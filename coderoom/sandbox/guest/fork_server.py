@@ -22,14 +22,6 @@ _LOWEST, _HIGHEST = 0.05, 0.5
 _MOMENT = 1  # Milliseconds.
 
 
-def _pidfd_open(pid: int) -> int:
-    if hasattr(os, "pidfd_open"):
-        return os.pidfd_open(pid)
-    pidfd = linux.syscall("pidfd_open", pid, 0)  # Python 3.8
-    os.set_inheritable(pidfd, False)
-    return pidfd
-
-
 class ForkServer:
     """Forks its process on request.
 
@@ -87,7 +79,7 @@ class ForkServer:
             self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
             return
         if pid:
-            pidfd = _pidfd_open(pid)
+            pidfd = linux.syscall("pidfd_open", pid, 0)  # Python 3.8 has no function for it.
             self.children[pid] = (message["id"], pidfd)
             self._poll.register(pidfd, select.POLLIN)
             return

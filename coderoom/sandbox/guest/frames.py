@@ -34,11 +34,6 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
 
 
-def packets(message: dict[str, Any], key: bytes) -> Iterator[bytes]:
-    """The packets of a message."""
-    return parts(encode(message), key)
-
-
 def encode(message: dict[str, Any]) -> bytes:
     """A message's JSON."""
     return "".join(_encode(message, 0)).encode()

@@ -57,7 +57,7 @@ def serve(control_fd: int) -> None:
 
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
-    facts = boot.boot(config["boot"]) or {}
+    boot.boot(config["boot"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python's handler would run even in the first process of a namespace.
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     site.main()  # After the boot, so that code in site-packages runs without the privileges that the boot needs.
@@ -70,14 +70,7 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     programs = config["boot"].get("programs", [])
     os.environ["PATH"] = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
     _warm_up(config)
-    return {
-        **facts,
-        "pid": os.getpid(),
-        "uid": os.getuid(),
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "missing": missing,
-        "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
-    }
+    return {"python": ".".join(map(str, sys.version_info[:3])), "missing": missing}
 
 
 def _preload(modules: list[Any]) -> dict[str, str]:

@@ -58,7 +58,6 @@ sandlock = importlib.import_module("sandlock")
 sandlock.confine(sandlock.Sandbox(**config["rules"]))
 os.execve(config["argv"][0], config["argv"], {})
 """
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts", "/dev/tty")
 
 
 class PathRuleWall(ProbedWall):
@@ -231,7 +230,7 @@ def _find() -> tuple[str, str]:
 def _rules(boot: Mapping[str, Any]) -> dict[str, list[str]]:
     """What the worker may open: what code may, our own modules, and all of `/proc` to supervise code."""
     read = [*boot["lockdown"]["read"], str(OUTSIDE), "/proc"]
-    write = [boot["workspace"], boot["private"], *_DEVICES]
+    write = [boot["workspace"], boot["private"], *landlock.DEVICES, *landlock.TERMINALS]
     return {
         "fs_readable": [path for path in read if Path(path).exists()],
         "fs_writable": [path for path in write if Path(path).exists()],

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import DEFAULTS, Limits, SandboxConfig
-from coderoom.sandbox.walls import StartedWorker, WallReport
+from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.layout import Interpreter
 
 # The folder on this machine that `guest` is in.
@@ -49,7 +49,8 @@ class Start:
     """How to start a worker.
 
     Attributes:
-        boot: See `StartedWorker`.
+        boot: What the worker has to do at its start: which inner layers it builds itself (see
+            `coderoom.sandbox.guest.isolation.boot`).
         fds: More descriptors for the program; they are closed on this side once it has started.
         worker_pid: Called to end the worker; returns the process whose end ends everything, or `None` for the program
             itself.
@@ -67,7 +68,8 @@ class LocalWorker:
     A thread starts it, reads its standard error, and waits for its end. The thread must live as long as the worker: for
     the kernel, "die with the parent" means the parent's *thread*.
 
-    `tidying` is closed when the worker has ended.
+    `control` is the host's end of the control channel, a `SOCK_SEQPACKET` socket of the family `AF_UNIX`. `tidying` is
+    closed when the worker has ended.
     """
 
     def __init__(self, control: socket.socket, start: Start) -> None:
@@ -108,7 +110,7 @@ class LocalWorker:
             self._tidy()
 
     def describe_death(self) -> str:
-        """Why it ended by itself, as far as known."""
+        """Why it ended by itself, as far as known: its exit code and what it wrote to standard error."""
         concurrent.futures.wait([self._ended], 1)
         code = None if self._process is None else self._process.poll()
         said = bytes(self._said[-_KEPT_OF_STDERR:]).decode(errors="replace").strip()
@@ -259,7 +261,11 @@ class ProbedWall(ABC):
     _known: ClassVar[dict[tuple[str, Path | None, int], Facts]] = {}
 
     async def probe(self) -> WallReport:
-        """Try whether this wall can be built here; see `Wall`."""
+        """Try whether this wall can be built here, which takes a few seconds at most.
+
+        Raises:
+            RequestError: The interpreter that `CODEROOM_PYTHON` names cannot be used.
+        """
         try:
             facts = await self._facts(None)
             if not facts.error:
@@ -273,8 +279,13 @@ class ProbedWall(ABC):
         except Exception as error:
             return WallReport(self.name, available=False, detail=f"{type(error).__name__}: {error}")
 
-    async def start(self, spec: SandboxConfig) -> StartedWorker:
-        """Start a worker behind the wall; see `Wall`."""
+    async def start(self, spec: SandboxConfig) -> LocalWorker:
+        """Start a worker behind the wall; `spec.env` is its whole environment.
+
+        Raises:
+            SandboxUnavailable: The wall cannot be built; the message says why and what to do.
+            RequestError: An option is wrong.
+        """
         if spec.options:
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
         facts = await self._facts(spec.workspace, spec.python)

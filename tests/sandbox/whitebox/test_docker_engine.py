@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox import SandboxConfig
 from coderoom.sandbox.walls.docker.config import DEFAULT_IMAGE, DockerOptions
 from coderoom.sandbox.walls.docker.engine import Engine, connect
 from coderoom.sandbox.walls.docker.wall import DockerWall
@@ -141,9 +142,9 @@ def test_an_engine_for_another_system(answering: type[_Answers]) -> None:
 
 async def test_strictness_refuses_an_engine_that_leaves_something_out(answering: type[_Answers]) -> None:
     answering.info = {"KernelVersion": platform.release(), "SecurityOptions": [], "SwapLimit": False}
-    report = await DockerWall(strict=True).probe()
-    assert not report.available
-    assert "without the filter of system calls (seccomp), the limit on swap" in report.detail
+    with pytest.raises(SandboxUnavailable, match=r"leaves out the filter of system calls .*, the limit on swap"):
+        await DockerWall().start(SandboxConfig(options={"strict": True}))
+    assert "without the filter of system calls (seccomp), the limit on swap" in (await DockerWall().probe()).detail
 
 
 def engine(*security: str, **info: Any) -> Engine:
@@ -197,7 +198,7 @@ def test_sizes(given: str | int, size: int) -> None:
 )
 def test_wrong_options(option: str, value: Any, said: str) -> None:
     with pytest.raises(RequestError) as caught:
-        DockerWall(**{option: value})
+        DockerOptions.of({option: value})
     assert str(caught.value).startswith(f"Wrong options of the wall 'docker': {said}")
 
 

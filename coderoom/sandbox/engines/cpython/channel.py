@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
+from coderoom.sandbox.engines.cpython.outcome import natural
 from coderoom.sandbox.guest.frames import (
     CONTENT,
     KEY_SIZE,
@@ -28,7 +29,7 @@ from coderoom.sandbox.guest.frames import (
     STDOUT,
     Assembler,
     encode,
-    packets,
+    parts,
     receive_packet,
     send_packet,
 )
@@ -129,7 +130,7 @@ class HostChannel:
         async with self._sending:
             if self.broken:
                 raise ConnectionError("an earlier message was cut off")
-            for part in packets(message, self.key):
+            for part in parts(encode(message), self.key):
                 while not self._send_now(part, fds):
                     await self._wait_writable()
                 self.broken, fds = True, ()
@@ -366,7 +367,7 @@ class ForkServerClient:
     def _on_message(self, message: dict[str, Any]) -> None:
         event = str(message.get("event"))
         if event == "ended":
-            runner = self._forks.pop(integer(message, "id"), None)
+            runner = self._forks.pop(natural(message.get("id")), None)
             if runner is not None:
                 runner.note_end(message)
         elif event == "limit":
@@ -395,9 +396,3 @@ class ForkServerClient:
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def integer(message: Mapping[str, Any], key: str) -> int:
-    """The integer under a key of an untrusted message; 0 if there is none."""
-    value = message.get(key)
-    return value if type(value) is int else 0

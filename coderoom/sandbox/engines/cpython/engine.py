@@ -14,7 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
@@ -24,7 +24,10 @@ from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.policy import restricted_rules
-from coderoom.sandbox.walls import StartedWorker, Wall, choose, make_wall
+from coderoom.sandbox.walls import choose, make_wall
+
+if TYPE_CHECKING:
+    from coderoom.sandbox.walls import StartedWorker, Wall
 
 _PATIENCE = 120.0  # For the start, with all imports.
 _IDLE_ROOMS = 4

@@ -133,10 +133,10 @@ def conclude(
         **facts,
         duration=duration,
         artifacts=artifacts_of(answer.get("artifacts"), answer.get("contents", b""), config.workspace),
-        artifacts_left_out=_count(answer.get("artifacts_left_out")),
+        artifacts_left_out=natural(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),
-        peak_memory=_count((cell.ended or answer).get("peak"), 1 << 63) or None,
+        peak_memory=natural((cell.ended or answer).get("peak"), 1 << 63) or None,
     )
 
 
@@ -243,5 +243,6 @@ def _text(untrusted: str) -> str:
     return untrusted if untrusted.isascii() else encodable(untrusted)
 
 
-def _count(untrusted: Any, end: int = 1 << 31) -> int:
+def natural(untrusted: Any, end: int = 1 << 31) -> int:
+    """The number, if it is one from 0 on and below `end`; else 0."""
     return untrusted if type(untrusted) is int and 0 <= untrusted < end else 0

@@ -19,7 +19,7 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
 from coderoom.sandbox.engines.cpython.channel import BUFFERED, PATIENCE, ForkServerClient, HostChannel, OutputPipes
-from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, describe_end
+from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, describe_end, natural
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
 MOST_CHECKPOINTS = 64
@@ -154,8 +154,7 @@ class Runner:
     def _on_message(self, message: dict[str, Any]) -> None:
         event, cell, channel = message.get("event"), self._cell, self.channel
         if event == "ready" and not self.pid:
-            pid = message.get("pid")
-            self.pid = pid if type(pid) is int and pid > 0 else 0
+            self.pid = natural(message.get("pid"))
             self._set_ready()
             if cell is None:
                 channel.listening = False

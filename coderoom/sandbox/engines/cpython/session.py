@@ -11,15 +11,15 @@ import itertools
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.cpython.channel import ForkServerClient, integer
-from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude
+from coderoom.sandbox.engines.cpython.channel import ForkServerClient
+from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
@@ -33,13 +33,11 @@ _GONE = "This checkpoint is gone: it was released, or the session was rolled bac
 _cells = itertools.count(1)
 
 
-@dataclass(eq=False)
-class CheckpointHandle:
-    """A checkpoint of this engine: a process that keeps the state and forks it on request."""
+class CheckpointHandle(ForkServerClient):
+    """A checkpoint of this engine: the host's connection to a process that keeps the state and forks it on request."""
 
-    client: ForkServerClient
-    pid: int
-    released: bool = False
+    pid = 0
+    released = False
 
 
 class CPythonSession:
@@ -172,7 +170,7 @@ class CPythonSession:
         if self._live is not None:
             self._room.discard(self._live)
         for checkpoint in self._checkpoints:
-            checkpoint.client.close()
+            checkpoint.close()
         self._give_back(self._room)
 
     async def _send_cell(self, cell: RunningCell, code: str, final: bool) -> Runner:
@@ -222,26 +220,26 @@ class CPythonSession:
     async def _make_checkpoint(self) -> CheckpointHandle:
         live = await self._get_live()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        client = ForkServerClient(ours, live.key)
+        handle = CheckpointHandle(ours, live.key)
         try:
-            client.announce("holding")
+            handle.announce("holding")
             try:
                 await self._room.wait_unless_stuck(live.channel.send({"op": "checkpoint"}, (theirs.fileno(),)))
             except ConnectionError as error:
                 raise SandboxUnavailable("The session's process has ended.") from error
             finally:
                 theirs.close()
-            facts = await self._room.wait_unless_stuck(client.expect("holding"))
+            facts = await self._room.wait_unless_stuck(handle.expect("holding"))
         except BaseException:
-            client.close()
+            handle.close()
             raise
-        handle = CheckpointHandle(client, integer(facts, "pid"))
+        handle.pid = natural(facts.get("pid"))
         self._checkpoints.append(handle)
         self._room.protect(_pids_of(self._checkpoints))
         return handle
 
     async def _roll_back(self, handle: CheckpointHandle) -> None:
-        if handle not in self._checkpoints or handle.released or handle.client.lost:
+        if handle not in self._checkpoints or handle.released or handle.lost:
             raise RequestError(_GONE)
         try:
             await self._replace_state(handle)
@@ -258,7 +256,7 @@ class CPythonSession:
         self._drop(self._checkpoints[len(keep) :])
         runner = Runner(self._room.largest)
         try:
-            await self._room.wait_unless_stuck(handle.client.start(runner))
+            await self._room.wait_unless_stuck(handle.start(runner))
         except BaseException:
             runner.close()
             raise
@@ -360,7 +358,7 @@ class CPythonSession:
     def _drop(self, unwanted: Sequence[CheckpointHandle]) -> None:
         if unwanted:
             for checkpoint in unwanted:
-                checkpoint.client.close()
+                checkpoint.close()
             self._checkpoints = [each for each in self._checkpoints if each not in unwanted]
             self._room.protect(_pids_of(self._checkpoints))
 
@@ -382,4 +380,4 @@ class CPythonSession:
 
 def _pids_of(checkpoints: Sequence[CheckpointHandle]) -> list[int]:
     """The numbers of the checkpoints' processes; code may have ended some, whose numbers may have been reused."""
-    return [each.pid for each in checkpoints if not each.client.lost]
+    return [each.pid for each in checkpoints if not each.lost]

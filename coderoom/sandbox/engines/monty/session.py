@@ -136,8 +136,7 @@ class MontySession:
 
     def abandon(self) -> None:
         """As `close`, without waiting."""
-        task = asyncio.ensure_future(self.close())
-        self._abandoning = task
+        self._abandoning = asyncio.ensure_future(self.close())
 
     def suspend_output(self, suspended: bool) -> None:
         """Stop or continue the cell that runs."""

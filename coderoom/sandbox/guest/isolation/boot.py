@@ -28,8 +28,8 @@ _CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
 _SECONDS_TO_END = 5.0
 
 
-def boot(config: dict[str, Any]) -> dict[str, Any]:
-    """Finish the wall, and return the `identity`; an `OSError`: the wall cannot be built here.
+def boot(config: dict[str, Any]) -> None:
+    """Finish the wall; an `OSError`: the wall cannot be built here.
 
     Call this once, in a process with one thread. With `enter` or `supervised`, a fork returns; the caller waits for it
     and ends as it ends. With `enter`, the fork is the first process of a new namespace.
@@ -71,7 +71,6 @@ def boot(config: dict[str, Any]) -> dict[str, Any]:
         os.environ.update(config["environment"])
         time.tzset()
     sys.path.extend(path for path in config.get("packages", ()) if os.path.isdir(path))
-    return {"identity": [os.getuid(), os.getgid()]}
 
 
 def _enter(enter: dict[str, Any]) -> None:
@@ -133,8 +132,8 @@ def probe(control_fd: int) -> None:
         sock.set_inheritable(False)
         config = json.loads(sock.recv(1 << 20))
         try:
-            answer = boot(config["boot"])
-            answer["nested"] = _in_child(_nest) if config["nest"] else "not tried"
+            boot(config["boot"])
+            answer = {"nested": _in_child(_nest) if config["nest"] else "not tried"}
             if "read" in config["boot"]["lockdown"]:
                 answer["error"] = _in_child(lambda: _lock_down(config["boot"]["lockdown"]))
         except mounts.IdmapError as error:

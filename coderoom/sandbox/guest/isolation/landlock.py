@@ -22,8 +22,8 @@ _BIND_OR_CONNECT_TCP = 3
 _ABSTRACT_SOCKETS_AND_SIGNALS = 3
 _QUIET = 1  # Denials of code that this interpreter runs do not go into the host's audit log.
 
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_TERMINALS = ("/dev/ptmx", "/dev/pts", "/dev/tty")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+TERMINALS = ("/dev/ptmx", "/dev/pts", "/dev/tty")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 
 
@@ -87,9 +87,9 @@ def prepare(read: Sequence[str], write: Sequence[str], network: bool = True) -> 
     try:
         for path in read:
             _allow(ruleset, path, _READ & files)
-        for path in (*write, *_DEVICES):
+        for path in (*write, *DEVICES):
             # Making devices, and what a driver's ioctl may do, are not part of writing.
-            terminal = _IOCTL_DEV if path in _TERMINALS else 0
+            terminal = _IOCTL_DEV if path in TERMINALS else 0
             _allow(ruleset, path, files & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV) | (terminal & files))
     except BaseException:
         ruleset.close()

@@ -7,6 +7,7 @@ import difflib
 import os
 import random
 import re
+import shutil
 import socket
 import stat
 import sys
@@ -143,15 +144,16 @@ def _not_for_code(workspace: Path) -> SandboxUnavailable:
     )
 
 
-def visible_code(source: Path) -> tuple[Path, Path | None]:
-    """A folder of the worker's code that every user can read, and the temporary folder of its copy if it is one."""
+def visible_code(source: Path, undo: contextlib.ExitStack) -> Path:
+    """A folder of the worker's code that every user can read; if it is a copy, `undo` removes it."""
     folders = [path for path in (source, *source.rglob("*")) if path.is_dir()]
     if all(path.stat().st_mode & 0o005 == 0o005 for path in folders) and all(
         path.stat().st_mode & 0o004 for path in source.rglob("*.py")
     ):
-        return source, None
+        return source
     copy = Path(tempfile.mkdtemp(prefix="coderoom-"))
-    return copy_for_all(source, copy), copy
+    undo.callback(shutil.rmtree, copy, ignore_errors=True)
+    return copy_for_all(source, copy)
 
 
 def _bytes(value: Any) -> Any:

@@ -6,12 +6,10 @@ import asyncio
 import contextlib
 import json
 import select
-import shutil
 import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from coderoom._util.processes import is_orphan
 from coderoom.errors import CodeRoomError, SandboxUnavailable
@@ -19,6 +17,7 @@ from coderoom.sandbox import guest
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls.docker.config import (
+    DEFAULT_IMAGE,
     LABEL,
     DockerOptions,
     Meeting,
@@ -39,15 +38,11 @@ _CONTROL_BUFFER = 1 << 20
 class DockerWall:
     """A container without network and capabilities, and with nothing of the host but the workspace.
 
-    `code` is the folder with the worker's code. The options are defaults for those of a sandbox; see `DockerOptions`.
+    `code` is the folder with the worker's code.
     """
 
     name = "docker"
-
-    def __init__(self, *, code: Path | None = None, **options: Any) -> None:
-        self._code = code if code is not None else Path(guest.__file__).parent
-        self._options = options
-        self._defaults = DockerOptions.of(options)
+    code = Path(guest.__file__).parent
 
     async def probe(self) -> WallReport:
         """Try whether an engine has the image."""
@@ -62,8 +57,8 @@ class DockerWall:
             return WallReport(self.name, False, f"The Docker engine failed: {reason(error)}")
 
     async def start(self, spec: SandboxConfig) -> DockerWorker:
-        """Start a worker in a container of its own; see `Wall`."""
-        launch = _Launch(spec, DockerOptions.of({**self._options, **spec.options}), self._code)
+        """Start a worker in a container of its own; see `ProbedWall.start`."""
+        launch = _Launch(spec, DockerOptions.of(spec.options), self.code)
         running = asyncio.ensure_future(asyncio.to_thread(launch.run))
         try:
             return await asyncio.shield(running)
@@ -75,15 +70,13 @@ class DockerWall:
 
     def _probe(self) -> WallReport:
         with contextlib.closing(connect(_PROBE_SECONDS)) as engine:
-            image, lacking = self._defaults.image, engine.lacks()
+            lacking = engine.lacks()
             detail = engine.describe() + (f"; without {', '.join(lacking)}" if lacking else "")
-            if lacking and self._defaults.strict:
-                return WallReport(self.name, False, detail, "Use another engine, or leave out the option 'strict'.")
             try:
-                engine.client.inspect_image(image)
+                engine.client.inspect_image(DEFAULT_IMAGE)
             except Exception as error:  # As above.
-                return WallReport(self.name, False, f"{detail}; {reason(error)}", f"docker pull {image}")
-            return WallReport(self.name, True, f"{detail}; image {image!r}")
+                return WallReport(self.name, False, f"{detail}; {reason(error)}", f"docker pull {DEFAULT_IMAGE}")
+            return WallReport(self.name, True, f"{detail}; image {DEFAULT_IMAGE!r}")
 
 
 class _Launch:
@@ -134,9 +127,7 @@ class _Launch:
         return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
 
     def _meet(self, engine: Engine, undo: contextlib.ExitStack) -> tuple[Container, socket.socket]:
-        code, copy = visible_code(self._code)
-        if copy is not None:
-            undo.callback(shutil.rmtree, copy, ignore_errors=True)
+        code = visible_code(self._code, undo)
         with contextlib.closing(Meeting()) as meeting:
             mount = meeting.mount if engine.sees_mounts else None
             tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless, undo)

@@ -37,22 +37,19 @@ def engine(docker_host: str, temporary: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def code(tmp_path: Path) -> Path:
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # The folders of pytest are closed to others, which is nothing to the container.
-    return write_stub(tmp_path)
+    monkeypatch.setattr(DockerWall, "code", write_stub(tmp_path))
+    return DockerWall.code
 
 
 @pytest.fixture
-def wall(code: Path, docker_image: str) -> DockerWall:
-    return DockerWall(code=code, image=docker_image)
-
-
-@pytest.fixture
-async def start(wall: DockerWall, engine: Any) -> AsyncIterator[Start]:
+async def start(code: Path, engine: Any, docker_image: str) -> AsyncIterator[Start]:
     workers: list[DockerWorker] = []
 
     async def start(workspace: Path | None = None, **more: Any) -> DockerWorker:
-        worker = await wall.start(a_spec(workspace, **more))
+        options = {"image": docker_image, **more.pop("options", {})}
+        worker = await DockerWall().start(a_spec(workspace, options=options, **more))
         workers.append(worker)
         return worker
 

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
-from coderoom.sandbox import Limits, SandboxConfig
+from coderoom.sandbox import SandboxConfig
 from coderoom.sandbox.walls.docker.wall import DockerWall
 
 
 async def _main(code: str, image: str, workspace: str) -> None:
-    wall = DockerWall(code=Path(code), image=image)
-    worker = await wall.start(SandboxConfig(workspace=Path(workspace), network=False, env={}, limits=Limits()))
+    DockerWall.code = Path(code)
+    worker = await DockerWall().start(SandboxConfig(workspace=Path(workspace), options={"image": image}))
     sys.stdout.write(f"{worker.container.id}\n")
     sys.stdout.flush()
     await asyncio.sleep(3600)

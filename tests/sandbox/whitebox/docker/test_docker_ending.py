@@ -109,9 +109,10 @@ async def test_the_next_start_removes_what_the_dead_left(start: Start, engine: A
                     engine.remove_container(each["Id"], force=True)
 
 
-async def test_a_start_that_is_cancelled_leaves_nothing(wall: DockerWall, engine: Any, temporary: Path) -> None:
+@pytest.mark.usefixtures("code")
+async def test_a_start_that_is_cancelled_leaves_nothing(engine: Any, docker_image: str, temporary: Path) -> None:
     for delay in (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25):
-        starting = asyncio.create_task(wall.start(a_spec()))
+        starting = asyncio.create_task(DockerWall().start(a_spec(options={"image": docker_image})))
         await asyncio.sleep(delay)
         starting.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coderoom.sandbox import Limits, Sandbox
-from coderoom.sandbox.walls.docker.wall import DockerWall
+from coderoom.sandbox.walls.docker import wall
 
 from .common import Start, as_root, ours
 from .stub import ask
@@ -249,16 +249,18 @@ async def test_code_that_others_may_not_read_is_copied(start: Start, code: Path,
     assert list(temporary.iterdir()) == []
 
 
-async def test_probing_says_what_the_engine_is(wall: DockerWall, docker_image: str) -> None:
-    report = await wall.probe()
+async def test_probing_says_what_the_engine_is(docker_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wall, "DEFAULT_IMAGE", docker_image)
+    report = await wall.DockerWall().probe()
     assert report.available
     assert report.name == "docker"
     assert "seccomp" in report.detail
     assert docker_image in report.detail
 
 
-async def test_probing_without_the_image(docker_host: str) -> None:
-    report = await DockerWall(image="coderoom-none:test").probe()
+async def test_probing_without_the_image(docker_host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wall, "DEFAULT_IMAGE", "coderoom-none:test")
+    report = await wall.DockerWall().probe()
     assert not report.available
     assert "coderoom-none:test" in report.detail
     assert report.remedy == "docker pull coderoom-none:test"
