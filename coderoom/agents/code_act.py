@@ -23,7 +23,7 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import ConversationState, execution_event, facts, final_message, report
+from coderoom.agents.conversation import ConversationState, execution_event, facts, final_message, report
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType

@@ -20,7 +20,7 @@ from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
-from coderoom.agents.messages import ConversationState, execution_event, facts, final_message
+from coderoom.agents.conversation import ConversationState, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget

@@ -26,7 +26,7 @@ from coderoom._util.calls import await_with_token, close_with_loop
 from coderoom._util.components import DumpsAsItself, StrictConfig
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import StreamingAgent
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation import (

@@ -17,8 +17,7 @@ from coderoom._util.components import StrictConfig
 from coderoom._util.steps import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
-from coderoom.agents.base import ModelAgent
-from coderoom.agents.messages import ConversationState
+from coderoom.agents.conversation import ConversationState, ModelAgent
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.budgets import Budget
 from coderoom.outcome import Outcome

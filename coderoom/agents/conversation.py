@@ -1,47 +1,50 @@
-"""An agent's messages: its conversation, events, reports of code, pictures, and handoffs to other agents."""
+"""The base classes of all agents, with their conversation; and what they say: events, reports of code, pictures."""
 
 from __future__ import annotations
 
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
-from autogen_agentchat.base import Handoff, TaskResult
+from autogen_agentchat.agents import BaseChatAgent
+from autogen_agentchat.base import Response, TaskResult
 from autogen_agentchat.messages import (
-    BaseAgentEvent,
     BaseChatMessage,
     CodeExecutionEvent,
     CodeGenerationEvent,
     HandoffMessage,
     TextMessage,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
 )
 from autogen_agentchat.state import BaseState
 from autogen_agentchat.utils import remove_images
-from autogen_core import Image
+from autogen_core import CancellationToken, Image
 from autogen_core.code_executor import CodeBlock
-from autogen_core.model_context import ChatCompletionContext
+from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import (
     ChatCompletionClient,
     CreateResult,
-    FunctionExecutionResult,
-    FunctionExecutionResultMessage,
     LLMMessage,
+    RequestUsage,
     SystemMessage,
     UserMessage,
 )
-from autogen_core.tools import BaseTool
 from PIL import Image as PILImage
-from pydantic import Field
+from pydantic import BaseModel, Field
 
+from coderoom._util.calls import Answer, ask_structured, at_end_of_run, note_run
+from coderoom._util.components import ArgumentsConfig
+from coderoom._util.prices import priced_as
+from coderoom._util.steps import MODEL
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import MOST_CALLS, Attempt
 from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
+from coderoom.budgets import Budget, Spending
 from coderoom.sandbox import Artifact
+
+DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 
 def report(summary: str, attempt: Attempt) -> str:
@@ -169,58 +172,6 @@ def without_questions(result: TaskResult) -> TaskResult:
     return result.model_copy(update={"messages": kept})
 
 
-HandoffList = list[Annotated[str | Handoff, Field(union_mode="left_to_right")]]
-"""The field of a config; `Handoff` itself refuses a text with an `AttributeError`."""
-
-
-class Handoffs:
-    """The agents that an agent can hand over to: `Handoff`s or names, among which its model chooses.
-
-    `given` is the argument, and `tools` what the model is offered.
-    """
-
-    def __init__(self, handoffs: Sequence[Handoff | str] | None, model_client: ChatCompletionClient | None) -> None:
-        self.given = None if handoffs is None else list(handoffs)
-        made = [Handoff(target=each) if isinstance(each, str) else each for each in handoffs or ()]
-        if made and model_client is None:
-            raise ValueError("handoffs need a model_client, which chooses when to hand over.")
-        if made and model_client is not None and not model_client.model_info["function_calling"]:
-            raise ValueError("handoffs need a model that can call functions (function_calling in its model_info).")
-        self._by_name = {handoff.name: handoff for handoff in made}
-        if len(self._by_name) < len(made):
-            raise ValueError(f"Two handoffs have the same name: {[handoff.name for handoff in made]}.")
-        self.tools: list[BaseTool[Any, Any]] = [handoff.handoff_tool for handoff in made]
-
-    def hand_over(
-        self, source: str, reply: CreateResult, attempts: Sequence[Attempt]
-    ) -> tuple[list[BaseAgentEvent], FunctionExecutionResultMessage, HandoffMessage]:
-        """What follows from a reply that calls a handoff: events, the message for the context, and the last message.
-
-        If a reply calls several, the first one counts. Code beside a call is not run. The next agent gets the report of
-        the code that has run in this turn.
-        """
-        assert not isinstance(reply.content, str)
-        for call in reply.content:
-            if call.name not in self._by_name:
-                raise TypeError(f"The model called {call.name!r}, and its tools are: {', '.join(self._by_name)}.")
-        chosen = self._by_name[reply.content[0].name]
-        results = [
-            FunctionExecutionResult(content=self._by_name[call.name].message, name=call.name, call_id=call.id)
-            for call in reply.content
-        ]
-        ran = [report("", attempts[-1])] if attempts else []
-        context: list[LLMMessage] = [UserMessage(content=text, source=source) for text in ran]
-        events: list[BaseAgentEvent] = [
-            ToolCallRequestEvent(content=list(reply.content), source=source, models_usage=reply.usage),
-            ToolCallExecutionEvent(content=results, source=source),
-        ]
-        found = facts(attempts[-1]) if attempts else {}
-        last = HandoffMessage(
-            content=chosen.message, target=chosen.target, source=source, context=context, metadata=found
-        )
-        return events, FunctionExecutionResultMessage(content=results), last
-
-
 class ConversationState(BaseState):
     """The conversation in an agent's saved state; the fields are the arguments of `Conversation.load`."""
 
@@ -281,3 +232,97 @@ class Conversation:
         system = [] if self.system_message is None else [SystemMessage(content=self.system_message)]
         messages = [*system, *await self.context.get_messages(), *more]
         return messages if model_client.model_info.get("vision") else remove_images(messages)
+
+
+class StreamingAgent(BaseChatAgent):
+    """An agent whose turns are streams that end with a `Response`."""
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(name, description=description)
+        note_run()
+        at_end_of_run(self.close)
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        """The types of the messages that other agents get."""
+        return (TextMessage,)
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Take a turn and return its last item."""
+        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
+        assert isinstance(items[-1], Response)
+        return items[-1]
+
+
+class ModelAgent(ArgumentsConfig, StreamingAgent):
+    """An agent with a conversation, which is unbounded without a `model_context`."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        model_client: ChatCompletionClient | None,
+        model_context: ChatCompletionContext | None,
+        system_message: str | None,
+        budget: Budget | None,
+    ) -> None:
+        super().__init__(name, description)
+        if model_client is not None and getattr(model_client, "model_info", None) is None:
+            raise ValueError(
+                f"model_client must be one of AutoGen's model clients, not {model_client!r}; for instance "
+                "OpenAIChatCompletionClient(model=...) of autogen_ext.models.openai."
+            )
+        self._model_client = model_client
+        self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
+        self._system_message = system_message or None
+        self._conversation = Conversation(self._model_context, self._system_message)
+        self.limit(budget)
+
+    @property
+    def budget(self) -> Budget | None:
+        """What the agent may use."""
+        return self._budget
+
+    def limit(self, budget: Budget | None) -> None:
+        """Replace the agent's budget, and begin to count anew."""
+        self._budget = budget
+        self._spending = None if budget is None else Spending(budget, f"agent {self.name!r}")
+        self._model_name = "" if budget is None or self._model_client is None else priced_as(self._model_client)
+
+    def _check_budget(self, kind: str) -> None:
+        if self._spending is not None:
+            self._spending.check(kind, self._model_name)
+
+    def _count(self, kind: str, usage: RequestUsage | None = None) -> None:
+        if self._spending is not None:
+            self._spending.add(kind, self._model_name, usage)
+
+    @property
+    def model_context(self) -> ChatCompletionContext:
+        """Where the conversation is kept."""
+        return self._model_context
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        """Clear the conversation, and begin to count anew."""
+        await self._conversation.reset()
+        self.limit(self._budget)
+
+    async def _ask_for(
+        self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken
+    ) -> Answer[DecisionT]:
+        """Ask a question about the conversation, without adding question and answer to it."""
+        assert self._model_client is not None
+        self._check_budget(MODEL)
+        answer = await ask_structured(
+            self._model_client,
+            await self._conversation.for_model(self._model_client, UserMessage(content=question, source=self.name)),
+            schema,
+            source=self.name,
+            cancellation_token=cancellation_token,
+        )
+        self._count(MODEL, answer.usage)
+        return answer
+
+    def _dump_argument(self, name: str, value: Any) -> Any:
+        # AutoGen leaves None out of a dump, and a missing system message means the default one.
+        return value or "" if name == "system_message" else super()._dump_argument(name, value)
