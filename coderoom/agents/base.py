@@ -227,10 +227,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
         return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
 
-    def _end_turn(self) -> None:
-        """The turn succeeded."""
-        self._conversation.end_turn()
-
     # --- The loop: write, run, look at the result ---
 
     async def _steps(self, turn: TurnT) -> None:
@@ -358,7 +354,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
         call = call_model(
             self._model_client,
-            await self._conversation.for_model(self._model_client, *more),
+            await self._conversation(*more),
             stream=self._model_client_stream,
             source=self.name,
             message_id=message_id,
