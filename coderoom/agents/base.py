@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from autogen_agentchat.base import Handoff, Response
@@ -36,13 +37,11 @@ from autogen_core.models import (
 from autogen_core.tools import Tool
 from pydantic import Field
 
-from coderoom._util.calls import await_with_token, call_model
 from coderoom._util.components import StrictConfig
-from coderoom._util.steps import CODE, MODEL
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
-from coderoom.agents.conversation import ModelAgent, code_event, execution_event, final_message, picture_of
+from coderoom.agents.conversation import ModelAgent, call_model, code_event, execution_event, final_message, picture_of
 from coderoom.agents.handoffs import HandoffList, Handoffs
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
@@ -281,14 +280,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                     attempt = item
                     continue
                 # The event has one of AutoGen's types; its metadata identifies it.
-                chunk = ModelClientStreamingChunkEvent(
-                    content=item.text,
-                    source=self.name,
-                    full_message_id=message_id,
-                    metadata={keys.EVENT: keys.OUTPUT},
-                )
-                await self.say(chunk)
+                await self._say_chunk(message_id, item.text, {keys.EVENT: keys.OUTPUT})
         return attempt
+
+    async def _say_chunk(self, message_id: str, text: str, metadata: dict[str, str] | None = None) -> None:
+        await self.say(
+            ModelClientStreamingChunkEvent(
+                content=text, source=self.name, full_message_id=message_id, metadata=metadata or {}
+            )
+        )
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
@@ -351,22 +351,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
         self._check_budget(MODEL)
-        more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
-        call = call_model(
-            self._model_client,
-            await self._conversation(*more),
-            stream=self._model_client_stream,
-            source=self.name,
-            message_id=message_id,
-            cancellation_token=cancellation_token,
-            tools=tools,
-        )
-        async with aclosing(call) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    reply = item
-                else:
-                    await self.say(item)
+        messages = await self._conversation(*([] if hint is None else [UserMessage(content=hint, source=self.name)]))
+        on_chunk = partial(self._say_chunk, message_id) if self._model_client_stream else None
+        reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk)
         self._count(MODEL, reply.usage)
         if reply.thought:
             await self.say(ThoughtEvent(content=reply.thought, source=self.name))

@@ -18,7 +18,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
-from coderoom._util.calls import await_with_token
+from coderoom._util.tasks import await_with_token
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn

@@ -16,7 +16,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.steps import tell_step
+from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn

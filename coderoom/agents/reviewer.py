@@ -12,9 +12,9 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient
 from pydantic import BaseModel, field_validator, model_validator
 
-from coderoom._util.calls import Answer
 from coderoom._util.components import StrictConfig
-from coderoom._util.steps import tell_step
+from coderoom._util.model_steps import Answer
+from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.conversation import ModelAgent
