@@ -19,7 +19,7 @@ from coderoom._util.autogen import clients_of, current_agent
 from coderoom._util.components import StrictConfig
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of
-from coderoom._util.steps import CODE, MODEL, StepObserver, observing
+from coderoom._util.tasks import CODE, MODEL, StepObserver, observing
 from coderoom._util.text import misfits
 from coderoom.errors import BudgetExceeded, RequestError
 

@@ -14,9 +14,8 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import Field
 
-from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
-from coderoom._util.tasks import RateLimiter
+from coderoom._util.tasks import RateLimiter, await_with_token
 from coderoom.errors import RequestError
 
 __all__ = ["RateLimitedClient", "RateLimitedClientConfig"]

@@ -93,7 +93,7 @@ def _record(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from autogen_core.models import CreateResult
 
     from coderoom._util.model_steps import facts_of, request_of
-    from coderoom._util.steps import MODEL
+    from coderoom._util.tasks import MODEL
     from coderoom.configs import known_secrets
     from coderoom.runs import Recorder
 

@@ -1,18 +1,50 @@
-"""Waits that survive cancellation, for work that must be finished or cleaned up, and waits between requests."""
+"""Waiting for work: what a token ends, what must be finished, the steps of a run, and requests with pauses.
+
+The steps of a run are where its work reaches out: to a model, to code, to a person, or to a function of the host. Each
+is asked for by `once`; `_util.model_steps` does so for requests to models. Observers see each step: the journal in
+`coderoom.runs` knows steps from before a run was resumed, which are not done again; a budget refuses steps; a tracer
+tells others of them. Without observers a step is just done.
+
+What work has opened is closed here where nobody else closes it: AutoGen Studio, for instance, makes a team for each run
+and does not close it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
+import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar
+from time import monotonic, perf_counter
+from typing import Any, Final, Protocol, TypeVar
+from weakref import ref
 
 T = TypeVar("T")
+
+
+class Token(Protocol):
+    """AutoGen's cancellation token."""
+
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        ...
+
+    def add_callback(self, callback: Callable[[], None]) -> None:
+        """Have a function called when it is cancelled, or now if it was."""
+        ...
+
+
+async def await_with_token(call: Awaitable[T], cancellation_token: Token) -> T:
+    """Wait for `call` and cancel it when the token is cancelled."""
+    loop = asyncio.get_running_loop()
+    future = asyncio.ensure_future(call)
+    if cancellation_token.is_cancelled():
+        future.cancel()
+    cancellation_token.add_callback(lambda: call_in_loop(loop, future.cancel))
+    return await future
 
 
 async def run_uncancellable(work: Awaitable[T]) -> T:
@@ -39,11 +71,11 @@ async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = No
     A task that does not end within `patience` seconds is left to itself; `None`: unlimited.
     """
     cancelled: asyncio.CancelledError | None = None
-    end = None if patience is None else time.monotonic() + patience
-    while not task.done() and (end is None or time.monotonic() < end):
+    end = None if patience is None else monotonic() + patience
+    while not task.done() and (end is None or monotonic() < end):
         task.cancel()
         try:
-            await asyncio.wait((task,), timeout=None if end is None else max(0.0, end - time.monotonic()))
+            await asyncio.wait((task,), timeout=None if end is None else max(0.0, end - monotonic()))
         except asyncio.CancelledError as error:
             cancelled = error
     task.add_done_callback(retrieve_exception)
@@ -56,7 +88,7 @@ async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = No
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
     """Call something in an event loop, from any thread, and perhaps after the loop was closed."""
-    with contextlib.suppress(RuntimeError):  # All that lived in a closed loop is gone.
+    with suppress(RuntimeError):  # All that lived in a closed loop is gone.
         loop.call_soon_threadsafe(call, *arguments)
 
 
@@ -64,6 +96,225 @@ def retrieve_exception(task: asyncio.Future[Any]) -> None:
     """Retrieve the exception of a done task that nobody may be waiting for, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
+
+
+# --- Steps ---
+
+MODEL: Final = "model"
+CODE: Final = "code"
+
+
+class StepObserver:
+    """Sees the steps of a run. By default it does nothing."""
+
+    def find(self, kind: str, request: Any) -> Any:
+        """The result of a step that was done before the run was resumed, each once; `None` if it is not known."""
+        return None
+
+    def before(self, kind: str, request: Any) -> None:
+        """A step is about to be done; an exception refuses it."""
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """A step has its result, which was known or is new; from any thread."""
+
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """A step has failed or was cancelled."""
+
+    def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """An agent has decided something: `decision`, `verdict`."""
+
+    def note(self, text: str) -> None:
+        """There is something to tell the user of the run."""
+
+
+_observers: Final[ContextVar[tuple[StepObserver, ...]]] = ContextVar("coderoom_steps", default=())
+
+
+cell: Final[ContextVar[str]] = ContextVar("coderoom_cell", default="")
+"""What identifies the code that runs, so that calls of functions of the host belong to it."""
+
+
+@contextmanager
+def observing(*observers: StepObserver) -> Iterator[None]:
+    """Have these see the steps that are done in this context, besides those around it."""
+    token = _observers.set((*_observers.get(), *observers))
+    try:
+        yield
+    finally:
+        _observers.reset(token)
+
+
+def is_observed() -> bool:
+    """Whether anybody sees the steps that are done in this context."""
+    return bool(_observers.get())
+
+
+def find_step(kind: str, request: Any) -> Any:
+    """The result of a step that is known, or `None`."""
+    for observer in _observers.get():
+        if (found := observer.find(kind, request)) is not None:
+            _keep(kind, request, found, 0.0, known=True)
+            return found
+    return None
+
+
+def keep_step(kind: str, request: Any, result: Any, seconds: float) -> None:
+    """Say that a step was done; from any thread."""
+    _keep(kind, request, result, seconds, known=False)
+
+
+def _keep(kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+    for observer in _observers.get():
+        observer.keep(kind, request, result, seconds, known=known)
+
+
+@contextmanager
+def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], None]]:
+    """Do a step, which an observer may refuse; what this yields is called with the result as JSON-like data."""
+    told: list[StepObserver] = []
+    begun, is_kept = perf_counter(), False
+
+    def keep(result: Any) -> None:
+        nonlocal is_kept
+        is_kept = True
+        keep_step(kind, request, result, perf_counter() - begun)
+
+    try:
+        for observer in _observers.get():
+            observer.before(kind, request)
+            told.append(observer)
+        yield keep
+    except BaseException as error:
+        if not is_kept:
+            for observer in told:
+                observer.fail(kind, request, error, perf_counter() - begun)
+        raise
+
+
+def tell_step(kind: str, facts: Mapping[str, Any]) -> None:
+    """Say what an agent has decided."""
+    for observer in _observers.get():
+        observer.tell(kind, facts)
+
+
+def note(text: str) -> None:
+    """Tell the user of a run something."""
+    for observer in _observers.get():
+        observer.note(text)
+
+
+async def once(
+    kind: str, request: Any, do: Callable[[], Awaitable[T]], dump: Callable[[T], Any], load: Callable[[Any], T]
+) -> T:
+    """Do a step, unless its result is known from before the run was resumed.
+
+    The request is JSON-like data, and so is what `dump` makes of the result, which is not `None`. Equal requests are
+    told apart by their order. What `do` raises is not kept, so that a resumed run tries again.
+    """
+    if not is_observed():
+        return await do()
+    found = find_step(kind, request)
+    if found is not None:
+        return load(found)
+    with doing_step(kind, request) as keep:
+        result = await do()
+        keep(dump(result))
+    return result
+
+
+# --- Closing what calls have opened ---
+
+Open = dict[ref[Any], list[Any]]
+
+_open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], Open]] = {}
+
+
+async def close_with_loop(model_client: Any, transports_of: Callable[[Any], list[Any]]) -> None:
+    """Close a client's connections when the running event loop ends. The client can still be used in another loop.
+
+    AutoGen's teams do not close clients. Open connections cause warnings when the interpreter ends, and an error when
+    the client is used in a second event loop.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _open:
+        for old in [old for old in _open if old.is_closed()]:
+            del _open[old]
+        opened: Open = {}
+        # Asynchronous generators are closed when a loop ends.
+        at_end = _close_at_end(loop, opened)
+        _open[loop] = at_end, opened
+        await anext(at_end)
+    opened = _open[loop][1]
+    if ref(model_client) not in opened:
+        for dead in [client for client in opened if client() is None]:
+            await _close(opened.pop(dead))
+        opened[ref(model_client)] = transports_of(model_client)
+
+
+async def _close_at_end(loop: asyncio.AbstractEventLoop, opened: Open) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        _open.pop(loop, None)
+        for transports in list(opened.values()):
+            await _close(transports)
+
+
+async def _close(transports: list[Any]) -> None:
+    for transport in transports:
+        with suppress(Exception):
+            await transport.aclose()
+
+
+Close = Callable[[], Awaitable[None]]
+
+_opened: ContextVar[list[Close] | None] = ContextVar("_opened", default=None)
+_requests: set[asyncio.Task[None]] = set()
+
+
+@asynccontextmanager
+async def closing_what_opens() -> AsyncIterator[None]:
+    """Close everything that is passed to `at_end_of_run` inside, at the end."""
+    opened: list[Close] = []
+    _opened.set(opened)
+    try:
+        yield
+    finally:
+        await run_uncancellable(_close_all(opened))
+
+
+def at_end_of_run(close: Close) -> None:
+    """Close something at the end of the surrounding run. Does nothing if the run's caller closes its components."""
+    opened = _opened.get()
+    if opened is not None and close not in opened:
+        opened.append(close)
+
+
+def note_run() -> None:
+    """Detect runs of `autogenstudio serve`, which creates a team in the task of each request. Components call this."""
+    if "autogenstudio.web.serve" not in sys.modules or _opened.get() is not None:
+        return
+    try:
+        request: asyncio.Task[Any] | None = asyncio.current_task()
+    except RuntimeError:  # There is no event loop.
+        return
+    if request is not None:
+        opened: list[Close] = []
+        _opened.set(opened)
+        request.add_done_callback(lambda _: _close_later(opened))
+
+
+def _close_later(opened: list[Close]) -> None:
+    closing = asyncio.get_running_loop().create_task(_close_all(opened))
+    _requests.add(closing)
+    closing.add_done_callback(_requests.discard)
+
+
+async def _close_all(opened: list[Close]) -> None:
+    await asyncio.gather(*(close() for close in opened), return_exceptions=True)
+
+
+# --- Requests with pauses ---
 
 
 class RateLimiter(AbstractAsyncContextManager[None]):
@@ -93,7 +344,7 @@ class RateLimiter(AbstractAsyncContextManager[None]):
     def _take(self) -> float:
         """Start a request if it may start now; return the remaining seconds otherwise."""
         with self._lock:
-            now = time.monotonic()
+            now = monotonic()
             wait = self._last + self._seconds - now
             if wait <= 0:
                 self._last = now

@@ -18,8 +18,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import LLMMessage
 from pydantic import TypeAdapter
 
-from coderoom._util.calls import await_with_token
-from coderoom._util.steps import CODE, cell, note, once
+from coderoom._util.tasks import CODE, await_with_token, cell, note, once
 from coderoom._util.text import bound_output, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language

@@ -1,4 +1,4 @@
-"""The base classes of all agents: the conversation, model calls, and the loop that writes and runs code."""
+"""The base class of the agents that write code and have it run, with the loop of their turns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -26,41 +26,28 @@ from autogen_agentchat.messages import (
 )
 from autogen_core import CancellationToken, ComponentModel
 from autogen_core.memory import Memory
-from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
+from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
     CreateResult,
     LLMMessage,
-    RequestUsage,
     UserMessage,
 )
 from autogen_core.tools import Tool
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from coderoom._util.calls import Answer, ask_structured, at_end_of_run, await_with_token, call_model, note_run
-from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.prices import priced_as
-from coderoom._util.steps import CODE, MODEL
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.components import StrictConfig
+from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
-from coderoom.agents.messages import (
-    Conversation,
-    HandoffList,
-    Handoffs,
-    code_event,
-    execution_event,
-    final_message,
-    picture_of,
-)
+from coderoom.agents.conversation import ModelAgent, call_model, code_event, execution_event, final_message, picture_of
+from coderoom.agents.handoffs import HandoffList, Handoffs
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.budgets import Budget, Spending
+from coderoom.budgets import Budget
 from coderoom.outcome import Outcome
 from coderoom.sandbox import with_output
-
-DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
@@ -74,100 +61,6 @@ _NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
 _QUIET_SECONDS = 0.25
 """Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
 _NOT_RUN = "The turn was ended before the code above was run."
-
-
-class StreamingAgent(BaseChatAgent):
-    """An agent whose turns are streams that end with a `Response`."""
-
-    def __init__(self, name: str, description: str) -> None:
-        super().__init__(name, description=description)
-        note_run()
-        at_end_of_run(self.close)
-
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that other agents get."""
-        return (TextMessage,)
-
-    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        """Take a turn and return its last item."""
-        items = [item async for item in self.on_messages_stream(messages, cancellation_token)]
-        assert isinstance(items[-1], Response)
-        return items[-1]
-
-
-class ModelAgent(ArgumentsConfig, StreamingAgent):
-    """An agent with a conversation, which is unbounded without a `model_context`."""
-
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        model_client: ChatCompletionClient | None,
-        model_context: ChatCompletionContext | None,
-        system_message: str | None,
-        budget: Budget | None,
-    ) -> None:
-        super().__init__(name, description)
-        if model_client is not None and getattr(model_client, "model_info", None) is None:
-            raise ValueError(
-                f"model_client must be one of AutoGen's model clients, not {model_client!r}; for instance "
-                "OpenAIChatCompletionClient(model=...) of autogen_ext.models.openai."
-            )
-        self._model_client = model_client
-        self._model_context = UnboundedChatCompletionContext() if model_context is None else model_context
-        self._system_message = system_message or None
-        self._conversation = Conversation(self._model_context, self._system_message)
-        self.limit(budget)
-
-    @property
-    def budget(self) -> Budget | None:
-        """What the agent may use."""
-        return self._budget
-
-    def limit(self, budget: Budget | None) -> None:
-        """Replace the agent's budget, and begin to count anew."""
-        self._budget = budget
-        self._spending = None if budget is None else Spending(budget, f"agent {self.name!r}")
-        self._model_name = "" if budget is None or self._model_client is None else priced_as(self._model_client)
-
-    def _check_budget(self, kind: str) -> None:
-        if self._spending is not None:
-            self._spending.check(kind, self._model_name)
-
-    def _count(self, kind: str, usage: RequestUsage | None = None) -> None:
-        if self._spending is not None:
-            self._spending.add(kind, self._model_name, usage)
-
-    @property
-    def model_context(self) -> ChatCompletionContext:
-        """Where the conversation is kept."""
-        return self._model_context
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Clear the conversation, and begin to count anew."""
-        await self._conversation.reset()
-        self.limit(self._budget)
-
-    async def _ask_for(
-        self, schema: type[DecisionT], question: str, cancellation_token: CancellationToken
-    ) -> Answer[DecisionT]:
-        """Ask a question about the conversation, without adding question and answer to it."""
-        assert self._model_client is not None
-        self._check_budget(MODEL)
-        answer = await ask_structured(
-            self._model_client,
-            await self._conversation.for_model(self._model_client, UserMessage(content=question, source=self.name)),
-            schema,
-            source=self.name,
-            cancellation_token=cancellation_token,
-        )
-        self._count(MODEL, answer.usage)
-        return answer
-
-    def _dump_argument(self, name: str, value: Any) -> Any:
-        # AutoGen leaves None out of a dump, and a missing system message means the default one.
-        return value or "" if name == "system_message" else super()._dump_argument(name, value)
 
 
 @dataclass
@@ -333,10 +226,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
         return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
 
-    def _end_turn(self) -> None:
-        """The turn succeeded."""
-        self._conversation.end_turn()
-
     # --- The loop: write, run, look at the result ---
 
     async def _steps(self, turn: TurnT) -> None:
@@ -391,14 +280,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                     attempt = item
                     continue
                 # The event has one of AutoGen's types; its metadata identifies it.
-                chunk = ModelClientStreamingChunkEvent(
-                    content=item.text,
-                    source=self.name,
-                    full_message_id=message_id,
-                    metadata={keys.EVENT: keys.OUTPUT},
-                )
-                await self.say(chunk)
+                await self._say_chunk(message_id, item.text, {keys.EVENT: keys.OUTPUT})
         return attempt
+
+    async def _say_chunk(self, message_id: str, text: str, metadata: dict[str, str] | None = None) -> None:
+        await self.say(
+            ModelClientStreamingChunkEvent(
+                content=text, source=self.name, full_message_id=message_id, metadata=metadata or {}
+            )
+        )
 
     async def _keep(self, turn: TurnT, attempt: Attempt) -> None:
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
@@ -461,22 +351,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
         self._check_budget(MODEL)
-        more = [] if hint is None else [UserMessage(content=hint, source=self.name)]
-        call = call_model(
-            self._model_client,
-            await self._conversation.for_model(self._model_client, *more),
-            stream=self._model_client_stream,
-            source=self.name,
-            message_id=message_id,
-            cancellation_token=cancellation_token,
-            tools=tools,
-        )
-        async with aclosing(call) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    reply = item
-                else:
-                    await self.say(item)
+        messages = await self._conversation(*([] if hint is None else [UserMessage(content=hint, source=self.name)]))
+        on_chunk = partial(self._say_chunk, message_id) if self._model_client_stream else None
+        reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk)
         self._count(MODEL, reply.usage)
         if reply.thought:
             await self.say(ThoughtEvent(content=reply.thought, source=self.name))

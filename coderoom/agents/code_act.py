@@ -18,12 +18,12 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
-from coderoom._util.calls import await_with_token
+from coderoom._util.tasks import await_with_token
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.messages import ConversationState, execution_event, facts, final_message, report
+from coderoom.agents.conversation import ConversationState, execution_event, facts, final_message, report
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
@@ -50,7 +50,6 @@ class CodeActAgentConfig(CodingAgentConfig):
 class CodeActAgentState(ConversationState):
     """The saved state of a `CodeActAgent`."""
 
-    type: str = "CodeActAgentState"
     cells: list[PastCell] = Field(default_factory=list)
     failed: int = 0
     workbench: list[Mapping[str, Any]] = Field(default_factory=list)
@@ -247,7 +246,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation, and the code that succeeded with the results of its function calls, as JSON-like data."""
-        parts = {**await self._conversation.save(), **await self._session.save()}
+        parts = {**await super().save_state(), **await self._session.save()}
         return CodeActAgentState(**parts).model_dump(mode="json")
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -257,7 +256,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         time, the network, missing files), the model is informed about what was not restored.
         """
         loaded = CodeActAgentState.model_validate(state)
-        await self._conversation.load(loaded.llm_context, loaded.taken)
+        await self._load_conversation(loaded)
         await self._session.load(loaded.cells, loaded.failed, loaded.workbench)
 
     def context(self) -> CodeActAgent:
@@ -339,12 +338,12 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._session.end_turn()
 
     async def _prepare(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> None:
-        await self._conversation.take(messages)
+        await self._take(messages)
         functions = await await_with_token(self._session.functions(), cancellation_token)
         system_message = self._system_message
         if system_message and not self._keeps_variables:
             system_message = system_message.replace(_STAY, _GO)
-        self._conversation.system_message = with_functions(
+        self._instructions = with_functions(
             system_message, self._format, self._languages, functions, self._initial_variables
         )
         if lost := await self._session.restore(cancellation_token):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -16,11 +16,11 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.steps import tell_step
+from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
-from coderoom.agents.messages import ConversationState, execution_event, facts, final_message
+from coderoom.agents.conversation import execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
@@ -195,15 +195,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
 
     # --- The interface of AutoGen's agents ---
 
-    async def save_state(self) -> Mapping[str, Any]:
-        """The conversation, as JSON-like data."""
-        return ConversationState(type="CodeExecutorAgentState", **await self._conversation.save()).model_dump()
-
-    async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save_state` returned; the empty state of AutoGen's agent is accepted too."""
-        loaded = ConversationState.model_validate(state)
-        await self._conversation.load(loaded.llm_context, loaded.taken)
-
     async def start(self) -> None:
         """Start the executor now and not on first use."""
         await self._runner.executor.start()
@@ -217,7 +208,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     ) -> TextMessage | HandoffMessage:
         if self._model_client is None:
             return await self._run_found_code(messages, cancellation_token)
-        await self._conversation.take(messages)
+        await self._take(messages)
         turn = RetryTurn(cancellation_token, max_retries=self._max_retries_on_error)
         try:
             await self._steps(turn)

@@ -22,11 +22,12 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import ChatCompletionClient, RequestUsage
 from pydantic import BaseModel, Field
 
-from coderoom._util.calls import await_with_token, close_with_loop
+from coderoom._util.autogen import transports_of
 from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom._util.tasks import await_with_token, close_with_loop
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import StreamingAgent
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation import (
@@ -201,7 +202,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Generate a solution from the new messages; the `Response` comes last."""
-        await close_with_loop(self._model_client)
+        await close_with_loop(self._model_client, transports_of)
         self._take(messages)
         if not self._instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")

@@ -15,9 +15,8 @@ from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
 from pydantic import Field
 
-from coderoom._util.calls import await_with_token
 from coderoom._util.components import StrictConfig
-from coderoom._util.tasks import run_uncancellable
+from coderoom._util.tasks import await_with_token, run_uncancellable
 from coderoom.agents.attempt import Attempt, CodeRunner, OnOutput, Selection, beginning_of, calls_made, digest_of
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError

@@ -12,13 +12,12 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient
 from pydantic import BaseModel, field_validator, model_validator
 
-from coderoom._util.calls import Answer
 from coderoom._util.components import StrictConfig
-from coderoom._util.steps import tell_step
+from coderoom._util.model_steps import Answer
+from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
-from coderoom.agents.base import ModelAgent
-from coderoom.agents.messages import ConversationState
+from coderoom.agents.conversation import ModelAgent
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.budgets import Budget
 from coderoom.outcome import Outcome
@@ -109,14 +108,6 @@ class ReviewerAgentConfig(StrictConfig):
     budget: Budget | None = None
 
 
-class ReviewerAgentState(ConversationState):
-    """The saved state of a `ReviewerAgent`."""
-
-    type: str = "ReviewerAgentState"
-    outcome: str = ""
-    exit_code: str = ""
-
-
 class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     """Reviews the last attempt, its code and its output: approves it, or says what to fix.
 
@@ -166,13 +157,13 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Review the new messages."""
-        await self._conversation.take(messages)
+        await self._take(messages)
         self._look_for_the_last_attempt(messages)
         answer = await self._ask_for(ReviewVerdict, self._question(), cancellation_token)
         verdict = self._verdict(answer)
         tell_step("verdict", {"approved": verdict.approved})
         await self._model_context.add_message(AssistantMessage(content=str(verdict), source=self.name))
-        self._conversation.end_turn()
+        self._end_turn()
         message = TextMessage(
             content=str(verdict),
             source=self.name,
@@ -221,18 +212,14 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation and the last attempt's outcome, as JSON-like data."""
-        return ReviewerAgentState(
-            **await self._conversation.save(),
-            outcome=self._outcome or "",
-            exit_code=self._exit_code,
-        ).model_dump()
+        outcome = "" if self._outcome is None else self._outcome.value
+        return {**await super().save_state(), "outcome": outcome, "exit_code": self._exit_code}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned."""
-        loaded = ReviewerAgentState.model_validate(state)
-        await self._conversation.load(loaded.llm_context, loaded.taken)
-        self._outcome = keys.read_outcome({keys.OUTCOME: loaded.outcome})
-        self._exit_code = loaded.exit_code
+        await super().load_state(state)
+        self._outcome = keys.read_outcome({keys.OUTCOME: state.get("outcome", "")})
+        self._exit_code = state.get("exit_code", "")
 
 
 def _brings_code(message: BaseChatMessage) -> bool:

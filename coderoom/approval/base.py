@@ -18,10 +18,8 @@ from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, Approval
 from autogen_core import CancellationToken, Component, ComponentBase, ComponentModel
 from pydantic import BaseModel
 
-from coderoom._util.calls import await_with_token
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.steps import once
-from coderoom._util.tasks import call_in_loop
+from coderoom._util.tasks import await_with_token, call_in_loop, once
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 

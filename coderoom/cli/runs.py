@@ -17,7 +17,7 @@ from coderoom.cli.app import end_code, print_json
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom._util.steps import StepObserver
+    from coderoom._util.tasks import StepObserver
     from coderoom.runs import Journal, Run
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]

@@ -13,10 +13,9 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from coderoom._util.calls import at_end_of_run, await_with_token, note_run
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.files import name_inside, write_inside
-from coderoom._util.tasks import run_uncancellable
+from coderoom._util.tasks import at_end_of_run, await_with_token, note_run, run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import encodable, with_line
 from coderoom.errors import RequestError, SandboxUnavailable

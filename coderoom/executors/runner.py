@@ -14,8 +14,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._util.autogen import is_executor_started
-from coderoom._util.calls import await_with_token
-from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import await_with_token, call_in_loop, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors.base import CANCELLED_CODE, TIMEOUT_CODE, OnOutput, SandboxedExecutor

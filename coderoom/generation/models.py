@@ -24,7 +24,7 @@ from coderoom._util.json_output import (
     strict_schema,
 )
 from coderoom._util.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
-from coderoom._util.tasks import one_more
+from coderoom._util.tasks import close_with_loop, one_more
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -160,9 +160,9 @@ class AutoGenModel:
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
-        from coderoom._util.calls import close_with_loop  # It imports AutoGen, as the client's owner has done.
+        from coderoom._util.autogen import transports_of  # It imports AutoGen, as the client's owner has done.
 
-        await close_with_loop(self._client)
+        await close_with_loop(self._client, transports_of)
         payload = [self._message(message) for message in messages]
         described = form if form is not None and _is_closed(form) else None
         arguments: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core.code_executor import CodeResult
 
 from coderoom._util.autogen import agents_of, executor_of, model_client_of
-from coderoom._util.steps import CODE, once
+from coderoom._util.tasks import CODE, once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent
 from coderoom.agents import metadata as keys

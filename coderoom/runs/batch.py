@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from autogen_core.models import RequestUsage
 
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.steps import CODE, MODEL
-from coderoom._util.tasks import retrieve_exception
+from coderoom._util.tasks import CODE, MODEL, retrieve_exception
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError

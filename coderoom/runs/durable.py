@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
-from coderoom._util.steps import CODE, StepObserver, observing
+from coderoom._util.tasks import CODE, StepObserver, observing
 from coderoom._util.text import MASK, counted
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, find_source, secrets_of

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 from rich.console import Console
 
-from coderoom._util.steps import StepObserver
+from coderoom._util.tasks import StepObserver
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome

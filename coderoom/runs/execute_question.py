@@ -23,8 +23,8 @@ from autogen_core.models import (
     UserMessage,
 )
 
-from coderoom._util.calls import await_with_token
 from coderoom._util.services import in_words
+from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import default_model, resolve_model

@@ -20,11 +20,9 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
 from coderoom._util.autogen import clients_of
-from coderoom._util.calls import await_with_token
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, priced_as
-from coderoom._util.steps import MODEL, StepObserver, observing
-from coderoom._util.tasks import RateLimiter
+from coderoom._util.tasks import MODEL, RateLimiter, StepObserver, await_with_token, observing
 from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import Source, default_model, make_model

@@ -25,8 +25,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage, UserMessage
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from coderoom._util.calls import ask_structured
 from coderoom._util.components import StrictConfig
+from coderoom._util.model_steps import ask_structured
 from coderoom._util.text import misfits
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import AgentError, CodeRoomError, MissingDependencyError, RequestError

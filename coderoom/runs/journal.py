@@ -23,7 +23,7 @@ from threading import RLock
 from typing import Any, Final
 
 from coderoom._util.database import OFF, REQUIRED, Database
-from coderoom._util.steps import MODEL
+from coderoom._util.tasks import MODEL
 from coderoom.errors import JournalError, RequestError
 
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}

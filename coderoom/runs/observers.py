@@ -24,7 +24,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
-from coderoom._util.steps import CODE, MODEL, StepObserver, note
+from coderoom._util.tasks import CODE, MODEL, StepObserver, note
 from coderoom._util.text import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError

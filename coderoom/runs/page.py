@@ -25,7 +25,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from coderoom._util.steps import CODE, MODEL
+from coderoom._util.tasks import CODE, MODEL
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError, RequestError

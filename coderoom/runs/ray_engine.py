@@ -23,7 +23,7 @@ from typing import Any, Final
 import coderoom
 from coderoom._util.files import write_inside
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.steps import StepObserver
+from coderoom._util.tasks import StepObserver
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.budgets import Spending

@@ -25,7 +25,7 @@ from autogen_agentchat.messages import (
 from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
-from coderoom._util.steps import CODE, MODEL, StepObserver
+from coderoom._util.tasks import CODE, MODEL, StepObserver
 from coderoom._util.text import Masking
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer
 from coderoom.runs.record import UNFINISHED, RunRecord

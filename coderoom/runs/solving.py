@@ -21,7 +21,7 @@ from rich.text import Text
 from coderoom import generation
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table, priced_as
-from coderoom._util.steps import StepObserver, observing
+from coderoom._util.tasks import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import default_model, make_model, secrets_of

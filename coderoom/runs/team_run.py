@@ -26,12 +26,11 @@ from coderoom._util.autogen import (
     work_dir_of,
     workbenches_of,
 )
-from coderoom._util.calls import await_with_token
 from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, in_words, is_model_text
-from coderoom._util.steps import StepObserver, observing
+from coderoom._util.tasks import StepObserver, await_with_token, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of

@@ -33,7 +33,7 @@ from coderoom._util.services import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
 from coderoom.agents.code_executor import why_no_more
-from coderoom.agents.messages import picture_of
+from coderoom.agents.conversation import picture_of
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome

@@ -14,7 +14,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from coderoom._util.autogen import agents_of, closers_of
-from coderoom._util.calls import at_end_of_run, closing_what_opens
+from coderoom._util.tasks import at_end_of_run, closing_what_opens
 from coderoom.executors import end_descendants
 from coderoom.studio.autogenstudio import current_run, going_runs, store
 from coderoom.studio.messages import StudioMessages, error_message, run_message

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from coderoom._util.autogen import CONDITIONS, COUNTERS, STOP_MESSAGES
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.steps import CODE, MODEL
+from coderoom._util.tasks import CODE, MODEL
 from coderoom.agents import metadata as keys
 from coderoom.budgets import Budget, Spending
 from coderoom.errors import BudgetExceeded, RequestError

@@ -12,7 +12,7 @@ from autogen_core.models import UserMessage
 from autogen_core.tools import FunctionTool
 
 from coderoom._util.model_steps import watch_client
-from coderoom._util.steps import StepObserver, observing
+from coderoom._util.tasks import StepObserver, observing
 from coderoom.configs import RecordedModel, ReplayModel, make_model
 from coderoom.errors import RequestError
 from coderoom.runs import Recorder

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coderoom._util.calls import ask_structured
 from coderoom._util.json_output import json_objects, parse_tolerantly
+from coderoom._util.model_steps import ask_structured
 from coderoom.agents import RetryDecision, ReviewVerdict
 from tests.agents.helpers import Client, FailingClient, decide, verdict
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.steps import cell, find_step, keep_step
+from coderoom._util.tasks import cell, find_step, keep_step
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
 
 _LONGEST = 100_000

@@ -11,7 +11,7 @@ from random import Random
 from autogen_core.models import UserMessage
 
 from coderoom._util.model_steps import watch_client
-from coderoom._util.steps import observing
+from coderoom._util.tasks import observing
 from coderoom.agents import CodeActAgent
 from coderoom.configs import ReplayModel
 from coderoom.runs import Journal
