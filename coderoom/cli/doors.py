@@ -33,7 +33,9 @@ def mcp(
     workspace: WorkspaceOption = None,
     wall: app.WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
-    timeout: Annotated[float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1)] = None,
+    timeout: Annotated[
+        float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
+    ] = None,
     preload: Annotated[
         list[str] | None, app.option("MODULE", "Import this once, for all sessions. May be repeated.", "--preload")
     ] = None,

@@ -27,7 +27,7 @@ MaxTurnsOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    app.option("SEC", "The timeout of code, instead of the team's own.", "--timeout", min=0.1),
+    app.option("SEC", "The timeout of code, instead of the team's own.", "--timeout", min=0.1, max=86_400),
 ]
 NetworkOption = Annotated[
     bool | None,

@@ -23,6 +23,7 @@ from typing import Any, Self, TypeVar, cast
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
+from pydantic import ValidationError
 
 from coderoom._util.components import StrictConfig
 from coderoom._util.services import (
@@ -37,6 +38,7 @@ from coderoom._util.services import (
     is_model_text,
     service_of,
 )
+from coderoom._util.text import misfits
 from coderoom.configs.checking import check, check_config
 from coderoom.configs.components import MODEL, TEAM, Components, Kind, how_to_install, provider_of
 from coderoom.configs.dumping import remember
@@ -128,7 +130,12 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
                 f"{name} cannot be set: {where} {'does not have' if kind == 'team' else 'has'} this field."
             )
         for path in paths:
-            value_at(checked.data, path)["config"][name] = value
+            config = value_at(checked.data, path)["config"]
+            config[name] = value
+            try:
+                components[path].component_config_schema.model_validate(config)
+            except ValidationError as error:
+                raise RequestError(f"{name} cannot be set to {value:g}: {misfits(error)}.") from error
 
 
 def check_team(
