@@ -168,6 +168,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analyst", "  ", "--model", REPLAY], "task is empty"),
         (["run", "analyst", "x", "--model", "gpt-4o"], "did you mean 'openai:gpt-4o'? Expected openai:NAME, "),
         (["resume", "--journal", "none.sqlite3"], "There is no run in the journal yet."),
+        (["runs", "--outcome", "great"], "There is no outcome 'great'; there are ok, error, "),
         (["run", "analyst", "x", "--model", "replay:nothing.yaml"], "nothing.yaml"),
         (["run", "analyst", "x", "--model", REPLAY, "--file", "nothing.csv"], "nothing.csv"),
         (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),
