@@ -408,7 +408,7 @@ def _tree(role: str, component: dict[str, Any]) -> Tree:
         title.append(f" {visible(str(config['name']))}", style="cyan")
     tree = Tree(title, guide_style="dim")
     if description := component.get("description") or config.get("description"):
-        tree.add(Text(_one_line(description), style="italic"))
+        tree.add(Text(visible(" ".join(str(description).split())), style="italic"))
     for key, value in config.items():
         if key not in ("name", "description"):
             _add(tree, key, value)
