@@ -283,7 +283,7 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
     elif isinstance(error, ImportError):
         missing = f"{name}: {how_to_install(error)}"
     elif _is_missing_key(error):
-        missing = f"{name} has no API key; set OPENAI_API_KEY, or give another model (--model NAME)"
+        missing = _how_to_give_a_key(checked.components[path], value_at(checked.data, path)["config"])
     if missing is not None:
         return MissingDependencyError(str(checked.document.problem(path, missing)))
     text = checked.references.hide(" ".join(str(error).split()))
@@ -294,6 +294,16 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
 def _is_missing_key(error: Exception) -> bool:
     openai = sys.modules.get("openai")
     return openai is not None and type(error) is openai.OpenAIError and "api_key" in str(error)
+
+
+def _how_to_give_a_key(client_class: type, config: Mapping[str, Any]) -> str:
+    provider = provider_of(client_class)
+    service = next((each for each in SERVICES.values() if each.provider == provider), SERVICES["openai"])
+    try:
+        service.config(config.get("model", service.example), {})
+    except MissingDependencyError as error:
+        return str(error)
+    raise AssertionError("unreachable: a key is missing")
 
 
 def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()) -> ChatCompletionClient:
