@@ -60,8 +60,6 @@ def mcp(
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
     kept = open_journal(journal, off=no_journal)
     make = partial(make_server, sandbox, team or (), model=model, timeout=timeout, journal=kept)
-    if not debug:
-        app.silence_autogen()
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
@@ -107,8 +105,6 @@ def serve(
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `serve` limits whole answers, not single agents.")
     request = RunRequest(team, "", model=model, wall=wall, network=network, timeout=timeout, max_turns=max_turns)
-    if not debug:
-        app.silence_autogen()
     server = ChatServer(
         request,
         budget=make_budget(limits),
