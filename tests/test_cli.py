@@ -150,6 +150,14 @@ def test_a_model_that_fails_is_told_in_words(tmp_path: Path) -> None:
     assert "Agent 'coder' failed" in " ".join(done.stdout.split())
 
 
+def test_a_reply_that_was_cut_off_is_told(tmp_path: Path) -> None:
+    cut = {"content": "```python\nprint(1", "finish_reason": "length"}
+    model = recording(tmp_path / "r.json", [cut, cut])
+    done = coderoom("run", "code-act", "Do it.", "--model", model, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "was cut off at its token limit (max_tokens)" in " ".join(done.stdout.split())
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None:
     done = coderoom("run", "analyst", "Do it.", *(["--json"] if as_json else []), cwd=tmp_path)
@@ -168,6 +176,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analyst", "  ", "--model", REPLAY], "task is empty"),
         (["run", "analyst", "x", "--model", "gpt-4o"], "did you mean 'openai:gpt-4o'? Expected openai:NAME, "),
         (["resume", "--journal", "none.sqlite3"], "There is no run in the journal yet."),
+        (["runs", "--outcome", "great"], "There is no outcome 'great'; there are ok, error, "),
         (["run", "analyst", "x", "--model", "replay:nothing.yaml"], "nothing.yaml"),
         (["run", "analyst", "x", "--model", REPLAY, "--file", "nothing.csv"], "nothing.csv"),
         (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),

@@ -96,6 +96,13 @@ def test_a_setting_that_nothing_has_is_refused(tmp_path: Path) -> None:
     assert "network cannot be set" in done.stderr
 
 
+@pytest.mark.parametrize("command", [["run", "code-act", "x"], ["mcp"]])
+def test_a_timeout_that_nothing_may_have_is_refused_with_its_limit(command: list[str], tmp_path: Path) -> None:
+    done = coderoom(*command, "--timeout", "1e9", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "'--timeout': Input should be less than or equal to 86400" in done.stderr
+
+
 def test_the_users_config_file_sets_what_nothing_else_sets(tmp_path: Path) -> None:
     folder = tmp_path / "xdg" / "coderoom"
     folder.mkdir(parents=True)

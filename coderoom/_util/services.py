@@ -192,16 +192,17 @@ _ADVICE = {
     "PermissionDeniedError": "The key of your model service does not allow this model: use another key, or another "
     "model.",
     _NO_SUCH_MODEL: "The model service does not have this model: check its name.",
-    "NotFoundError": "There is no model service at this address: check its base URL, which often ends in /v1 "
+    "NotFoundError": "There is no model service at {address}: check its base URL, which often ends in /v1 "
     "(OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
-    "APIConnectionError": "Check the address of your model service (OPENAI_BASE_URL for `openai:`; `coderoom models` "
-    "lists all) and the network.",
+    "APIConnectionError": "No model service could be reached at {address}: check it (OPENAI_BASE_URL for `openai:`; "
+    "`coderoom models` lists all) and the network.",
+    "Failed to connect to Ollama": "Its address is that of OLLAMA_HOST, or else http://127.0.0.1:11434.",
     "APITimeoutError": "The model service did not answer in time: try again later.",
     "RateLimitError": "The model service asks for a pause: try again later.",
     "InternalServerError": "The model service reports an internal error: try again later.",
     # The openai package accepts any page as an answer.
-    "object has no attribute 'usage|misread|The answer was empty": "The server at this address is not a model "
-    "service: check its base URL (OPENAI_BASE_URL for `openai:`).",
+    "object has no attribute 'usage|misread|The answer was empty": "The server at this address does not speak "
+    "OpenAI's protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
     "RemoteProtocolError": "The model service closed the connection in the middle of its answer: try again.",
     "content_filter": "The model service's content filter refused this: rephrase it.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
@@ -212,8 +213,11 @@ _LONGEST = 500
 
 def advice_for(cause: BaseException) -> str:
     """The advice for an exception; empty if there is none."""
-    text = _signs(cause)
-    return next((advice for sign, advice in _ADVICE.items() if re.search(rf"\b(?:{sign})", text)), "")
+    text, url = _signs(cause), getattr(vars(cause).get("request"), "url", None)
+    # Not all of it: there may be a password before the host, or a key after the path.
+    address = f"{url.scheme}://{url.netloc.decode()}{url.path.removesuffix('/chat/completions')}" if url else ""
+    advice = next((advice for sign, advice in _ADVICE.items() if re.search(rf"\b(?:{sign})", text)), "")
+    return advice.format(address=address or "this address")
 
 
 def is_out_of_credit(cause: BaseException) -> bool:

@@ -6,6 +6,7 @@ AutoGen is imported inside the commands, because that is slow.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 import traceback
@@ -43,6 +44,11 @@ def main(*, owns_process: bool = True) -> NoReturn:
             stream.reconfigure(errors="replace")
     if owns_process:  # A warning, of AutoGen for instance, is a sentence and no line of code.
         warnings.formatwarning = lambda message, *_, **__: f"warning: {visible(str(message))}\n"
+    if not _flag("--debug"):
+        # AutoGen logs a traceback for every failure and cancellation, which are reported here anyway, and warns of
+        # model names that are newer than it.
+        logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
+        warnings.filterwarnings("ignore", message="Resolved model mismatch")
     try:
         code = app.app(standalone_mode=False, obj=owns_process)
     except _UsageProblem as error:

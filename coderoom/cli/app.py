@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -182,14 +180,6 @@ def exit_code_of(error: Exception) -> int:
 def print_json(data: dict[str, Any]) -> None:
     """Print a result as JSON."""
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
-
-
-def silence_autogen() -> None:
-    """Leave reports to CodeRoom."""
-    # AutoGen logs a traceback for every failure and cancellation, which are reported here anyway, and warns of model
-    # names that are newer than it.
-    logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
-    warnings.filterwarnings("ignore", message="Resolved model mismatch")
 
 
 def text_of(argument: str) -> str:

@@ -93,8 +93,6 @@ def batch(
     from coderoom.runs.items import make_check
     from coderoom.runs.observers import exporting
 
-    if not debug:
-        app.silence_autogen()
     limits, of_runs = budgets_of(budget)
     if set(of_runs) - {"run"}:
         raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")

@@ -33,7 +33,9 @@ def mcp(
     workspace: WorkspaceOption = None,
     wall: app.WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
-    timeout: Annotated[float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1)] = None,
+    timeout: Annotated[
+        float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
+    ] = None,
     preload: Annotated[
         list[str] | None, app.option("MODULE", "Import this once, for all sessions. May be repeated.", "--preload")
     ] = None,
@@ -58,8 +60,6 @@ def mcp(
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
     kept = open_journal(journal, off=no_journal)
     make = partial(make_server, sandbox, team or (), model=model, timeout=timeout, journal=kept)
-    if not debug:
-        app.silence_autogen()
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
@@ -105,8 +105,6 @@ def serve(
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `serve` limits whole answers, not single agents.")
     request = RunRequest(team, "", model=model, wall=wall, network=network, timeout=timeout, max_turns=max_turns)
-    if not debug:
-        app.silence_autogen()
     server = ChatServer(
         request,
         budget=make_budget(limits),

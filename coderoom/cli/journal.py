@@ -59,8 +59,13 @@ def list_runs(
     """
     if context.invoked_subcommand is not None:
         return
+    from coderoom.generation import StopReason
+    from coderoom.runs.record import OUTCOMES
     from coderoom.runs.run_log import summary
 
+    known = dict.fromkeys([*OUTCOMES, "running", "killed", *StopReason])
+    if outcome is not None and outcome not in known:
+        raise RequestError(f"There is no outcome {outcome!r}; there are {', '.join(known)}.")
     begin = 0.0 if since is None else _moment_of(since)
     opened = _open(journal)
     found = opened.runs(name=team, outcome=outcome, since=begin)

@@ -65,7 +65,7 @@ def models(
     facts = {"default": default, "services": list(map(asdict, found)), "checks": list(map(asdict, checks))}
     lines = []
     for each in checks:
-        words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens} tokens"
+        words = each.error or f"{each.answer!r} after {each.seconds:.1f} s, {each.tokens:,} tokens"
         lines.append(f"{'-' if each.error else '✓'} {each.model}: {words}")
     if not checks:
         lines.append(f"default model: {default}")

@@ -27,7 +27,7 @@ MaxTurnsOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    app.option("SEC", "The timeout of code, instead of the team's own.", "--timeout", min=0.1),
+    app.option("SEC", "The timeout of code, instead of the team's own.", "--timeout", min=0.1, max=86_400),
 ]
 NetworkOption = Annotated[
     bool | None,
@@ -192,8 +192,6 @@ def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str 
     from coderoom._util.terminal import pausing_for_questions
     from coderoom.runs import RunView, exporting
 
-    if not debug:
-        app.silence_autogen()
     view = RunView(Console(quiet=as_json))
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
@@ -241,8 +239,6 @@ def chat(
 
     limits, of_agents = budgets_of(budget)
     request = RunRequest(team, task, budgets=of_agents, more_tasks=True, **_fields_in(options))
-    if not debug:
-        app.silence_autogen()
     kept = open_journal(journal, off=no_journal)
     run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), recording=record)
     with exporting(otlp):

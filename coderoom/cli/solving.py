@@ -114,8 +114,6 @@ def solve(
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `solve` has no agents.")
     options["block_severity"] = None if block_severity == "none" else block_severity
-    if not debug:
-        app.silence_autogen()
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     log = RunLog(open_journal(journal, off=no_journal))

@@ -23,6 +23,7 @@ from typing import Any, Self, TypeVar, cast
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
 from autogen_core.models import ChatCompletionClient
+from pydantic import ValidationError
 
 from coderoom._util.components import StrictConfig
 from coderoom._util.services import (
@@ -37,6 +38,7 @@ from coderoom._util.services import (
     is_model_text,
     service_of,
 )
+from coderoom._util.text import misfits
 from coderoom.configs.checking import check, check_config
 from coderoom.configs.components import MODEL, TEAM, Components, Kind, how_to_install, provider_of
 from coderoom.configs.dumping import remember
@@ -128,7 +130,12 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
                 f"{name} cannot be set: {where} {'does not have' if kind == 'team' else 'has'} this field."
             )
         for path in paths:
-            value_at(checked.data, path)["config"][name] = value
+            config = value_at(checked.data, path)["config"]
+            config[name] = value
+            try:
+                components[path].component_config_schema.model_validate(config)
+            except ValidationError as error:
+                raise RequestError(f"{name} cannot be set to {value:g}: {misfits(error)}.") from error
 
 
 def check_team(
@@ -276,7 +283,7 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
     elif isinstance(error, ImportError):
         missing = f"{name}: {how_to_install(error)}"
     elif _is_missing_key(error):
-        missing = f"{name} has no API key; set OPENAI_API_KEY, or give another model (--model NAME)"
+        missing = _how_to_give_a_key(checked.components[path], value_at(checked.data, path)["config"])
     if missing is not None:
         return MissingDependencyError(str(checked.document.problem(path, missing)))
     text = checked.references.hide(" ".join(str(error).split()))
@@ -287,6 +294,16 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
 def _is_missing_key(error: Exception) -> bool:
     openai = sys.modules.get("openai")
     return openai is not None and type(error) is openai.OpenAIError and "api_key" in str(error)
+
+
+def _how_to_give_a_key(client_class: type, config: Mapping[str, Any]) -> str:
+    provider = provider_of(client_class)
+    service = next((each for each in SERVICES.values() if each.provider == provider), SERVICES["openai"])
+    try:
+        service.config(config.get("model", service.example), {})
+    except MissingDependencyError as error:
+        return str(error)
+    raise AssertionError("unreachable: a key is missing")
 
 
 def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequence[str] = ()) -> ChatCompletionClient:

@@ -51,6 +51,8 @@ def find_source(path_or_name: str | Path | Source) -> Source:
     shipped = _shipped_files()
     if text in shipped:
         return _read(shipped[text], text)
+    if text and Path(text).is_dir():
+        return _read(Path(text), text)  # Refuses it.
     raise RequestError(_unknown_name(text, shipped))
 
 
@@ -67,7 +69,7 @@ def shipped_sources() -> dict[str, Source]:
 def _read(file: Path | Traversable, name: str) -> Source:
     try:
         if file.is_dir():
-            raise OSError("it is a directory, and a file was expected")
+            raise OSError(f"it is a folder, and a file in it was expected, as in {Path(name) / 'FILE.yaml'}")
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:

@@ -34,6 +34,8 @@ UNFINISHED = "unfinished"
 """The outcome of a run that ended at a limit before there was an answer."""
 FAILED = "failed"
 """The outcome of a run that ended with the failure of an agent or a model."""
+OUTCOMES = (*Outcome, NO_CODE, NOT_APPROVED, UNFINISHED, FAILED)
+"""All outcomes of runs of teams."""
 
 # A `CodeGeneratorAgent` has reasons of its own.
 _REASONS: dict[str, str] = {each.value: each.words for each in generation.StopReason}

@@ -38,7 +38,7 @@ from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestEr
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
-from coderoom.runs.observers import ManagerUsage, run_span, tracers
+from coderoom.runs.observers import ModelFacts, run_span, tracers
 from coderoom.runs.record import RunRecord
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
@@ -257,7 +257,7 @@ async def run_team(
             noting_activity(team, record, show),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
-            observing(*_observers(team, log, spending), ManagerUsage(record), *observers),
+            observing(*_observers(team, log, spending), ModelFacts(record), *observers),
         ):
             if spending is not None:
                 for model in record.priced_as.values():

@@ -180,7 +180,7 @@ class RunView:
             return ""
         facts = [f"{monotonic() - record.since:.0f} s", f"turn {record.turns + 1}"]
         if tokens := record.usage["total_tokens"]:
-            facts.append(f"{tokens} tokens")
+            facts.append(f"{tokens:,} tokens")
         waiting = Text(f"{visible(record.activity or record.team)} · {' · '.join(facts)}", style="dim")
         self._spinner.update(text=waiting)
         tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
@@ -294,17 +294,17 @@ def _how_to_go_on(record: RunRecord) -> str | None:
 
 def _summary(record: RunRecord) -> RenderableType:
     usage = record.usage
-    tokens = [f"{usage['total_tokens']} ({usage['prompt_tokens']} in, {usage['completion_tokens']} out)"]
+    tokens = [f"{usage['total_tokens']:,} ({usage['prompt_tokens']:,} in, {usage['completion_tokens']:,} out)"]
     if len(record.usage_by_agent) > 1:
         for agent, each in record.usage_by_agent.items():
             cost = record.cost_by_agent.get(agent)
-            tokens.append(f"{each['total_tokens']} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
+            tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
     rows = {
         "outcome": record.outcome,
         "error": record.error,
         "stopped": (record.why_unfinished or _stop_reason(record)) if record.error is None else None,
         "gave up": record.why_failed,
-        "turns": f"{record.turns}, with {counted(record.attempts, 'run')} of code",
+        "turns": f"{record.turns:,}, with {counted(record.attempts, 'run')} of code",
         "tokens": "\n".join(tokens),
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
@@ -408,7 +408,7 @@ def _tree(role: str, component: dict[str, Any]) -> Tree:
         title.append(f" {visible(str(config['name']))}", style="cyan")
     tree = Tree(title, guide_style="dim")
     if description := component.get("description") or config.get("description"):
-        tree.add(Text(_one_line(description), style="italic"))
+        tree.add(Text(visible(" ".join(str(description).split())), style="italic"))
     for key, value in config.items():
         if key not in ("name", "description"):
             _add(tree, key, value)

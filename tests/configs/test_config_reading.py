@@ -191,7 +191,7 @@ def test_no_file(name: str) -> None:
 
 
 def test_directory_and_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="cannot be read: it is a directory"):
+    with pytest.raises(RequestError, match="cannot be read: it is a folder"):
         load_team(tmp_path)
     (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
     with pytest.raises(RequestError, match="cannot be read"):

@@ -47,9 +47,13 @@ PAGE = Raw(b"<!DOCTYPE html><html><body>Nothing here</body></html>", status=404,
         ),
         (
             PAGE,
-            "NotFoundError: Error code: 404. There is no model service at this "
-            "address: check its base URL, which often ends in /v1 (OPENAI_BASE_URL for `openai:`; `coderoom models` "
-            "lists all).",
+            "NotFoundError: Error code: 404. There is no model service at ADDRESS: check its base URL, which often "
+            "ends in /v1 (OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
+        ),
+        (
+            Raw(b"<!DOCTYPE html><html></html>", content_type="text/html"),
+            "AttributeError: 'str' object has no attribute 'usage'. The server at this address does not speak OpenAI's "
+            "protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
         ),
     ],
 )
@@ -58,7 +62,15 @@ async def test_what_is_said(failure: Step, said: str) -> None:
         with pytest.raises(ModelError) as caught:
             await execute_code("Count.", model=f"{server.base_url}#gpt-9")
         address = server.base_url
+    said = said.replace("ADDRESS", address)
     assert str(caught.value) == f"The model '{address}#gpt-9' failed: {said}"
+
+
+async def test_an_address_where_nobody_answers_is_named() -> None:
+    with OpenAIServer([]) as server:
+        address = server.base_url
+    with pytest.raises(ModelError, match=f"No model service could be reached at {address}: check it"):
+        await execute_code("Count.", model=f"{address}#mine")
 
 
 def test_the_run_says_it(tmp_path: Path) -> None:
