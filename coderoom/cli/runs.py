@@ -273,7 +273,7 @@ def execute(
         str | None,
         app.option(
             "NAME",
-            "Read the file as a script in python, sh, bash or javascript, or as markdown, whatever its name says.",
+            "Read the file as a script in this language, or as markdown, whatever its name says.",
         ),
     ] = None,
     otlp: app.OtlpOption = None,

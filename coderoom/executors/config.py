@@ -12,10 +12,9 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox import Limits, Sandbox, WallName
 
 State = Literal["session", "fresh"]
-WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
 Policy = Literal["open", "restricted"]
 EngineName = Literal["cpython", "monty"]
 

@@ -18,10 +18,9 @@ from coderoom.executors.config import (
     Policy,
     SandboxCodeExecutorConfig,
     State,
-    WallName,
     as_texts,
 )
-from coderoom.sandbox import Checkpoint, HostFunction, Limits, Sandbox
+from coderoom.sandbox import LANGUAGES, Checkpoint, HostFunction, Limits, Sandbox, WallName
 
 
 class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig]):
@@ -129,7 +128,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     def languages(self) -> tuple[str, ...]:
         """The languages that run."""
         small = self._settings.engine == "monty" or self._settings.policy == "restricted"
-        return ("python",) if small else ("python", "sh", "bash", "javascript")
+        return ("python",) if small else LANGUAGES
 
     @property
     def wall(self) -> str:

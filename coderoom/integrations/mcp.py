@@ -28,7 +28,7 @@ from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing, text_of
 from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
-from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
+from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
 
 try:
     import anyio
@@ -230,7 +230,7 @@ def _add_code(server: FastMCP[Client]) -> None:
     async def run_code(
         code: str,
         ctx: Context[Any, Client, Any],
-        language: Literal["python", "bash", "sh", "javascript"] = "python",
+        language: Annotated[str, Field(json_schema_extra={"enum": [*LANGUAGES]})] = "python",
         session: SessionName = _MAIN,
         fresh: Annotated[bool, Field(description="Run it in a fresh state, without the session's variables.")] = False,
         timeout: Annotated[float | None, Field(gt=0, le=86_400, description="The most seconds.")] = None,

@@ -29,7 +29,7 @@ from coderoom._util.services import (
 )
 from coderoom.configs.reading import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
-from coderoom.sandbox import Sandbox, probe_walls
+from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
 
 NOT_ISOLATED = (
     "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "
@@ -112,10 +112,11 @@ async def _monty() -> Finding:
 
 def _languages() -> list[Finding]:
     found = []
-    for language, program in (("sh", "sh"), ("bash", "bash"), ("javascript", "node")):
-        path = shutil.which(program)
+    for language, program in PROGRAMS.items():
+        path = shutil.which(program.argv[0])
         if path is None:
-            found.append(Finding(language, "missing", f"{program!r} is not on the PATH; such blocks cannot run here"))
+            detail = f"{program.argv[0]!r} is not on the PATH; such blocks cannot run here"
+            found.append(Finding(language, "missing", detail))
         else:
             found.append(Finding(language, "ok", path))
     if importlib.util.find_spec("tree_sitter_javascript") is None:

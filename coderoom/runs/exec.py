@@ -175,10 +175,8 @@ _WORKSPACE: Final = "/workspace/"
 
 def check_request(source: Source, arguments: Sequence[str]) -> None:
     """Refuse arguments that no block takes, and blocks that name a file outside of the workspace."""
-    if arguments and all(block.language == "javascript" for block in source.blocks):
-        raise RequestError(
-            f"{source.name!r} takes no arguments: code in python, sh and bash does, and javascript does not."
-        )
+    if arguments and all(block.language not in ("python", "sh") for block in source.blocks):
+        raise RequestError(f"{source.name!r} takes no arguments: only code in python, sh and bash does.")
     for number, block in enumerate(source.blocks, start=1):
         name = _named_file(source, block)
         if name is not None and _inside(name) is None:

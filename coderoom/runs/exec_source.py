@@ -13,15 +13,16 @@ from typing import Any, Final, Literal
 
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
+from coderoom.sandbox import LANGUAGES, PROGRAMS
 
 STDIN: Final = "<stdin>"
 
-_RUNNABLE: Final = frozenset({"python", "sh", "javascript"})
-_LANGUAGES: Final = "python, sh, bash and javascript"
-_SCRIPTS: Final = {".py": "python", ".sh": "sh", ".bash": "bash", ".js": "javascript", ".mjs": "javascript"}
+_SCRIPTS: Final = {".py": "python"} | {suffix: name for name, each in PROGRAMS.items() for suffix in each.suffixes}
+_BY_PROGRAM: Final = {"python": "python"} | {each.argv[0]: name for name, each in PROGRAMS.items()}
+_LISTED: Final = f"{', '.join(LANGUAGES[:-1])} and {LANGUAGES[-1]}"
 _MARKDOWN: Final = frozenset({"", ".md", ".markdown", ".mdown", ".mdx", ".mkd", ".qmd", ".rmd", ".txt"})
 _NOTEBOOK: Final = ".ipynb"
-_FIRST_LINE: Final = re.compile(r"#!.*?\b(python|bash|sh|node)(?:[\d.]*)\b")
+_FIRST_LINE: Final = re.compile(rf"#!.*?\b({'|'.join(_BY_PROGRAM)})(?:[\d.]*)\b")
 _TAG: Final = "execute"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 
@@ -79,8 +80,8 @@ def read_blocks(file: str, stdin: bytes | None = None, language: str | None = No
 
 def _known(language: str) -> str:
     name = normalize_language(language)
-    if name not in _RUNNABLE and name != "markdown":
-        raise RequestError(f"The language {language!r} does not run here: --language takes {_LANGUAGES}, or markdown.")
+    if name not in LANGUAGES and name != "markdown":
+        raise RequestError(f"The language {language!r} does not run here: --language takes {_LISTED}, or markdown.")
     return "bash" if language.strip().lower() == "bash" else name
 
 
@@ -90,7 +91,7 @@ def _kind_of(file: str, text: str) -> str:
     if suffix == _NOTEBOOK:
         return "notebook"
     if shebang is not None and (suffix == "" or (suffix, shebang[1]) == (".sh", "bash")):
-        return normalize_language(shebang[1]) if shebang[1] != "bash" else "bash"
+        return _BY_PROGRAM[shebang[1]]
     if suffix in _MARKDOWN:
         return "markdown"
     if suffix in _SCRIPTS:
@@ -98,7 +99,7 @@ def _kind_of(file: str, text: str) -> str:
     scripts = ", ".join(_SCRIPTS)
     raise RequestError(
         f"{file!r} is not a kind of file that runs here. These are: Markdown (.md, .txt and similar), notebooks "
-        f"({_NOTEBOOK}), and scripts in {_LANGUAGES} ({scripts}). If it is one of them, pass --language."
+        f"({_NOTEBOOK}), and scripts in {_LISTED} ({scripts}). If it is one of them, pass --language."
     )
 
 
@@ -112,12 +113,12 @@ def _read_markdown(name: str, text: str) -> Source:
                 "nothing of the file was run. Close it."
             )
     found = [block for block in everything if not block.no_run]
-    blocks = [block for block in found if block.language in _RUNNABLE]
+    blocks = [block for block in found if block.language in LANGUAGES]
     if not blocks:
         raise RequestError(
-            f"{name!r} contains no code block to run. Blocks in {_LANGUAGES} run here; of a script, say --language."
+            f"{name!r} contains no code block to run. Blocks in {_LISTED} run here; of a script, say --language."
         )
-    skipped = [block for block in found if block.language not in _RUNNABLE and not block.is_data]
+    skipped = [block for block in found if block.language not in LANGUAGES and not block.is_data]
     lines = re.split(r"\r\n?|\n", text)
     return Source(name, "markdown", blocks, skipped, [_start(block, lines) for block in blocks])
 

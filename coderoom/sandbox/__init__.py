@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, remark_on, with_output
-from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
+from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule, WallName
 from coderoom.sandbox.functions.callables import check_functions, host_functions
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
 from coderoom.sandbox.guest.restricted import Rulebook
+from coderoom.sandbox.languages import LANGUAGES, PROGRAMS
 from coderoom.sandbox.policy import find as find_violations
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
@@ -30,6 +31,8 @@ from coderoom.sandbox.walls import WallReport
 from coderoom.sandbox.walls import probe_all as probe_walls
 
 __all__ = [
+    "LANGUAGES",
+    "PROGRAMS",
     "STATE_LOST",
     "Artifact",
     "CallRecorder",
@@ -47,6 +50,7 @@ __all__ = [
     "SandboxUnavailable",
     "Session",
     "SourceModule",
+    "WallName",
     "WallReport",
     "check_functions",
     "find_violations",

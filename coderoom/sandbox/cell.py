@@ -11,7 +11,7 @@ import contextlib
 import mimetypes
 import stat
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -19,9 +19,11 @@ from typing import Any, Literal, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
+from coderoom.blocks import normalize_language
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
+from coderoom.sandbox.languages import LANGUAGES, PROGRAMS, Program
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
@@ -42,22 +44,6 @@ _LONGEST_NAME = 4096
 _NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
 
 
-Program = Mapping[str, Any]
-"""What runs cells of a language other than Python, as `guest.programs` gets it.
-
-`input`: whether the cell is its standard input; otherwise `{file}` in `argv` stands for the file with the cell.
-"""
-_PROGRAMS: Mapping[str, Program] = {
-    "sh": {"argv": ["sh", "{file}"], "input": False, "address_space": True},
-    "bash": {"argv": ["bash", "{file}"], "input": False, "address_space": True},
-    # V8 reserves far more address space than it uses.
-    "javascript": {"argv": ["node", "-"], "input": True, "address_space": False},
-}
-_ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
-
-LANGUAGES = ("python", *_PROGRAMS)
-
-
 def check_cell(
     config: SandboxConfig, code: str, language: str, timeout: float | None
 ) -> tuple[Program | None, ExecutionResult | None]:
@@ -75,19 +61,18 @@ def check_cell(
         )
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
-    name = language.strip().lower()
-    name = _ALIASES.get(name, name)
+    name = "bash" if language.strip().lower() == "bash" else normalize_language(language)
     error = None
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")
-    elif name != "python" and name not in _PROGRAMS:
+    elif name != "python" and name not in PROGRAMS:
         raise RequestError(f"The sandbox does not run {language!r}; it runs {', '.join(LANGUAGES)}.")
     elif name != "python" and config.engine == "monty":
         raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
     elif config.policy == "restricted":
         error = check_restricted(code)
     if error is None:
-        return _PROGRAMS.get(name), None
+        return PROGRAMS.get(name), None
     text = f"{error}\n"
     return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
 

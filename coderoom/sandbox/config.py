@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
@@ -31,8 +31,10 @@ DEFAULTS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
+WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
+"""The names of the walls; `walls.WALLS` has the class of each."""
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {
-    "wall": ("auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"),
+    "wall": get_args(WallName),
     "engine": ("cpython", "monty"),
     "policy": POLICIES,
 }

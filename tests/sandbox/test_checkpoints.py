@@ -85,6 +85,17 @@ class TestWhatItKeeps:
 
 
 class TestHowMany:
+    async def test_those_that_a_rollback_discards_do_not_count(self, session: Session) -> None:
+        discarded = []  # One that nobody has any more would end by itself.
+        for _ in range(70):
+            first = await session.checkpoint()
+            await session.rollback(first)
+            await session.release(first)
+            second = await session.checkpoint()
+            discarded.append(await session.checkpoint())
+            await session.rollback(second)
+            await session.release(second)
+
     async def test_more_than_there_can_be_name_the_way_out(self) -> None:
         async with Sandbox(limits=Limits(processes=8)) as sandbox, sandbox.session() as session:
             marks = []

@@ -34,8 +34,7 @@ _QUESTION, _CONTINUE = 80, 1
 def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
     """Become a program; never returns unless it cannot be started.
 
-    The `code` goes to its standard input if the message says `input`, otherwise to the file that replaces `{file}` in
-    `argv`.
+    The `code` goes to the file that replaces `{file}` in `argv`, or to its standard input if there is no `{file}`.
     """
     code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
     data = message["code"].encode("utf-8", "surrogateescape")
@@ -43,7 +42,7 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
         data = data[os.write(code, data) :]
     os.lseek(code, 0, os.SEEK_SET)
     argv = list(message["argv"])
-    if message["input"]:
+    if "{file}" not in argv:
         os.dup2(code, 0)
     else:
         null = os.open(os.devnull, os.O_RDONLY)

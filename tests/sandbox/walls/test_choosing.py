@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
-from coderoom.sandbox import Sandbox, probe_walls
+from coderoom.cli.app import WALL_HELP
+from coderoom.sandbox import Sandbox, WallName, probe_walls
+from coderoom.sandbox.walls import WALLS
 from tests.support.commands import ROOT
 
 # A process that can make no user namespaces: the number is of its own user namespace.
@@ -19,6 +23,11 @@ from coderoom.sandbox import probe_walls
 for report in asyncio.run(probe_walls()):
     print(report.name, report.available, report.remedy)
 """
+
+
+def test_every_list_of_walls_has_each() -> None:
+    assert set(get_args(WallName)) == {"auto", *WALLS}
+    assert set(re.findall(r"[a-z]+", WALL_HELP)) >= set(get_args(WallName))
 
 
 async def test_every_wall_says_something_and_the_first_that_works_is_taken() -> None:

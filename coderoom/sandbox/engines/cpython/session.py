@@ -16,13 +16,14 @@ from typing import Any
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Collector, Program
+from coderoom.sandbox.cell import STATE_LOST, Collector
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.languages import Program
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 # How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.
@@ -192,7 +193,7 @@ class CPythonSession:
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
         runner = Runner()
         runner.attach(cell)
-        await self._room.start(runner, "exec", code=code, **program)
+        await self._room.start(runner, "exec", code=code, argv=program.argv, address_space=program.address_space)
         return runner
 
     async def _get_live(self) -> Runner:
@@ -253,7 +254,7 @@ class CPythonSession:
         """Replace the current state by a fork of a checkpoint, and discard later checkpoints."""
         keep = self._checkpoints[: self._checkpoints.index(handle) + 1]
         await self._end_live(keep, handle)
-        self._drop(self._checkpoints[len(keep) :])
+        self._drop([each for each in self._checkpoints if each not in keep])
         runner = Runner(self._room.largest)
         try:
             await self._room.wait_unless_stuck(handle.start(runner))
