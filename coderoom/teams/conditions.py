@@ -247,7 +247,7 @@ class BudgetTermination(ArgumentsConfig, StatefulCondition, Component[Budget]):
         self.spending.used = self._state.setdefault("used", self.spending.used)
         if message.models_usage is not None:
             self.spending.add(MODEL, usage=message.models_usage)
-        if isinstance(message, CodeExecutionEvent):
+        if isinstance(message, CodeExecutionEvent) and message.metadata.get(keys.RAN) != "false":
             self.spending.add(CODE)
         try:
             self.spending.check(MODEL)
