@@ -45,7 +45,10 @@ def boot(config: dict[str, Any]) -> None:
             - `workspace`: its path; `owner`: the owner of its files, if they must be shown as the worker's;
               `guarded`: see `mounts.guard`;
             - `identity`: the user and group to become; `keep_privileges`: whether to keep all privileges;
-            - `environment`: the whole environment; `packages`: folders for `sys.path`.
+            - `environment`: the whole environment; `packages`: folders for `sys.path`;
+            - for rooms, to which the engine passes it on: `rooms`, whether they have `namespaces` of their own or are
+              `plain`; `scratch`: the folder for temporary files; `below_tmp`: mounts there that stay; `lockdown`: the
+              arguments of `Lockdown`.
     """
     identity = None if config.get("identity") is None else tuple(config["identity"])
     die_with_parent()
