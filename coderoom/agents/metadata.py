@@ -1,6 +1,8 @@
 """The keys of the `metadata` of agents' messages, for programs, and the reasons why turns end.
 
-All values are strings, as AutoGen requires.
+All values are strings, as AutoGen requires. The facts of an attempt, from `OUTCOME` to `CALLS`, are in its
+`CodeExecutionEvent`. Those of the last attempt, but for `CALLS`, are in the turn's last message, too, with `STOP_REASON`
+and `SUMMARY`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,6 @@ RAN: Final = "coderoom.ran"
 """`true` or `false`: whether the last attempt ran anything, or was rejected or had nothing that could run."""
 ATTEMPTS: Final = "coderoom.attempts"
 """How many attempts the turn took."""
-STOP_REASON: Final = "coderoom.stop_reason"
-"""Why the turn ended: a `StopReason`."""
 FAILURE: Final = "coderoom.failure"
 """A fingerprint of the code and of how it failed; two equal ones are the same failure again."""
 OUTPUT_FILE: Final = "coderoom.output_file"
@@ -29,6 +29,8 @@ ARTIFACTS: Final = "coderoom.artifacts"
 """The files that the last attempt made or changed: a JSON list of objects with `name`, `media_type` and `path`."""
 CALLS: Final = "coderoom.calls"
 """What the code of a `CodeExecutionEvent` called on the host, in words: a JSON list of the first calls."""
+STOP_REASON: Final = "coderoom.stop_reason"
+"""Why the turn ended: a `StopReason`."""
 SUMMARY: Final = "coderoom.summary"
 """The model's text, without the report that follows it in the message."""
 CUT: Final = "coderoom.cut"
