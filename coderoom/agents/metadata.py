@@ -1,8 +1,8 @@
 """The keys of the `metadata` of agents' messages, for programs, and the reasons why turns end.
 
 All values are strings, as AutoGen requires. The facts of an attempt, from `OUTCOME` to `CALLS`, are in its
-`CodeExecutionEvent`. Those of the last attempt, but for `CALLS`, are in the turn's last message, too, with `STOP_REASON`
-and `SUMMARY`.
+`CodeExecutionEvent`. Those of the last attempt, but for `CALLS`, are in the turn's last message, too, with
+`STOP_REASON` and `SUMMARY`.
 """
 
 from __future__ import annotations
