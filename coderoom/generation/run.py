@@ -23,6 +23,7 @@ from coderoom.generation.session import (
     TestResult,
     TestSession,
     error_text,
+    run_in_order,
     verdict_on,
     why_no_answer,
 )
@@ -137,6 +138,7 @@ class Run:
     def __post_init__(self) -> None:
         count = _number_of_sessions(len(self.cases), self.sessions)
         self._sessions = [TestSession(self.sandbox, self.language, self.sources) for _ in range(count)]
+        self._longest = self._sessions[0].longest
         self._judge = Judge(self.sandbox, self.language, count, self.known)
         self._loaded: Mapping[str, str] = {}
         self._seen: dict[int, Seen] = {}
@@ -239,20 +241,19 @@ class Run:
         count = min(count, max(_LEAST_PROCESSES, int(_SECONDS_IN_ORDER / slow))) if slow else count
         for session in self._sessions:  # The program in them could change what new processes do.
             await session.close()
-        async with TestSession(self.sandbox, self.language, {}) as session:
-            for several in self._parts(cases, session.longest // (8 * count)):
-                await self._see_several_in_order(session, several, count, again=varies)
+        for several in self._parts(cases, self._longest // (8 * count)):
+            await self._see_several_in_order(several, count, again=varies)
 
-    async def _see_several_in_order(self, session: TestSession, cases: Sequence[Case], count: int, again: bool) -> None:
+    async def _see_several_in_order(self, cases: Sequence[Case], count: int, again: bool) -> None:
         repeatable: dict[str, bool] = {}
         seconds = sum(self._seen[case.number].seconds for case in cases)
         again = again and seconds < _SECONDS_TO_RUN_AGAIN
-        for case, seen in zip(cases, await self._see_in_order(session, cases, count, again), strict=True):
+        for case, seen in zip(cases, await self._see_in_order(cases, count, again), strict=True):
             if not seen.why or not self._seen[case.number].passed:
                 continue
             if case.function not in repeatable:
                 # Nothing runs before it.
-                [alone] = await self._see_in_order(session, [case], _CHECKS)
+                [alone] = await self._see_in_order([case], _CHECKS)
                 repeatable[case.function] = not alone.why
             if not repeatable[case.function]:
                 self._seen[case.number] = _not_repeatable(self._seen[case.number], seen)
@@ -292,17 +293,17 @@ class Run:
         await _all([session.work(jobs) for session in self._sessions])
         return await self._judged(cases, jobs.answers)
 
-    async def _see_in_order(
-        self, session: TestSession, cases: Sequence[Case], count: int, again: bool = False
-    ) -> list[Seen]:
+    async def _see_in_order(self, cases: Sequence[Case], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         seconds = self.timeout + 4 * max(self._seen[case.number].seconds for case in cases)
         found = [self._seen[case.number] for case in cases]
         jobs = [case.job for case in cases]
-        at_once = max(1, session.longest // (4 * sum(map(self._size, cases))))
+        at_once = max(1, self._longest // (4 * sum(map(self._size, cases))))
         while count > 0:
-            answers = await session.in_order(self._loaded, jobs, min(count, at_once), seconds, again)
-            count -= at_once
+            several = min(count, at_once)
+            how = several, seconds, self._longest // several, again
+            answers = await run_in_order(self.sandbox, self.language, self._loaded, jobs, *how)
+            count -= several
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
             pairs = [(number, each) for number, each in pairs if each is None or not each.left]

@@ -278,6 +278,27 @@ class TestQueue:
             self._left.extendleft(reversed(taken[len(answers) :]))
 
 
+async def run_in_order(
+    sandbox: Sandbox,
+    language: Language,
+    sources: Mapping[str, str],
+    jobs: Sequence[Job],
+    count: int,
+    seconds: float,
+    longest: int,
+    again: bool,
+) -> list[list[Answer | None]]:
+    """Run the jobs of a program in processes of their own; see `Language.run_in_order` for the arguments."""
+    harness = make_harness(language.harness(), sandbox.preload)
+    cell = language.run_in_order(sources, jobs, count, seconds, longest, again)
+    code = f"{harness}{language.load(())}\n{language.begin()}\n{cell}"
+    result = await sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
+    values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+    if not isinstance(values, list) or len(values) != len(jobs) or not all(isinstance(each, list) for each in values):
+        return [[None] for _ in jobs]
+    return [[read_answer(text, longest) for text in several] for several in values]
+
+
 class TestSession:
     """A session with a program in it, the functions of which are loaded in their order."""
 
@@ -320,27 +341,6 @@ class TestSession:
         """Whether the job provably leaves nothing behind for the next one."""
         # Includes code that failed to load: parts of it may have run.
         return self._language.is_stateless(self._sources.values(), job)
-
-    async def in_order(
-        self,
-        sources: Mapping[str, str],
-        jobs: Sequence[Job],
-        count: int,
-        seconds: float,
-        again: bool,
-    ) -> list[list[Answer | None]]:
-        """Run the jobs of a program, which is not loaded into this session; see `Language.run_in_order`."""
-        longest = self.longest // count
-        cell = self._language.run_in_order(sources, jobs, count, seconds, longest, again)
-        result = await self._run(cell, (seconds * len(jobs) + _SLACK) * count)
-        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
-        if (
-            not isinstance(values, list)
-            or len(values) != len(jobs)
-            or not all(isinstance(each, list) for each in values)
-        ):
-            return [[None] for _ in jobs]
-        return [[read_answer(text, longest) for text in several] for several in values]
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Run a job in a state that no other job has touched."""
