@@ -101,12 +101,7 @@ def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):  # Some functions written in C.
-        return inspect.Signature(
-            [
-                inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
-                inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
-            ]
-        )
+        return inspect.signature(lambda *args, **kwargs: None)
 
 
 def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:

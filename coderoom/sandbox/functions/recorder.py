@@ -128,16 +128,14 @@ def _keep(calls: list[RecordedCall], function: HostFunction, digest: str, value:
 
 
 async def _keep_later(calls: list[RecordedCall], function: HostFunction, digest: str, value: Awaitable[Any]) -> Any:
-    name = function.name
     try:
         return _keep(calls, function, digest, await value)
     except BaseException as error:
-        task = asyncio.current_task()
+        task, seen = asyncio.current_task(), error
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             # It ran out of time, which the code saw, or the cell ended, which the code did not see.
-            _keep_error(calls, name, digest, TimeoutError(f"{name}() did not answer in time"))
-            raise
-        _keep_error(calls, name, digest, error)
+            seen = TimeoutError(f"{function.name}() did not answer in time")
+        _keep_error(calls, function.name, digest, seen)
         raise
 
 

@@ -163,42 +163,25 @@ def _complex(reader: Decoder, data: Any) -> complex:
     return complex(*parts)
 
 
-def _moment(name: str) -> Callable[[Decoder, Any], Any]:
-    def read(reader: Decoder, data: Any) -> Any:
-        import datetime
+def _of_text(module: str, name: str, method: str = "") -> Callable[[Decoder, Any], Any]:
+    """Read what a class of the standard library, imported only then, or a method of it makes of text."""
 
-        return getattr(datetime, name).fromisoformat(as_text(data))
+    def read(reader: Decoder, data: Any) -> Any:
+        kind = getattr(__import__(module), name)
+        return (getattr(kind, method) if method else kind)(as_text(data))
 
     return read
 
 
-def _timedelta(reader: Decoder, data: Any) -> Any:
-    import datetime
+def _of_integers(module: str, name: str, count: int) -> Callable[[Decoder, Any], Any]:
+    """The same for a number of integers."""
 
-    if type(data) is not list or len(data) != 3 or any(type(item) is not int for item in data):
-        raise ValueError("expected a list of 3 integers")
-    return datetime.timedelta(*data)
+    def read(reader: Decoder, data: Any) -> Any:
+        if type(data) is not list or len(data) != count or any(type(item) is not int for item in data):
+            raise ValueError("expected a list of %d integers" % count)
+        return getattr(__import__(module), name)(*data)
 
-
-def _decimal(reader: Decoder, data: Any) -> Any:
-    import decimal
-
-    return decimal.Decimal(as_text(data))
-
-
-def _fraction(reader: Decoder, data: Any) -> Any:
-    import fractions
-
-    parts = reader.items(data)
-    if len(parts) != 2 or any(type(part) is not int for part in parts):
-        raise ValueError("expected a list of 2 integers")
-    return fractions.Fraction(*parts)
-
-
-def _uuid(reader: Decoder, data: Any) -> Any:
-    import uuid
-
-    return uuid.UUID(as_text(data))
+    return read
 
 
 def _array(reader: Decoder, data: Any) -> Any:
@@ -217,12 +200,12 @@ TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     "$str": lambda reader, data: _bytes(data).decode("utf-8", "surrogatepass"),
     "$complex": _complex,
     "$float": _read_float,
-    "$datetime": _moment("datetime"),
-    "$date": _moment("date"),
-    "$time": _moment("time"),
-    "$timedelta": _timedelta,
-    "$decimal": _decimal,
-    "$fraction": _fraction,
-    "$uuid": _uuid,
+    "$datetime": _of_text("datetime", "datetime", "fromisoformat"),
+    "$date": _of_text("datetime", "date", "fromisoformat"),
+    "$time": _of_text("datetime", "time", "fromisoformat"),
+    "$timedelta": _of_integers("datetime", "timedelta", 3),
+    "$decimal": _of_text("decimal", "Decimal"),
+    "$fraction": _of_integers("fractions", "Fraction", 2),
+    "$uuid": _of_text("uuid", "UUID"),
     "$array": _array,
 }

@@ -222,12 +222,7 @@ class _Importer:
 
 def _replacements(book: Rulebook, module: str) -> dict[str, Any]:
     """Wrap a function that takes names of attributes as data, as `getattr` does."""
-    if module == "operator":
-        return {"attrgetter": _attrgetter(book), "methodcaller": _methodcaller(book)}
-    return {"Formatter": _formatter(book)} if module == "string" else {}
 
-
-def _attrgetter(book: Rulebook) -> Callable[..., Any]:
     def exact(name: Any) -> Any:
         if not isinstance(name, str):
             return name
@@ -236,21 +231,14 @@ def _attrgetter(book: Rulebook) -> Callable[..., Any]:
     def attrgetter(*names: Any) -> Any:
         return operator.attrgetter(*map(exact, names))
 
-    return _called("attrgetter", attrgetter)
-
-
-def _methodcaller(book: Rulebook) -> Callable[..., Any]:
     def methodcaller(name: Any, /, *args: Any, **kwargs: Any) -> Any:
         return operator.methodcaller(_checked(book, name), *args, **kwargs)
 
-    return _called("methodcaller", methodcaller)
-
-
-def _formatter(book: Rulebook) -> type:
     class Formatter(string.Formatter):
         def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
             for part in re.sub(r"\[[^\]]*\]?", "", field_name).split(".")[1:]:
                 _checked(book, part)
             return super().get_field(field_name, args, kwargs)
 
-    return Formatter
+    wrapped: dict[str, list[Any]] = {"operator": [attrgetter, methodcaller], "string": [Formatter]}
+    return {each.__name__: _called(each.__name__, each) for each in wrapped.get(module, ())}

@@ -15,7 +15,6 @@ import importlib.util
 import linecache
 import marshal
 import os
-import select
 import signal
 import site
 import socket
@@ -53,7 +52,15 @@ def serve(control_fd: int) -> None:
         channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
         return
     channel.send({"event": "ready", **facts})
-    _serve(channel, config, runner)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel collects the processes that end from now on.
+    boot.reap()
+    while True:
+        request = channel.receive()
+        if request is None:
+            return
+        message, fds = request
+        if message.get("op") == "room" and len(fds) == 1:
+            _open_room(channel, fds[0], config, runner)
 
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
@@ -108,30 +115,7 @@ def _warm_up(config: dict[str, Any]) -> None:
     linecache.clearcache()
 
 
-def _serve(channel: Channel, config: dict[str, Any], runner: Runner) -> None:
-    wake, waker = os.pipe()
-    for fd in (wake, waker):
-        os.set_blocking(fd, False)
-    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    poll = select.poll()
-    poll.register(channel.sock, select.POLLIN)
-    poll.register(wake, select.POLLIN)
-    while True:
-        ready = dict(poll.poll())
-        if wake in ready:
-            os.read(wake, 4096)
-            boot.reap()
-        if channel.sock.fileno() in ready:
-            request = channel.receive()
-            if request is None:
-                return
-            message, fds = request
-            if message.get("op") == "room" and len(fds) == 1:
-                _open_room(channel, fds[0], config, runner, (wake, waker))
-
-
-def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner, own: tuple[int, int]) -> None:
+def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner) -> None:
     try:
         pid = forks.fork()
     except OSError as error:
@@ -143,11 +127,8 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
         return
     status = 1
     try:
-        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         channel.close()
-        for number in own:
-            os.close(number)
         room = Channel(socket.socket(fileno=fd))
         try:
             nested = boot.enter_room(config)

@@ -13,6 +13,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -227,15 +228,9 @@ def owner_of(folder: Path) -> tuple[int, int]:
 def with_own_places(env: Mapping[str, str], temporary: str, workspace: str) -> dict[str, str]:
     """The environment of a worker whose `/tmp` and `/workspace` are elsewhere: values that name them are changed."""
     places = {"/tmp": temporary, "/workspace": workspace}
-    environment = {"TMPDIR": temporary}
-    for name, value in env.items():
-        for place, own in places.items():
-            if value == place or value.startswith(f"{place}/"):
-                environment[name] = own + value[len(place) :]
-                break
-        else:
-            environment[name] = value
-    return environment
+    place = re.compile(r"\A/(tmp|workspace)(?=/|\Z)")
+    moved = {name: place.sub(lambda found: places[found[0]], value) for name, value in env.items()}
+    return {"TMPDIR": temporary, **moved}
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,10 @@ for name in os.listdir("/proc/1/ns") if os.access("/proc/1/ns", os.R_OK) else []
 """,
     "its rights": """
 from coderoom_guest.isolation import linux, lockdown, boot
-import ctypes, resource
+import resource, struct
 reach("a user", lambda: os.setuid(0))
 reach("a group", lambda: os.setgroups([0]))
-reach("capabilities", lambda: linux.syscall("capset", lockdown._HEADER, (ctypes.c_uint32 * 6)(*[0xFFFFFFFF] * 6)))
+reach("capabilities", lambda: linux.syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes([255] * 24)))
 reach("ambient", lambda: linux.libc("prctl", 47, 2, 21, 0, 0))
 reach("privileges", lambda: linux.libc("prctl", 38, 0, 0, 0, 0))
 reach("no filter", lambda: linux.libc("prctl", 22, 0, 0, 0, 0))

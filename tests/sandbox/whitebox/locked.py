@@ -70,7 +70,7 @@ def no_new_privileges():
 def drop():
     '''So that nothing comes to harm where a filter lets something through.'''
     no_new_privileges()
-    lockdown._drop_capabilities()
+    linux.keep_capabilities()
 
 def filtered(network=False, **options):
     drop()

@@ -329,7 +329,7 @@ report([len(heard), resource.getrlimit(resource.RLIMIT_NOFILE)[0]])
 def test_a_filter_needs_no_new_privileges() -> None:
     assert (
         inside("""
-lockdown._drop_capabilities()
+linux.keep_capabilities()
 report(attempt(seccomp.install, seccomp.build_filter(MACHINE, False)))
 """)
         == "EACCES"

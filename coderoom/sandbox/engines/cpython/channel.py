@@ -164,7 +164,7 @@ class HostChannel:
                 self._read_or_wait()
                 if self._writable is not None:  # The descriptor's number may be reused in a moment.
                     self._loop.remove_writer(self._sock.fileno())
-                    _resolve(self._writable)
+                    resolve(self._writable)
             self._close_socket()
 
     def _read_or_wait(self) -> None:
@@ -207,7 +207,7 @@ class HostChannel:
 
     async def _wait_writable(self) -> None:
         self._writable = self._loop.create_future()
-        self._loop.add_writer(self._sock.fileno(), _resolve, self._writable)
+        self._loop.add_writer(self._sock.fileno(), resolve, self._writable)
         try:
             await self._writable
         finally:
@@ -393,6 +393,7 @@ class ForkServerClient:
                 future.exception()  # Retrieved, so that asyncio does not log it if nothing waits for it.
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def resolve(future: asyncio.Future[None]) -> None:
+    """Set the result of a future, if it has none."""
     if not future.done():
         future.set_result(None)

@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 from coderoom._util.tasks import retrieve_exception
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
-from coderoom.sandbox.engines.cpython.channel import BUFFERED, PATIENCE, ForkServerClient, HostChannel, OutputPipes
+from coderoom.sandbox.engines.cpython.channel import (
+    BUFFERED,
+    PATIENCE,
+    ForkServerClient,
+    HostChannel,
+    OutputPipes,
+    resolve,
+)
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, describe_end, natural
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
@@ -41,7 +48,7 @@ class Runner:
         largest: The most bytes that one of its messages may have; 0: without a channel.
 
     Attributes:
-        ready: Set once the process waits for code, or has failed to start; then `pid` is 0.
+        ready: Done once the process waits for code, or has failed to start; then `pid` is 0.
         pid: The process's number inside the room; 0 until it is ready.
         ended: What its parent reported about its end; `None` while it runs.
         remote_fds: The process's ends of the channel and the pipes, until it has been sent them.
@@ -50,12 +57,10 @@ class Runner:
 
     def __init__(self, largest: int = 0) -> None:
         self.key = secrets.token_bytes(KEY_SIZE)
-        self.ready = asyncio.Event()
         self.pid = 0
         self.failure = ""
         self.ended: Mapping[str, Any] | None = None
-        self._loop = asyncio.get_running_loop()
-        self._on_ready: Callable[[], None] | None = None
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cell: RunningCell | None = None
         self._channel: HostChannel | None = None
         self.remote_fds: list[int] = []
@@ -77,7 +82,7 @@ class Runner:
         """
         self.key = secrets.token_bytes(KEY_SIZE)
         self.channel.reset(self.key)
-        self.ready.clear()
+        self.ready = asyncio.get_running_loop().create_future()
         self.pid, self.failure, self.ended, self._cell = 0, "", None, None
         if self.paused:
             self.pause(False)
@@ -109,12 +114,6 @@ class Runner:
             os.close(fd)
         self.remote_fds.clear()
 
-    def when_ready(self, call: Callable[[], None]) -> None:
-        """Call `call` once the process waits for code, or has failed to start."""
-        self._on_ready = call
-        if self.ready.is_set():
-            self._set_ready()
-
     def attach(self, cell: RunningCell) -> None:
         """Give output and answers of the process to this cell from now on."""
         self._cell = cell
@@ -139,7 +138,7 @@ class Runner:
             self._channel.drain(BUFFERED)
         self._pipes.drain()
         self.ended = facts
-        self._set_ready()
+        resolve(self.ready)
         if self._cell is not None:
             self._cell.ended = facts
             self._cell.finish(Ending.BY_ITSELF)
@@ -155,11 +154,11 @@ class Runner:
         event, cell, channel = message.get("event"), self._cell, self.channel
         if event == "ready" and not self.pid:
             self.pid = natural(message.get("pid"))
-            self._set_ready()
+            resolve(self.ready)
             if cell is None:
                 channel.listening = False
                 self._pipes.drain()  # Drops what earlier processes have left in the pipes.
-        elif event == "failed" and not self.ready.is_set():
+        elif event == "failed" and not self.ready.done():
             self.failure = str(message.get("error"))
         elif cell is None:
             return
@@ -173,16 +172,10 @@ class Runner:
         elif event == "left" and cell.calls is not None:
             cell.calls.leave(message.get("call"))
 
-    def _set_ready(self) -> None:
-        self.ready.set()
-        call, self._on_ready = self._on_ready, None
-        if call is not None:
-            self._loop.call_soon(call)
-
     def _on_end(self) -> None:
         if not self.pid:
             self.failure = self.failure or "it has ended"
-        self._set_ready()
+        resolve(self.ready)
 
     def _on_packet(self, tag: bytes, data: bytes) -> None:
         if tag == CONTENT:
@@ -261,11 +254,11 @@ class Room(ForkServerClient):
         loop = asyncio.get_running_loop()
         late = loop.call_later(PATIENCE, done, False)
 
-        def ready() -> None:
+        def ready(_: object) -> None:
             late.cancel()
             done(runner.pid != 0)
 
-        runner.when_ready(ready)
+        runner.ready.add_done_callback(ready)
 
     def abandon(self) -> None:
         """Close the room's sockets and pipes without waking waiters, whose event loop may be closed."""
@@ -287,12 +280,8 @@ class Room(ForkServerClient):
                 await self.prepare()
             runner = self.spare
             assert runner is not None
-            if not runner.ready.is_set():
-                try:
-                    async with asyncio.timeout(PATIENCE):
-                        await runner.ready.wait()
-                except TimeoutError:
-                    raise SandboxUnavailable("The sandbox did not get ready in time.") from None
+            if not runner.ready.done() and (await asyncio.wait((runner.ready,), timeout=PATIENCE))[1]:
+                raise SandboxUnavailable("The sandbox did not get ready in time.")
             if runner.pid:
                 self.spare = None
                 return runner

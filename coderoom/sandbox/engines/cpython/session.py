@@ -213,8 +213,8 @@ class CPythonSession:
         return live
 
     async def _get_ready(self, runner: Runner) -> None:
-        if not runner.ready.is_set():
-            await self._room.wait_unless_stuck(runner.ready.wait())
+        if not runner.ready.done():
+            await self._room.wait_unless_stuck(asyncio.wait((runner.ready,)))
         if runner.pid == 0:
             raise SandboxUnavailable(f"The session's process could not start: {runner.why_not_ready}.")
 

@@ -112,8 +112,7 @@ def _drop_privileges(identity: tuple[int, int] | None) -> None:
             break
     if identity is not None:
         _become(*identity)
-    linux.prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
-    keep_capabilities()
+    linux.keep_capabilities()
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -236,13 +235,6 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, int(number))
 
 
-def keep_capabilities(*numbers: int) -> None:
-    """Drop all capabilities of this process but some."""
-    kept = sum(1 << number for number in numbers)
-    header = struct.pack("=Ii", linux.CAPABILITY_VERSION, 0)
-    linux.syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
-
-
 def supervise(folder: str | None = None) -> None:
     """Fork; the child returns. The parent waits for it, kills what it leaves behind, and ends as it ended.
 
@@ -269,7 +261,7 @@ def _wait(child: int, folder: str | None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: _kill([child]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
     with contextlib.suppress(OSError):  # An ordinary user has no capabilities.
-        keep_capabilities(_CAP_KILL, *(() if folder is None else (_CAP_DAC_OVERRIDE,)))
+        linux.keep_capabilities(_CAP_KILL, *(() if folder is None else (_CAP_DAC_OVERRIDE,)))
     # The host must see the sockets closed as soon as the worker has ended.
     os.closerange(3, 65536)
     pid = status = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from typing import Any
 
@@ -17,7 +18,7 @@ CLONE_NEWNET = 0x40000000
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 28, 36
 PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 38, 39, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
-CAPABILITY_VERSION = 0x20080522
+_CAPABILITY_VERSION = 0x20080522
 
 # Numbers that differ between machines; those from 424 on are the same everywhere.
 _NUMBERS = {
@@ -59,6 +60,14 @@ def syscall(name: str, *arguments: Any) -> int:
     # Variadic: every argument must be as wide as a register.
     wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
     return _call(function, name, (ctypes.c_long(number or 0), *wide))
+
+
+def keep_capabilities(*numbers: int) -> None:
+    """Drop all capabilities of this process but some, and all that programs would get from it."""
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    kept = sum(1 << number for number in numbers)
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    syscall("capset", header, struct.pack("=6I", kept, kept, 0, 0, 0, 0))
 
 
 def _call(function: Any, name: str, arguments: tuple[Any, ...]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import resource
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import landlock, linux, seccomp
-from .linux import prctl, syscall
+from .linux import prctl
 
 _MIB = 1024 * 1024
 # What a program may map beyond its memory, mostly files of libraries.
@@ -18,8 +17,6 @@ _ADDRESS_SLACK = 512 * _MIB
 
 # User 0 gets no capabilities, ambient ones cannot be raised, and all of this is locked.
 _SECUREBITS = 0xEF
-_HEADER = (ctypes.c_uint32 * 2)(linux.CAPABILITY_VERSION, 0)
-_NO_CAPABILITIES = (ctypes.c_uint32 * 6)()
 
 
 class Lockdown(NamedTuple):
@@ -89,7 +86,7 @@ class Prepared:
             os.setsid()
         if self.lockdown.address_space:
             self.bound_address_space()
-        _drop_capabilities()
+        linux.keep_capabilities()
         self._ruleset.enforce()
         if self._program:
             seccomp.install(seccomp.for_pid(self._program, os.getpid()))
@@ -166,8 +163,3 @@ def _drop_bounding_set() -> None:
         # It may not change them, or there are no more capabilities.
         if error.errno not in (errno.EPERM, errno.EINVAL):
             raise
-
-
-def _drop_capabilities() -> None:
-    prctl(linux.PR_CAP_AMBIENT, linux.PR_CAP_AMBIENT_CLEAR_ALL)
-    syscall("capset", _HEADER, _NO_CAPABILITIES)
