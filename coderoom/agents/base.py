@@ -40,12 +40,13 @@ from pydantic import Field
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
 from coderoom.agents.conversation import ModelAgent, call_model, code_event, execution_event, final_message, picture_of
 from coderoom.agents.handoffs import HandoffList, Handoffs
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
+from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
 from coderoom.sandbox import with_output
 
