@@ -140,7 +140,8 @@ def innermost_client(model_client: Any) -> Any:
     return model_client
 
 
-def _config_of(client: Any) -> Mapping[str, Any]:
+def config_of(client: Any) -> Mapping[str, Any]:
+    """A client's config; empty if it has none."""
     with suppress(Exception):  # Not every client has a config.
         config: Mapping[str, Any] = client.dump_component().config
         return config
@@ -150,7 +151,7 @@ def _config_of(client: Any) -> Mapping[str, Any]:
 def address_of(model_client: Any) -> str:
     """The address of the server that a client asks; empty if that is not known."""
     client = innermost_client(model_client)
-    config = _config_of(client)
+    config = config_of(client)
     default = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1" if _is_openai(client) else ""
     return str(config.get("base_url") or config.get("azure_endpoint") or config.get("host") or default)
 
@@ -158,7 +159,7 @@ def address_of(model_client: Any) -> str:
 def model_name_of(model_client: Any) -> str:
     """The name of a client's model; clients have no common attribute for it."""
     client = innermost_client(model_client)
-    name = _config_of(client).get("model")
+    name = config_of(client).get("model")
     if isinstance(name, str):
         return name
     if recording := getattr(client, "recording", None):

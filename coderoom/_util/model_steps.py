@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any, Final, Generic, TypeVar
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import streams, transports_of
 from coderoom._util.json_output import (
+    config_of,
     innermost_client,
     model_name_of,
     output_arguments,
@@ -201,16 +202,14 @@ def facts_of(client: Any) -> dict[str, Any]:
     """A client's model, its abilities, its service, and its settings, such as its temperature."""
     module = type(innermost_client(client)).__module__
     provider = module.split(".")[2] if module.startswith("autogen_ext.models.") else module.partition(".")[0]
-    facts = {
+    config = config_of(innermost_client(client))
+    return {
         "model": model_name_of(client),
         "model_info": dict(client.model_info),
         "provider": provider,
         "priced_as": priced_as(client),
+        "settings": {name: value for name, value in config.items() if name not in _NO_SETTINGS},
     }
-    with suppress(Exception):  # Not every client has a config.
-        config = innermost_client(client).dump_component().config
-        facts["settings"] = {name: value for name, value in config.items() if name not in _NO_SETTINGS}
-    return facts
 
 
 def _dump(reply: CreateResult) -> dict[str, Any]:

@@ -153,17 +153,13 @@ def find_step(kind: str, request: Any) -> Any:
     """The result of a step that is known, or `None`."""
     for observer in _observers.get():
         if (found := observer.find(kind, request)) is not None:
-            _keep(kind, request, found, 0.0, known=True)
+            keep_step(kind, request, found, 0.0, known=True)
             return found
     return None
 
 
-def keep_step(kind: str, request: Any, result: Any, seconds: float) -> None:
-    """Say that a step was done; from any thread."""
-    _keep(kind, request, result, seconds, known=False)
-
-
-def _keep(kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+def keep_step(kind: str, request: Any, result: Any, seconds: float, *, known: bool = False) -> None:
+    """Say that a step was done, or that its result is known; from any thread."""
     for observer in _observers.get():
         observer.keep(kind, request, result, seconds, known=known)
 

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +23,11 @@ from coderoom._util.text import bound_output, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
 from coderoom.executors import runner_for
+from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OutputChunk
+from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall
 
 CodeFormat = Literal["fence", "execute"]
-OnOutput = Callable[[OutputChunk], None]
 
 
 @dataclass(frozen=True)

@@ -40,20 +40,21 @@ from pydantic import Field
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection, select_blocks
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
 from coderoom.agents.conversation import ModelAgent, call_model, code_event, execution_event, final_message, picture_of
 from coderoom.agents.handoffs import HandoffList, Handoffs
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
+from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
 from coderoom.sandbox import with_output
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
 
-Said = asyncio.Queue[tuple[BaseAgentEvent | BaseChatMessage, asyncio.Future[None]] | None]
-"""The items of a turn, each with a future that is set when it has been read; `None` at the end of the turn."""
+Said = asyncio.Queue[BaseAgentEvent | BaseChatMessage | None]
+"""The items of a turn, each of which is done when it has been read; `None` at the end of the turn."""
 
 _said: ContextVar[Said | None] = ContextVar("_said", default=None)
 _NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
@@ -185,13 +186,11 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         turn.add_done_callback(lambda _: said.put_nowait(None))
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         try:
-            while (following := await said.get()) is not None:
-                item, read = following
+            while (item := await said.get()) is not None:
                 if not isinstance(item, _NOT_KEPT) and keys.SHOWN not in item.metadata:
                     inner.append(item)
                 yield item
-                if not read.done():
-                    read.set_result(None)
+                said.task_done()
             answer = await turn
         finally:
             self._read.discard(said)
@@ -205,10 +204,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         It has been read when this returns: the reader has asked for the next item, as after a `yield`.
         """
         said = _said.get()
-        if said in self._read:
-            read = asyncio.get_running_loop().create_future()
-            said.put_nowait((item, read))
-            await read
+        if said is not None and said in self._read:
+            said.put_nowait(item)
+            await said.join()
 
     @abstractmethod
     async def _turn(

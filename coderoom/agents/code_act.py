@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -19,16 +20,16 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
 from coderoom._util.tasks import await_with_token
-from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, OnOutput, Selection
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
-from coderoom.agents.conversation import ConversationState, execution_event, facts, final_message, report
+from coderoom.agents.conversation import ConversationState, execution_event, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
+from coderoom.executors.base import OnOutput
 
 _REMEMBERED = 50
 
@@ -275,29 +276,15 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._contexts.add(made)
         return made
 
-    async def run(
-        self,
-        *,
-        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-        ctx: CodeActAgent | None = None,
-    ) -> TaskResult:
+    async def run(self, *, ctx: CodeActAgent | None = None, **arguments: Any) -> TaskResult:
         """Run the agent on a task, in the conversation of `ctx` if it is given; else as AutoGen's agents."""
-        run = super().run if ctx is None else ctx.run
-        return await run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
+        return await (super().run if ctx is None else ctx.run)(**arguments)
 
     def run_stream(
-        self,
-        *,
-        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-        ctx: CodeActAgent | None = None,
+        self, *, ctx: CodeActAgent | None = None, **arguments: Any
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
         """Run the agent on a task and yield what happens, in the conversation of `ctx` if it is given."""
-        run = super().run_stream if ctx is None else ctx.run_stream
-        return run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
+        return (super().run_stream if ctx is None else ctx.run_stream)(**arguments)
 
     async def start(self) -> None:
         """Start the sandbox and the workbenches now and not on first use."""
@@ -367,12 +354,9 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     def _stopped(self, turn: LimitedTurn) -> TextMessage:
         """The message of a turn that ended without an answer."""
-        assert turn.stop_reason is not None
-        text, metadata = turn.stop_reason.why_without_answer, {keys.STOP_REASON: turn.stop_reason.value}
-        if turn.whole is not None:
-            text = report(text, turn.whole)
-            metadata = facts(turn.whole, turn.stop_reason) | {keys.SUMMARY: ""}
-        return TextMessage(content=text, source=self.name, metadata=metadata)
+        reason = turn.stop_reason
+        assert reason is not None
+        return final_message(self.name, str(uuid.uuid4()), None, turn.whole, reason, reason.why_without_answer)
 
     def _dump_argument(self, name: str, value: Any) -> Any:
         return [dump_tool(tool) for tool in value] if name == "tools" else super()._dump_argument(name, value)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -23,7 +23,7 @@ from autogen_core.models import ChatCompletionClient, RequestUsage
 from pydantic import BaseModel, Field
 
 from coderoom._util.autogen import transports_of
-from coderoom._util.components import DumpsAsItself, StrictConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import await_with_token, close_with_loop
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
@@ -90,7 +90,7 @@ class CodeGeneratorAgentState(BaseModel):
     remarks: list[str] = Field(default_factory=list)
 
 
-class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorAgentConfig]):
+class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGeneratorAgentConfig]):
     """Writes tested functions to an instruction: specs, tests, code, repair.
 
     It works like `AICodeGenerator`. The first message is the instruction; later messages of a user or of other agents,
@@ -178,6 +178,7 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
             "cache": cache,
             "cache_dir": cache_dir,
         }
+        vars(self).update({f"_{name}": value for name, value in self._options.items()})  # For the config.
         self._sandbox = make_sandbox(wall, language)
         self._generator = AICodeGenerator(model_client, sandbox=self._sandbox, **self._options)
         self._instruction = ""
@@ -254,27 +255,14 @@ class CodeGeneratorAgent(DumpsAsItself, StreamingAgent, Component[CodeGeneratorA
         loaded = CodeGeneratorAgentState.model_validate(state)
         self._instruction, self._remarks = loaded.instruction, list(loaded.remarks)
 
-    def _to_config(self) -> CodeGeneratorAgentConfig:
-        options = {**self._options, "cache_dir": _text(self._options["cache_dir"])}
-        options["block_severity"] = options["block_severity"] or "none"  # AutoGen does not dump `None`.
-        return CodeGeneratorAgentConfig(
-            name=self.name,
-            model_client=self._model_client.dump_component(),
-            description=self.description,
-            work_dir=_text(self._work_dir),
-            **options,
-        )
+    def _dump_argument(self, name: str, value: Any) -> Any:
+        if name == "block_severity":
+            return value or "none"  # AutoGen does not dump `None`.
+        return str(value) if isinstance(value, Path) else super()._dump_argument(name, value)
 
     @classmethod
-    def _from_config(cls, config: CodeGeneratorAgentConfig) -> Self:
-        arguments = config.model_dump(exclude={"name", "model_client"})
-        if config.block_severity == "none":
-            arguments["block_severity"] = None
-        return cls(config.name, ChatCompletionClient.load_component(config.model_client), **arguments)
-
-
-def _text(path: str | Path | None) -> str | None:
-    return None if path is None else str(path)
+    def _load_argument(cls, name: str, value: Any) -> Any:
+        return None if value == "none" and name == "block_severity" else super()._load_argument(name, value)
 
 
 _MOST_FAILURES = 10

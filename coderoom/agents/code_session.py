@@ -17,10 +17,11 @@ from pydantic import Field
 
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import await_with_token, run_uncancellable
-from coderoom.agents.attempt import Attempt, CodeRunner, OnOutput, Selection, beginning_of, calls_made, digest_of
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, beginning_of, calls_made, digest_of
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, RecordedCall, host_functions
 

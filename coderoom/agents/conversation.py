@@ -7,7 +7,6 @@ import inspect
 import io
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -224,17 +223,12 @@ async def call_model(
     """
     more: dict[str, Any] = {"tools": tools} if tools else {}
     await close_with_loop(model_client, transports_of)
-    result: CreateResult | None = None
+    result: CreateResult | None
     if on_chunk is None:
         call = model_client.create(messages, cancellation_token=cancellation_token, **more)
         result = await await_with_token(call, cancellation_token)
     else:
-        async with aclosing(_stream(model_client, messages, cancellation_token, more)) as items:
-            async for item in items:
-                if isinstance(item, CreateResult):
-                    result = item
-                else:
-                    await on_chunk(encodable(item))
+        result = await _stream(model_client, messages, cancellation_token, more, on_chunk)
     if result is None:
         raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
     if result.finish_reason == "unknown" and not (result.content or result.thought or result.usage.prompt_tokens):
@@ -256,24 +250,27 @@ async def _stream(
     messages: Sequence[LLMMessage],
     cancellation_token: CancellationToken,
     more: Mapping[str, Any],
-) -> AsyncGenerator[str | CreateResult, None]:
+    on_chunk: Callable[[str], Awaitable[None]],
+) -> CreateResult | None:
     # OpenAI's client counts the tokens of a stream only with this argument, which other clients do not have.
     asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
     more = {**more, "include_usage": True} if asks else more
     # Cancelled by `_hang_up` only.
     own_token = CancellationToken()
     chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
-    finished = False
+    result, finished = None, False
     try:
-        while not finished:
+        while True:
             if cancellation_token.is_cancelled():
                 raise asyncio.CancelledError
-            try:
-                item = await await_with_token(anext(chunks), cancellation_token)
-            except StopAsyncIteration:
-                finished = True
+            item = await await_with_token(anext(chunks), cancellation_token)
+            if isinstance(item, CreateResult):
+                result = item
             else:
-                yield item
+                await on_chunk(encodable(item))
+    except StopAsyncIteration:
+        finished = True
+        return result
     finally:
         try:
             if not finished:
@@ -381,28 +378,18 @@ def final_message(
     reply: CreateResult | None,
     attempt: Attempt | None,
     stop_reason: StopReason = StopReason.NO_CODE,
+    otherwise: str = "",
 ) -> TextMessage:
-    """The turn has ended, with a reply of the model if it was asked for one, and a report if it has run code."""
-    text = "" if reply is None else str(reply.content)
+    """The turn has ended, with a reply of the model, `otherwise` without one, and a report if it has run code."""
+    text, usage = ("", None) if reply is None else (str(reply.content), reply.usage)
     if attempt is None:
-        content, metadata = text, {keys.STOP_REASON: stop_reason.value}
+        content, metadata = text or otherwise, {keys.STOP_REASON: stop_reason.value}
     else:
         # An answer does not change the result of the code.
-        content, metadata = report(text, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: text}
-    return TextMessage(
-        id=message_id,
-        content=content,
-        source=source,
-        models_usage=None if reply is None else reply.usage,
-        metadata=metadata | _cut_of(reply),
-    )
-
-
-def _cut_of(reply: CreateResult | None) -> dict[str, str]:
-    """The metadata about a reply that the service has cut off."""
-    if reply is None or reply.finish_reason not in ("length", "content_filter"):
-        return {}
-    return {keys.CUT: reply.finish_reason}
+        content, metadata = report(text or otherwise, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: text}
+    if reply is not None and reply.finish_reason in ("length", "content_filter"):
+        metadata[keys.CUT] = reply.finish_reason
+    return TextMessage(id=message_id, content=content, source=source, models_usage=usage, metadata=metadata)
 
 
 _PICTURES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}

@@ -95,8 +95,11 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         self._timeout = timeout
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
-        own = agent.ask_instead(self.decide)
-        self._own = own if own is None or isinstance(own, Approval) else _FunctionApproval(own)
+        person = _FunctionApproval(self.ask)
+        own = agent.ask_instead(person)
+        if own is not None:
+            first = own if isinstance(own, Approval) else _FunctionApproval(own)
+            agent.ask_instead(ChainApproval([first, person], mode))
 
     # --- A turn: the other agent's, with questions ---
 
@@ -114,12 +117,6 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
             asyncio.CancelledError: The token was cancelled.
         """
         return self._agent.on_messages_stream(messages, cancellation_token)
-
-    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask the agent's own approval, if it has one, and the person."""
-        person = _FunctionApproval(self.ask)
-        asked: Approval = person if self._own is None else ChainApproval([self._own, person], self._mode)
-        return await asked(request)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the person about code."""
@@ -145,8 +142,6 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     async def close(self) -> None:
         """Stop the agent's executor. It starts again if the agent is used again."""
         await self._agent.close()
-        if self._own is not None:
-            await self._own.close()
 
     # --- Passed on to the other agent ---
 

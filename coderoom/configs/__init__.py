@@ -57,30 +57,15 @@ __all__ = [
     "write_starter",
 ]
 
-_MODULES = {
-    "converting": ("Conversion", "convert_team"),
-    "dumping": ("dump_team", "known_secrets", "secrets_of", "write_made"),
-    "gallery": ("make_gallery",),
-    "loading": (
-        "check_team",
-        "default_model",
-        "load_team",
-        "make_model",
-        "resolve_model",
-        "shipped_teams",
-        "team_warnings",
-    ),
-    "reading": ("Source", "find_source", "read_team", "write_starter"),
-    "recorded": ("RecordedModel", "ReplayModel"),
-    "schema": ("make_schema",),
-}
+_MODULES = ("reading", "recorded", "loading", "dumping", "schema", "converting", "gallery")
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because AutoGen takes a third of a second to import, and most commands do not need it.
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"coderoom.configs.{module}"), name)
+    for module in _MODULES if name in __all__ else ():
+        found = getattr(importlib.import_module(f"coderoom.configs.{module}"), name, None)
+        if found is not None:
+            return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -74,7 +74,7 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     return text
 
 
-def remember(made: Team | ChatCompletionClient, checked: Checked) -> None:
+def remember(made: Any, checked: Checked) -> None:
     """Remember which file a team or a model came from."""
     with contextlib.suppress(TypeError):  # A class may not be hashable.
         _origins[made] = checked

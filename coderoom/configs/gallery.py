@@ -18,8 +18,8 @@ from pydantic import SecretBytes, SecretStr
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
 from coderoom._util.text import MASK, is_secret_name
-from coderoom.configs.checking import alternatives, check, fields_by_key
-from coderoom.configs.components import TEAM, Components
+from coderoom.configs.checking import check
+from coderoom.configs.components import TEAM, Components, alternatives, fields_by_key
 from coderoom.configs.findings import Checked
 from coderoom.configs.loading import make_model
 from coderoom.configs.reading import Source, find_source, read_component, shipped_sources

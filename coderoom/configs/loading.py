@@ -106,9 +106,7 @@ def load_team(
     def make(text: str | None) -> ChatCompletionClient:
         return client if client is not None else make_model(text or "", env=env, trust=trust)
 
-    team = build(checked, Team, make)  # type: ignore[type-abstract]
-    remember(team, checked)
-    return team
+    return build(checked, Team, make)  # type: ignore[type-abstract]
 
 
 def _replace(checked: Checked, kind: str, **settings: Any) -> None:
@@ -250,7 +248,9 @@ def build(checked: Checked, expected: type[T], make: MakeModel) -> T:
     # One client for all agents with the same model: a recording has an order.
     token = _make.set(functools.cache(make))
     try:
-        return _load(checked.data, expected)
+        made = _load(checked.data, expected)
+        remember(made, checked)
+        return made
     except Exception as error:
         path, cause = _culprit(checked, error)
         raise _as_our_own(checked, path, cause) from cause
@@ -335,9 +335,7 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
         checked = examine(find_source(spec), MODEL, trust, inside)
         checked.refuse_mistakes()
         made = partial(make_model, env=inside, trust=trust)
-        client = build(checked, ChatCompletionClient, made)  # type: ignore[type-abstract]
-        remember(client, checked)
-        return client
+        return build(checked, ChatCompletionClient, made)  # type: ignore[type-abstract]
     prefix, colon, _ = spec.partition(":")
     hint = did_you_mean(f"{prefix}:", [*(f"{known}:" for known in SERVICES), f"{REPLAY}:"]) if colon else ""
     if spec and not colon:

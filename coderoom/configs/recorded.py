@@ -10,8 +10,9 @@ import asyncio
 import difflib
 import json
 import re
+from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -19,7 +20,7 @@ from autogen_core import CancellationToken, Component, FunctionCall
 from autogen_core.models import CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from coderoom._util.autogen import current_agent
@@ -80,12 +81,37 @@ class _RecordedReplies(ReplayChatCompletionClient):
 
     recording: str | None
     """The name of the recording, which is shown as that of the model."""
-    _create: Callable[..., Awaitable[CreateResult]]
-    """The class's own `create`: that of a watched instance would count as another request."""
 
     def __init__(self, model_info: Any) -> None:
         super().__init__([], model_info)
         self._cached_bool_value = False
+
+    @abstractmethod
+    def _find(self, messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> CreateResult:
+        """The reply to a request."""
+
+    def _reply(
+        self, messages: Sequence[LLMMessage], *, cancellation_token: CancellationToken | None = None, **arguments: Any
+    ) -> CreateResult:
+        if cancellation_token is not None and cancellation_token.is_cancelled():
+            raise asyncio.CancelledError
+        result = self._find(messages, {**arguments, "cancellation_token": cancellation_token})
+        self._cur_usage = result.usage
+        self._update_total_usage()
+        return result
+
+    async def create(self, messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+        """Return the recorded reply to a request.
+
+        Args:
+            messages: The messages of the request.
+            **arguments: The other arguments of AutoGen's clients.
+
+        Raises:
+            RequestError: There is no reply. For a request that was not recorded, the message shows the nearest one.
+            asyncio.CancelledError: The token is cancelled already.
+        """
+        return self._reply(messages, **arguments)
 
     async def create_stream(
         self, messages: Sequence[LLMMessage], **arguments: Any
@@ -102,7 +128,7 @@ class _RecordedReplies(ReplayChatCompletionClient):
         Raises:
             RequestError: There is no reply.
         """
-        result = await self._create(messages, **arguments)
+        result = self._reply(messages, **arguments)
         if isinstance(result.content, str):
             for chunk in _CHUNK.findall(result.content):
                 yield chunk
@@ -111,10 +137,6 @@ class _RecordedReplies(ReplayChatCompletionClient):
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Count words, which serve as tokens here."""
         return sum(len(str(message.content).split()) for message in messages)
-
-    def _count(self, usage: RequestUsage) -> None:
-        self._cur_usage = usage
-        self._update_total_usage()
 
 
 class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
@@ -150,24 +172,8 @@ class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
         self.recording = config.name
         self.provided_message_count = len(config.replies)
 
-    async def create(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: Sequence[Tool | ToolSchema] = (),
-        tool_choice: Tool | Literal["auto", "required", "none"] = "auto",
-        json_output: bool | type[BaseModel] | None = None,
-        extra_create_args: Mapping[str, Any] | None = None,
-        cancellation_token: CancellationToken | None = None,
-    ) -> CreateResult:
-        """Return the next reply, and record the arguments in `create_calls`.
-
-        Raises:
-            RequestError: The recording has no more replies.
-            asyncio.CancelledError: The token is cancelled already.
-        """
-        if cancellation_token is not None and cancellation_token.is_cancelled():
-            raise asyncio.CancelledError
+    def _find(self, messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> CreateResult:
+        """The next reply; the arguments are recorded in `create_calls`."""
         replies = self._config.replies
         if self._current_index >= len(replies):
             name = f" {self._config.name!r}" if self._config.name else ""
@@ -175,20 +181,9 @@ class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
             raise RequestError(f"the recording{name} has {count}, and the model was asked once more; add a reply to it")
         reply = replies[self._current_index]
         self._current_index += 1
-        call = {
-            "messages": list(messages),
-            "tools": list(tools),
-            "tool_choice": tool_choice,
-            "json_output": json_output,
-            "extra_create_args": dict(extra_create_args or {}),
-            "cancellation_token": cancellation_token,
-        }
-        self._create_calls.append(call)
-        result = self._result(ReplayReply(content=reply) if isinstance(reply, str) else reply, messages)
-        self._count(result.usage)
-        return result
-
-    _create = create
+        defaults: dict[str, Any] = {"tools": [], "tool_choice": "auto", "json_output": None, "extra_create_args": {}}
+        self._create_calls.append({**defaults, **arguments, "messages": list(messages)})
+        return self._result(ReplayReply(content=reply) if isinstance(reply, str) else reply, messages)
 
     def skip_reply(self) -> None:
         """Skip a reply, which a resumed run has had before."""
@@ -288,17 +283,7 @@ class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
                 merged[name] = value if info is found[0] or name == "family" else merged.get(name) or value
         return merged  # type: ignore[return-value]
 
-    async def create(
-        self, messages: Sequence[LLMMessage], *, cancellation_token: CancellationToken | None = None, **arguments: Any
-    ) -> CreateResult:
-        """Return the reply to a request.
-
-        Raises:
-            RequestError: The recording has no such request; the message shows the nearest one.
-            asyncio.CancelledError: The token is cancelled already.
-        """
-        if cancellation_token is not None and cancellation_token.is_cancelled():
-            raise asyncio.CancelledError
+    def _find(self, messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> CreateResult:
         asked = request_of({}, messages, arguments)
         request = self._masking.hide({**asked, "messages": dump_messages(messages)})
         entries = self._by_key.get(key_of(request), [])
@@ -309,11 +294,7 @@ class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
         own = [entry for entry in unserved if entry["agent"] == agent]
         entry = next(iter(own or unserved), entries[-1])
         self._served.add(id(entry))
-        result = CreateResult.model_validate(entry["reply"])
-        self._count(result.usage)
-        return result
-
-    _create = create
+        return CreateResult.model_validate(entry["reply"])
 
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)

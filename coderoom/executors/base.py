@@ -17,7 +17,7 @@ from coderoom._util.components import ArgumentsConfig
 from coderoom._util.files import name_inside, write_inside
 from coderoom._util.tasks import at_end_of_run, await_with_token, note_run, run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
-from coderoom._util.text import encodable, with_line
+from coderoom._util.text import with_line
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.executors.config import LENDER, SandboxCodeExecutorConfig
 from coderoom.outcome import Outcome
@@ -171,15 +171,22 @@ class Runtime:
         return combined(results)
 
     async def _keep_file(self, block: CodeBlock) -> str:
+        """Save a block to the file that it names; return why that is not possible, or an empty text."""
         named = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
         if named is None:
             return ""
-        name = named[1].strip("\"'`")
+        name, data = named[1].strip("\"'`"), block.code.encode("utf-8", "replace")
         try:
             self.sandbox.reject("", block.language)
+            await asyncio.to_thread(write_inside, self.work_dir, name_inside(name), data)
         except RequestError as error:
             return str(error)
-        return await asyncio.to_thread(_keep_named_file, self.work_dir, name, block.code)
+        except OSError as error:
+            return (
+                f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
+                "Name a plain file whose folders are not links."
+            )
+        return ""
 
     @contextlib.asynccontextmanager
     async def _open_session(self) -> AsyncIterator[Session]:
@@ -228,7 +235,7 @@ class Runtime:
         if result.outcome is not Outcome.OK or result.state_lost:
             remark = remark_on(result, self._limits, in_session)
             output = with_line(output, f"[{remark}]") if remark else output
-        return replace(result, output=encodable(output), state_lost=in_session and result.state_lost)
+        return replace(result, output=output, state_lost=in_session and result.state_lost)
 
     async def _get_session(self) -> Session:
         if self._session is None:
@@ -437,17 +444,3 @@ async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> No
     if not cell.done():
         cell.cancel()
         await asyncio.wait((cell,), timeout=_END_SECONDS)
-
-
-def _keep_named_file(root: Path, name: str, code: str) -> str:
-    """Save a block to the file that it names; return why that is not possible, or an empty text."""
-    try:
-        write_inside(root, name_inside(name), code.encode("utf-8", "replace"))
-    except RequestError as error:
-        return str(error)
-    except OSError as error:
-        return (
-            f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
-            "Name a plain file whose folders are not links."
-        )
-    return ""

@@ -139,16 +139,14 @@ class ExecutorRunner:
         The outcome is `cancelled` if `stop` or `restart` ended the run. `on_output` is not used: AutoGen's executors
         return all output at the end.
         """
-        if cancellation_token is not None and cancellation_token.is_cancelled():
-            raise asyncio.CancelledError
-        await (self.start() if cancellation_token is None else await_with_token(self.start(), cancellation_token))
+        token = cancellation_token or CancellationToken()
+        await await_with_token(self.start(), token)
         loop = asyncio.get_running_loop()
         inner = CancellationToken()
         begin = time.monotonic()
         task = loop.create_task(self._execute(list(blocks), inner))
         ended = self._runs[task] = loop.create_future()
-        if cancellation_token is not None:
-            cancellation_token.add_callback(lambda: call_in_loop(loop, _set, ended, None))
+        token.add_callback(lambda: call_in_loop(loop, _set, ended, None))
         try:
             await asyncio.wait((task, ended), timeout=self._seconds(blocks), return_when=asyncio.FIRST_COMPLETED)
             if task.done():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import pkgutil
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
@@ -343,14 +343,9 @@ def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
 
 
 def _imported(name: str) -> type[BaseModel]:
-    module, *attributes = name.split(".")
     try:
-        found: object = importlib.import_module(module)
-        for attribute in attributes:
-            module = f"{module}.{attribute}"
-            # An attribute may be a nested class, or a module that is not imported yet.
-            found = getattr(found, attribute) if hasattr(found, attribute) else importlib.import_module(module)
-    except (ImportError, ValueError) as error:
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"There is no message type {name!r}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
         raise ValueError(f"{name!r} is not a message type.")

@@ -9,13 +9,14 @@ from contextlib import aclosing
 from typing import Any
 
 from autogen_agentchat.base import Response, TaskResult, Team
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import BaseChatMessage, HandoffMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from pydantic import Field
 
 from coderoom._util.autogen import agents_of, is_running
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
+from coderoom.agents.base import Item
 from coderoom.agents.conversation import StreamingAgent, without_questions
 
 
@@ -32,9 +33,6 @@ async def close_agents(team: Team) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
-
-
-Item = BaseAgentEvent | BaseChatMessage | Response
 
 
 class TeamAgentConfig(StrictConfig):

@@ -6,7 +6,7 @@ from tests.configs.test_config_schemas import Both, Bound, Closed, Free, Names
 
 
 def test_keys_by_name_and_alias() -> None:
-    from coderoom.configs.checking import alternatives, fields_by_key, item_alternatives, value_alternatives
+    from coderoom.configs.components import alternatives, fields_by_key, item_alternatives, value_alternatives
 
     assert fields_by_key(Both) == {"aliased": "aliased", "theAlias": "aliased"}
     assert alternatives(Bound) == [int]
