@@ -18,7 +18,6 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
 
-from autogen_core.models import RequestUsage
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -28,7 +27,6 @@ from coderoom._util.steps import CODE, MODEL, StepObserver, note
 from coderoom._util.text import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.runs.record import RunRecord
 
 _log = logging.getLogger("coderoom.runs")
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -228,28 +226,7 @@ class Tracer(StepObserver):
         span.end(end)
 
 
-_CUT: Final = (
-    "A reply of the model of {} was cut off at its token limit (max_tokens), so that code or words are missing. Raise "
-    "max_tokens in the model's config or at its server, or ask for less at a time."
-)
 _NOT_ASKED: Final = frozenset({"model", "model_info", "priced_as", "provider", "settings"})
-
-
-class ModelFacts(StepObserver):
-    """Notes what no message shows: tokens of requests that no agent makes but a selector, and replies that were cut."""
-
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-
-    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """Note a request to a model."""
-        name = current_agent()
-        if kind == MODEL and result.get("finish_reason") == "length":
-            cut = _CUT.format(name or "the team")
-            self._record.notices += [cut] if cut not in self._record.notices else []
-        if kind == MODEL and name and name not in self._record.models and not result.get("cached"):
-            self._record.without_messages.setdefault(name, []).append(RequestUsage(**result["usage"]))
-            self._record.priced_as.setdefault(name, request.get("priced_as", ""))
 
 
 class Recorder(StepObserver):
