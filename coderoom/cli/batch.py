@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coderoom._util.files import refusing
 from coderoom._util.terminal import log_to_stderr
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json
@@ -96,13 +97,15 @@ def batch(
     limits, of_runs = budgets_of(budget)
     if set(of_runs) - {"run"}:
         raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")
+    with refusing(f"The check {check!r} cannot be read"):
+        judge = None if check is None else make_check(Path(check).read_text("utf-8"))
     made = Batch(
         team,
         items,
         out,
         model=model,
         task=task,
-        check=None if check is None else make_check(_text_of(check)),
+        check=judge,
         id_field=id_field,
         repeat=repeat,
         concurrency=concurrency,
@@ -196,11 +199,3 @@ def _compare(first: Path, second: str | None, as_json: bool) -> int:
     else:
         typer.echo("\n".join(lines) or "The batches have the same results.")
     return EXIT_FAILED if lines else EXIT_OK
-
-
-def _text_of(name: str) -> str:
-    try:
-        return Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise RequestError(f"The check {name!r} cannot be read: {why}.") from error

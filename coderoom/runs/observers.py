@@ -23,6 +23,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
+from coderoom._util.files import refusing
 from coderoom._util.steps import CODE, MODEL, StepObserver, note
 from coderoom._util.text import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
@@ -276,11 +277,12 @@ class Recorder(StepObserver):
         return json.dumps(self._masking.hide(entry)) + "\n"
 
     def _write(self, line: str) -> None:
-        try:
-            with self._lock, self.file.open("w" if line and not self._begun else "a", encoding="utf-8") as file:
-                if line and not self._begun:
-                    self._begun = True
-                    file.write(self._line(HEADER))
-                file.write(line)
-        except OSError as error:
-            raise RequestError(f"The recording {str(self.file)!r} cannot be written: {error.strerror}.") from error
+        with (
+            refusing(f"The recording {str(self.file)!r} cannot be written"),
+            self._lock,
+            self.file.open("w" if line and not self._begun else "a", encoding="utf-8") as file,
+        ):
+            if line and not self._begun:
+                self._begun = True
+                file.write(self._line(HEADER))
+            file.write(line)
