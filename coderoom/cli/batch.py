@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
 
 
+_AS_IN_A_BATCH = (
+    "model", "task", "id_field", "repeat", "concurrency", "retries", "requests_per_minute", "tokens_per_minute", "wall",
+    "address", "cpus",
+)  # fmt: skip
+"""The options that are fields of a `Batch`."""
+
+
 class Engine(StrEnum):
     """Where the runs of a batch are."""
 
@@ -83,6 +90,7 @@ def batch(
 
     'coderoom batch diff DIR DIR' compares two batches.
     """
+    options = dict(locals())
     if team == "diff":
         return _compare(Path(items), other, as_json)
     if other is not None:
@@ -103,23 +111,13 @@ def batch(
         team,
         items,
         out,
-        model=model,
-        task=task,
         check=judge,
-        id_field=id_field,
-        repeat=repeat,
-        concurrency=concurrency,
-        retries=retries,
         budget=make_budget(limits),
         item_budget=make_budget(of_runs.get("run", {})),
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        wall=wall,
         engine=engine.value,
-        address=address,
-        cpus=cpus,
         memory=None if memory is None else memory * 2**20,
         arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
+        **{name: options[name] for name in _AS_IN_A_BATCH},
     )
     with exporting(otlp), log_to_stderr() if debug else nullcontext():
         return asyncio.run(_run(made, as_json))

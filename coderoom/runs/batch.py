@@ -190,21 +190,12 @@ class Batch:
         def folder_of(name: str) -> Path:
             return self.out.absolute() / "work" / name
 
+        common = setup, folder_of, self._journal, pace, self._spending
         if self.engine == "local":
-            return ItemRunner(setup, folder_of, self._journal, pace, self._spending)
+            return ItemRunner(*common)
         from coderoom.runs.ray_engine import RayEngine
 
-        return RayEngine(
-            setup,
-            folder_of,
-            self._journal,
-            pace,
-            self._spending,
-            self.address,
-            self.cpus,
-            self.memory,
-            self.notes.append,
-        )
+        return RayEngine(*common, self.address, self.cpus, self.memory, self.notes.append)
 
     # --- The folder ---
 
