@@ -292,8 +292,8 @@ class RunFacts(StepObserver):
 
     def before(self, kind: str, request: Any) -> None:
         """Note what the agent does now."""
-        if kind in _ACTIVITIES:
-            self._record.begin(current_agent(), _ACTIVITIES[kind])
+        if kind in _ACTIVITIES and (agent := current_agent()):
+            self._record.begin(agent, _ACTIVITIES[kind])
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Note a request to a model."""
