@@ -63,10 +63,6 @@ def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _outcome_of(result: CodeResult) -> Outcome:
-    return getattr(result, "outcome", Outcome.OK if result.exit_code == 0 else Outcome.ERROR)
-
-
 @dataclass
 class RunRecord:
     """The record of a run. Every fact is computed from the messages and the files; none is a model's claim.
@@ -126,7 +122,8 @@ class RunRecord:
         if isinstance(message, ModelClientStreamingChunkEvent):
             return message
         if isinstance(message, BaseChatMessage) and (result := self._results.pop(message.source, None)) is not None:
-            facts = {keys.OUTCOME: _outcome_of(result).value, keys.EXIT_CODE: str(result.exit_code)}
+            outcome = Outcome.OK if result.exit_code == 0 else Outcome.ERROR
+            facts = {keys.OUTCOME: outcome.value, keys.EXIT_CODE: str(result.exit_code)}
             message = message.model_copy(update={"metadata": message.metadata | facts})
         self.messages.append(message)
         if isinstance(message, ToolCallRequestEvent):
