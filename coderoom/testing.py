@@ -133,15 +133,8 @@ def _replay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setenv(name, "replayed")
 
     def replayed(create: Any, create_stream: Any) -> tuple[Any, Any]:
-        @wraps(create)
-        async def ask(client: Any, messages: Any, **arguments: Any) -> CreateResult:
-            return await model.create(messages, **arguments)
-
-        @wraps(create_stream)
-        async def stream(client: Any, messages: Any, **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
-            async for item in model.create_stream(messages, **arguments):
-                yield item
-
+        ask = wraps(create)(lambda client, messages, **arguments: model.create(messages, **arguments))
+        stream = wraps(create_stream)(lambda client, messages, **arguments: model.create_stream(messages, **arguments))
         return ask, stream
 
     _patch(monkeypatch, replayed)

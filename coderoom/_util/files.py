@@ -20,6 +20,16 @@ _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+@contextlib.contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Make a `RequestError` of what the file system refuses, and of a file that is not text; `what` cannot be done."""
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror or error if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise RequestError(f"{what}: {why}.") from error
+
+
 def name_inside(name: str) -> str:
     """A path in the workspace that somebody gave, without `..` and the workspace's own path.
 

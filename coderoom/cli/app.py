@@ -161,6 +161,13 @@ def show_result(as_json: bool, facts: dict[str, Any], *lines: object) -> None:
             typer.echo(visible(str(line)))
 
 
+def end(result: Any, as_json: bool, **more: Any) -> int:
+    """Print the facts of a task that has ended, if that is asked for; return its exit code."""
+    if as_json:
+        print_json(result.to_json() | more)
+    return end_code(result.succeeded, result.cancelled)
+
+
 def end_code(succeeded: bool, cancelled: bool) -> int:
     """The exit code of a task."""
     if cancelled:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coderoom._util.files import refusing
 from coderoom._util.terminal import log_to_stderr
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json
@@ -19,6 +20,13 @@ from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
+
+
+_AS_IN_A_BATCH = (
+    "model", "task", "id_field", "repeat", "concurrency", "retries", "requests_per_minute", "tokens_per_minute", "wall",
+    "address", "cpus",
+)  # fmt: skip
+"""The options that are fields of a `Batch`."""
 
 
 class Engine(StrEnum):
@@ -82,6 +90,7 @@ def batch(
 
     'coderoom batch diff DIR DIR' compares two batches.
     """
+    options = dict(locals())
     if team == "diff":
         return _compare(Path(items), other, as_json)
     if other is not None:
@@ -96,27 +105,19 @@ def batch(
     limits, of_runs = budgets_of(budget)
     if set(of_runs) - {"run"}:
         raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")
+    with refusing(f"The check {check!r} cannot be read"):
+        judge = None if check is None else make_check(Path(check).read_text("utf-8"))
     made = Batch(
         team,
         items,
         out,
-        model=model,
-        task=task,
-        check=None if check is None else make_check(_text_of(check)),
-        id_field=id_field,
-        repeat=repeat,
-        concurrency=concurrency,
-        retries=retries,
+        check=judge,
         budget=make_budget(limits),
         item_budget=make_budget(of_runs.get("run", {})),
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        wall=wall,
         engine=engine.value,
-        address=address,
-        cpus=cpus,
         memory=None if memory is None else memory * 2**20,
         arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
+        **{name: options[name] for name in _AS_IN_A_BATCH},
     )
     with exporting(otlp), log_to_stderr() if debug else nullcontext():
         return asyncio.run(_run(made, as_json))
@@ -196,11 +197,3 @@ def _compare(first: Path, second: str | None, as_json: bool) -> int:
     else:
         typer.echo("\n".join(lines) or "The batches have the same results.")
     return EXIT_FAILED if lines else EXIT_OK
-
-
-def _text_of(name: str) -> str:
-    try:
-        return Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise RequestError(f"The check {name!r} cannot be read: {why}.") from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coderoom._util.files import refusing
 from coderoom._util.text import counted, visible
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
@@ -108,7 +109,8 @@ def show_run(
         if str(html) == "-":
             typer.echo(page, nl=False)
         else:
-            _write(html, page)
+            with refusing(f"The file {str(html)!r} cannot be written"):
+                html.write_text(page, encoding="utf-8")
             typer.echo(visible(f"{html}: written"))
         return
     typer.echo(visible(_line(entry)))
@@ -215,13 +217,6 @@ def _moment_of(text: str) -> float:
         raise RequestError(
             f"{text!r} is not an age or a date; expected one as in 30d, 12h, 90min, 2w or 2026-11-20."
         ) from None
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RequestError(f"The file {str(path)!r} cannot be written: {error.strerror or error}.") from error
 
 
 def _remove(journal: Journal, runs: list[str], as_json: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coderoom.cli import app
-from coderoom.cli.app import end_code, print_json
+from coderoom.cli.app import end_code
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
@@ -161,9 +161,7 @@ def resume(
             )
         with exporting(otlp):
             solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json), limits=limits))
-        if as_json:
-            print_json(solved.to_json())
-        return end_code(solved.succeeded, solved.cancelled)
+        return app.end(solved, as_json)
     going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record)
     return _go(going, context, as_json, debug, otlp)
 
@@ -199,11 +197,9 @@ def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str 
     finally:
         view.stop()
     view.end(record)
-    if as_json:
-        print_json(record.to_json())
     if record.exception is not None and debug:
         traceback.print_exception(record.exception)
-    return end_code(record.succeeded, record.cancelled)
+    return app.end(record, as_json)
 
 
 @app.command()
@@ -310,9 +306,7 @@ def execute(
         result = asyncio.run(run_it)
     if writer.failure:
         typer.echo(writer.failure, err=True)
-    if as_json:
-        print_json(result.to_json() | {"file": file})
-    return end_code(result.succeeded, result.cancelled)
+    return app.end(result, as_json, file=file)
 
 
 def _tracers_of(file: str, otlp: str | None, stack: ExitStack) -> Sequence[StepObserver]:

@@ -17,7 +17,6 @@ from coderoom._util.services import MODEL_FORMS
 from coderoom._util.terminal import log_to_stderr
 from coderoom._util.text import counted
 from coderoom.cli import app
-from coderoom.cli.app import end_code, print_json
 from coderoom.cli.runs import budgets_of
 from coderoom.errors import RequestError
 
@@ -136,9 +135,7 @@ def solve(
         )
     if log.failure:
         typer.echo(log.failure, err=True)
-    if as_json:
-        print_json(solved.to_json())
-    return end_code(solved.succeeded, solved.cancelled)
+    return app.end(solved, as_json)
 
 
 cache_app = typer.Typer(cls=app.Group, help="Show or clear what `solve` has cached.", no_args_is_help=True)

@@ -228,7 +228,7 @@ class ModelAsked(GenerationEvent):
     replayed: bool
 
     def __str__(self) -> str:
-        tokens = f"{self.prompt_tokens} prompt tokens, {self.completion_tokens} completion tokens"
+        tokens = f"{self.prompt_tokens:,} prompt tokens, {self.completion_tokens:,} completion tokens"
         source = "reply of an earlier run" if self.replayed else "reply"
         return f"{self.function or 'functions'}: {self.step}: {source}, {tokens}"
 

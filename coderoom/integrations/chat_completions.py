@@ -31,7 +31,8 @@ from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations._tool import missing
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
-from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest, close_team
+from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
+from coderoom.runs.team_run import close_team
 
 try:
     from starlette.applications import Starlette

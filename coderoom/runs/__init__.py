@@ -82,34 +82,16 @@ __all__ = [
     "team_tree",
 ]
 
-_MODULES = {
-    "batch": ("Batch",),
-    "doctor": (
-        "NOT_ISOLATED", "Finding", "ModelCheck", "ServiceState", "check_model", "examine", "models_to_check",
-        "services",
-    ),
-    "durable": ("Run",),
-    "exec": ("BlockRun", "FileResult", "run_file"),
-    "exec_source": ("read_blocks",),
-    "exec_view": ("ExecView",),
-    "execute_question": ("ExecuteCodeResult", "execute_code"),
-    "interrupts": ("EXIT_INTERRUPTED",),
-    "journal": ("Journal", "RunEntry", "Step", "Writer", "open_journal"),
-    "observers": ("Recorder", "exporting"),
-    "record": ("RunRecord",),
-    "run_log": ("RunLog",),
-    "solving": ("Solved", "resume_solve", "solve"),
-    "team_run": (
-        "DEFAULT_WORKSPACE", "WALL_VARIABLE", "WORKSPACE_VARIABLE",
-        "PreparedRun", "RunRequest", "close_team", "prepare_run", "run_team",
-    ),
-    "view": ("RunView", "chat", "team_tree"),
-}  # fmt: skip
+_MODULES = (
+    "journal", "exec_source", "exec", "exec_view", "doctor", "interrupts",  # Those that need no AutoGen come first.
+    "team_run", "durable", "observers", "record", "run_log", "execute_question", "batch", "solving", "view",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because `coderoom doctor` and `coderoom exec` need no AutoGen.
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"coderoom.runs.{module}"), name)
+    for module in _MODULES if name in __all__ else ():
+        found = importlib.import_module(f"coderoom.runs.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from autogen_core.models import RequestUsage
 
+from coderoom._util.files import refusing
 from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.tasks import CODE, MODEL, retrieve_exception
 from coderoom.budgets import Budget, Spending
@@ -188,21 +189,12 @@ class Batch:
         def folder_of(name: str) -> Path:
             return self.out.absolute() / "work" / name
 
+        common = setup, folder_of, self._journal, pace, self._spending
         if self.engine == "local":
-            return ItemRunner(setup, folder_of, self._journal, pace, self._spending)
+            return ItemRunner(*common)
         from coderoom.runs.ray_engine import RayEngine
 
-        return RayEngine(
-            setup,
-            folder_of,
-            self._journal,
-            pace,
-            self._spending,
-            self.address,
-            self.cpus,
-            self.memory,
-            self.notes.append,
-        )
+        return RayEngine(*common, self.address, self.cpus, self.memory, self.notes.append)
 
     # --- The folder ---
 
@@ -247,7 +239,7 @@ class Batch:
         if not (self.out / RESULTS).exists():
             return done
         new = self.out / f"{RESULTS}.new"
-        try:
+        with refusing(f"The results in {str(self.out)!r} cannot be written"):
             with new.open("w", encoding="utf-8") as file:
                 for result in read_results(self.out):
                     if result.status != ERRORED:
@@ -255,8 +247,6 @@ class Batch:
                         done[result.id, result.repeat] = result.digest
                         self._count(result)
             new.replace(self.out / RESULTS)
-        except OSError as error:
-            raise RequestError(f"The results in {str(self.out)!r} cannot be written: {error.strerror}.") from error
         return done
 
     def _count(self, result: Result) -> None:
@@ -312,12 +302,10 @@ class Batch:
                 self.stopped = self.stopped or self._engine.stopped
                 return
             result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
-            try:
+            with refusing(f"The results in {str(self.out)!r} cannot be written"):
                 self._write_page(result.run)
                 with (self.out / RESULTS).open("a", encoding="utf-8") as file:
                     file.write(_line(result))
-            except OSError as error:
-                raise RequestError(f"The results in {str(self.out)!r} cannot be written: {error.strerror}.") from error
             await self._results.put(result)
 
     def _write_page(self, run: str) -> None:

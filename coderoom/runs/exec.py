@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import shlex
 import time
@@ -17,6 +16,7 @@ from typing import Any, Final
 from pydantic_core import to_json
 from rich.console import Console
 
+from coderoom._util.files import name_inside
 from coderoom._util.tasks import StepObserver
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
@@ -170,7 +170,6 @@ def _without_state(message: str) -> str:
 
 
 _FILE_NAME: Final = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
-_WORKSPACE: Final = "/workspace/"
 
 
 def check_request(source: Source, arguments: Sequence[str]) -> None:
@@ -179,10 +178,11 @@ def check_request(source: Source, arguments: Sequence[str]) -> None:
         raise RequestError(f"{source.name!r} takes no arguments: only code in python, sh and bash does.")
     for number, block in enumerate(source.blocks, start=1):
         name = _named_file(source, block)
-        if name is not None and _inside(name) is None:
-            raise RequestError(
-                f"{source.place(number, 1)}: the file {name!r} is outside of the workspace. Name one inside."
-            )
+        try:
+            name_inside("-" if name is None else name)
+        except RequestError:
+            place = source.place(number, 1)
+            raise RequestError(f"{place}: the file {name!r} is outside of the workspace. Name one inside.") from None
 
 
 def prelude(source: Source, arguments: Sequence[str], workspace: Path) -> str:
@@ -213,10 +213,9 @@ def code_to_run(block: Block, arguments: Sequence[str]) -> str:
 def keep_file(source: Source, block: Block) -> str:
     """The shell commands that write a block to the file that its first line names; empty if it names none."""
     name = _named_file(source, block)
-    inside = None if name is None else _inside(name)
-    if inside is None:
+    if name is None:
         return ""
-    path = f"./{inside}"
+    path = f"./{name_inside(name)}"
     folder = str(PurePosixPath(path).parent)
     return f"mkdir -p {shlex.quote(folder)} && printf %s {shlex.quote(block.code)} > {shlex.quote(path)}"
 
@@ -226,11 +225,6 @@ def _named_file(source: Source, block: Block) -> str | None:
         return None
     match = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
     return None if match is None else match[1].strip("\"'`")
-
-
-def _inside(name: str) -> str | None:
-    inside = os.path.normpath(name.removeprefix(_WORKSPACE)) if name else "."
-    return None if inside.startswith("/") or inside.split("/")[0] in (".", "..") else inside
 
 
 async def run_file(

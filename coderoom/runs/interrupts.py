@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 _CANCEL_AGAIN_SECONDS: Final = 0.1
 _END_OTHERS_SECONDS: Final = 0.8
 _END_ALL_SECONDS: Final = 1.7
-_SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -29,8 +29,8 @@ def route_signals(callback: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     caught = []
     for number in _SIGNALS:
-        # Outside of the main thread and on Windows, the caller's own handlers stay.
-        with suppress(NotImplementedError, RuntimeError, ValueError):
+        # Outside of the main thread, the caller's own handlers stay.
+        with suppress(RuntimeError, ValueError):
             loop.add_signal_handler(number, callback)
             caught.append(number)
     try:

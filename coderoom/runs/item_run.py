@@ -266,7 +266,7 @@ class ItemRunner:
         self._tokens.add(token)
         try:
             with self._limited():
-                record = await run.go(_show_nothing, token=token)
+                record = await run.go(lambda message: None, token=token)
         finally:
             self._tokens.discard(token)
         return {name: value for name, value in record.to_json().items() if name != "messages"}
@@ -350,7 +350,3 @@ def made(folder: Path) -> Path:
     """A folder, which is created if it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _show_nothing(message: object) -> None:
-    """Nobody looks on."""

@@ -286,28 +286,27 @@ class Journal(Database):
 
     def last_step(self, run: str) -> int:
         """The number of a run's last step; 0 if there is none."""
-        with self._using() as database:
-            row = database.execute("SELECT MAX(number) FROM steps WHERE run = ?", (run,)).fetchone()
-        return row[0] or 0
+        return self._one("SELECT MAX(number) FROM steps WHERE run = ?", run) or 0
 
     def count(self, run: str, kind: str) -> int:
         """How many steps of a kind a run has."""
-        with self._using() as database:
-            query = "SELECT COUNT(*) FROM steps WHERE run = ? AND kind = ?"
-            return int(database.execute(query, (run, kind)).fetchone()[0])
+        return int(self._one("SELECT COUNT(*) FROM steps WHERE run = ? AND kind = ?", run, kind))
 
     def reply(self, key: str) -> Any:
         """The newest reply to a request to a model, in any run; `None` if there is none."""
-        with self._using() as database:
-            query = "SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1"
-            row = database.execute(query, (key,)).fetchone()
-            return self.restore(json.loads(row[0]), values=False) if row else None
+        with self._using():  # Which says what is broken.
+            found = self._one("SELECT result FROM steps WHERE kind = 'model' AND key = ? ORDER BY at DESC LIMIT 1", key)
+            return None if found is None else self.restore(json.loads(found), values=False)
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""
+        return self._one("SELECT data FROM contents WHERE run = ? AND hash = ?", run, name) or b""
+
+    def _one(self, query: str, *values: str) -> Any:
+        """The only column of the first row; `None` if there is no row."""
         with self._using() as database:
-            row = database.execute("SELECT data FROM contents WHERE run = ? AND hash = ?", (run, name)).fetchone()
-        return row[0] if row else b""
+            row = database.execute(query, values).fetchone()
+        return row[0] if row else None
 
 
 def open_journal(named: str | None = None, *, off: bool = False) -> Journal | None:

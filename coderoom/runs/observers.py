@@ -18,17 +18,16 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
 
-from autogen_core.models import RequestUsage
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
+from coderoom._util.files import refusing
 from coderoom._util.tasks import CODE, MODEL, StepObserver, note
 from coderoom._util.text import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.runs.record import RunRecord
 
 _log = logging.getLogger("coderoom.runs")
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -228,28 +227,7 @@ class Tracer(StepObserver):
         span.end(end)
 
 
-_CUT: Final = (
-    "A reply of the model of {} was cut off at its token limit (max_tokens), so that code or words are missing. Raise "
-    "max_tokens in the model's config or at its server, or ask for less at a time."
-)
 _NOT_ASKED: Final = frozenset({"model", "model_info", "priced_as", "provider", "settings"})
-
-
-class ModelFacts(StepObserver):
-    """Notes what no message shows: tokens of requests that no agent makes but a selector, and replies that were cut."""
-
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-
-    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """Note a request to a model."""
-        name = current_agent()
-        if kind == MODEL and result.get("finish_reason") == "length":
-            cut = _CUT.format(name or "the team")
-            self._record.notices += [cut] if cut not in self._record.notices else []
-        if kind == MODEL and name and name not in self._record.models and not result.get("cached"):
-            self._record.without_messages.setdefault(name, []).append(RequestUsage(**result["usage"]))
-            self._record.priced_as.setdefault(name, request.get("priced_as", ""))
 
 
 class Recorder(StepObserver):
@@ -299,11 +277,12 @@ class Recorder(StepObserver):
         return json.dumps(self._masking.hide(entry)) + "\n"
 
     def _write(self, line: str) -> None:
-        try:
-            with self._lock, self.file.open("w" if line and not self._begun else "a", encoding="utf-8") as file:
-                if line and not self._begun:
-                    self._begun = True
-                    file.write(self._line(HEADER))
-                file.write(line)
-        except OSError as error:
-            raise RequestError(f"The recording {str(self.file)!r} cannot be written: {error.strerror}.") from error
+        with (
+            refusing(f"The recording {str(self.file)!r} cannot be written"),
+            self._lock,
+            self.file.open("w" if line and not self._begun else "a", encoding="utf-8") as file,
+        ):
+            if line and not self._begun:
+                self._begun = True
+                file.write(self._line(HEADER))
+            file.write(line)

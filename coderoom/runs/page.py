@@ -25,10 +25,11 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from coderoom._util.files import refusing
 from coderoom._util.tasks import CODE, MODEL
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
-from coderoom.errors import CodeRoomError, RequestError
+from coderoom.errors import CodeRoomError
 from coderoom.runs.journal import Journal, RunEntry, Step
 from coderoom.runs.run_log import MESSAGE, TASK
 
@@ -266,10 +267,8 @@ class RunServer(ThreadingHTTPServer):
     def __init__(self, journal: Journal, port: int = 0) -> None:
         self.journal_path = journal.path
         self.token = secrets.token_urlsafe(24)
-        try:
+        with refusing(f"The port {port} cannot be used"):
             super().__init__((_HOST, port), _Handler)
-        except OSError as error:
-            raise RequestError(f"The port {port} cannot be used: {error.strerror}.") from error
         self.hosts = {f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"}
         self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
 

@@ -1,18 +1,21 @@
-"""The record of a run, as computed facts."""
+"""The record of a run, as computed facts, and how it gets those that AutoGen's agents do not report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
+from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     CodeExecutionEvent,
-    CodeGenerationEvent,
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     ToolCallRequestEvent,
@@ -21,10 +24,14 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
 
 from coderoom import generation
+from coderoom._util.autogen import agents_of, current_agent, executor_of
 from coderoom._util.prices import cost_of
-from coderoom.agents import StopReason
+from coderoom._util.tasks import CODE, MODEL, StepObserver, once
+from coderoom._util.terminal import asking
+from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
+from coderoom.sandbox import OutputChunk
 
 NO_CODE = "no_code"
 """The outcome of a run without code, so that nothing shows whether it worked."""
@@ -54,10 +61,6 @@ def usage_of(used: Iterable[RequestUsage]) -> dict[str, int]:
     counts = [(each.prompt_tokens, each.completion_tokens) for each in used]
     prompt, completion = sum(count for count, _ in counts), sum(count for _, count in counts)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-
-
-def _outcome_of(result: CodeResult) -> Outcome:
-    return getattr(result, "outcome", Outcome.OK if result.exit_code == 0 else Outcome.ERROR)
 
 
 @dataclass
@@ -111,38 +114,25 @@ class RunRecord:
     asks: frozenset[str] = frozenset()
     activity: str = ""
     since: float = field(default_factory=monotonic)
-    _runs: int = 0
-    _results: dict[str, CodeResult] = field(default_factory=dict)
+    _runs: int = 0  # Of code, by agents that do not report them,
+    _results: dict[str, CodeResult] = field(default_factory=dict)  # whose outcomes belong to their next messages.
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
         """Record a message; return it, with the outcome of code that its agent does not report itself."""
         if isinstance(message, ModelClientStreamingChunkEvent):
             return message
         if isinstance(message, BaseChatMessage) and (result := self._results.pop(message.source, None)) is not None:
-            facts = {keys.OUTCOME: _outcome_of(result).value, keys.EXIT_CODE: str(result.exit_code)}
+            outcome = Outcome.OK if result.exit_code == 0 else Outcome.ERROR
+            facts = {keys.OUTCOME: outcome.value, keys.EXIT_CODE: str(result.exit_code)}
             message = message.model_copy(update={"metadata": message.metadata | facts})
         self.messages.append(message)
-        if isinstance(message, CodeGenerationEvent) and message.code_blocks:
-            self.begin(message.source, "runs code")
-        elif isinstance(message, ToolCallRequestEvent):
+        if isinstance(message, ToolCallRequestEvent):
             self.begin(message.source, "calls tools")
-        elif isinstance(message, BaseAgentEvent):
-            self.begin(message.source, "waits for the model")
         return message
 
     def begin(self, agent: str, activity: str) -> None:
         """An agent begins something."""
         self.activity, self.since = f"{agent} {activity}", monotonic()
-
-    def begin_code(self, agent: str) -> None:
-        """An agent that does not report its runs of code begins one."""
-        self.begin(agent, "runs code")
-        self._runs += 1
-
-    def end_code(self, agent: str, result: CodeResult) -> None:
-        """The code has ended, whose outcome belongs to the agent's next message."""
-        self.begin(agent, "waits for the model")
-        self._results[agent] = result
 
     @property
     def outcome(self) -> str:
@@ -282,3 +272,97 @@ class RunRecord:
             "files": [str(path) for path in self.files],
             "messages": [message.model_dump(mode="json") for message in self.messages],
         }
+
+
+_ACTIVITIES: Final = {MODEL: "waits for the model", CODE: "runs code", "input": "waits for a person"}
+_CUT: Final = (
+    "A reply of the model of {} was cut off at its token limit (max_tokens), so that code or words are missing. Raise "
+    "max_tokens in the model's config or at its server, or ask for less at a time."
+)
+
+
+class RunFacts(StepObserver):
+    """Notes what no message shows: what an agent does now, tokens of requests of a selector, and replies cut short."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+
+    def before(self, kind: str, request: Any) -> None:
+        """Note what the agent does now."""
+        if kind in _ACTIVITIES and (agent := current_agent()):
+            self._record.begin(agent, _ACTIVITIES[kind])
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """Note a request to a model."""
+        if kind != MODEL:
+            return
+        name = current_agent()
+        if result.get("finish_reason") == "length":
+            cut = _CUT.format(name or "the team")
+            self._record.notices += [cut] if cut not in self._record.notices else []
+        if name and name not in self._record.models and not result.get("cached"):
+            self._record.without_messages.setdefault(name, []).append(RequestUsage(**result["usage"]))
+            self._record.priced_as.setdefault(name, request.get("priced_as", ""))
+
+
+_SETTLE_SECONDS: Final = 0.15
+Watch = Callable[[ModelClientStreamingChunkEvent], None]
+
+
+@contextmanager
+def noting_steps(team: Any, record: RunRecord, watch: Watch) -> Iterator[None]:
+    """Make it a step of the run when an agent of AutoGen's runs code, and when one asks a person.
+
+    `watch` gets the output of code that such an agent runs in a sandbox, while it runs.
+    """
+    with ExitStack() as stack:
+
+        def put(owner: Any, name: str, noting: Any) -> None:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, noting)
+
+        for agent in agents_of(team, hidden=True):
+            executor = executor_of(agent)
+            if executor is not None and not isinstance(agent, CodeExecutorAgent | CodeActAgent | HumanApprovedAgent):
+                run = _noting_run(agent.name, executor.execute_code_blocks, record, watch)
+                put(executor, "execute_code_blocks", run)
+            if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
+                put(agent, "input_func", _noting_question(agent.input_func))
+        yield
+
+
+def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord, watch: Watch) -> Callable[..., Any]:
+    def show(chunk: OutputChunk) -> None:
+        watch(ModelClientStreamingChunkEvent(content=chunk.text, source=name, metadata={keys.EVENT: keys.OUTPUT}))
+
+    live = {"on_output": show} if "on_output" in inspect.signature(execute).parameters else {}
+
+    async def noted(*args: Any, **kwargs: Any) -> CodeResult:
+        record._runs += 1
+        blocks = args[0] if args else kwargs["code_blocks"]
+        request = {"blocks": [[block.language, block.code] for block in blocks]}
+        result: CodeResult = await once(
+            CODE,
+            request,
+            lambda: execute(*args, **kwargs, **live),
+            lambda result: {"exit_code": result.exit_code, "output": result.output},
+            lambda known: CodeResult(**known),
+        )
+        record._results[name] = result
+        return result
+
+    return noted
+
+
+def _noting_question(ask: Any) -> Any:
+    async def noted(*args: Any, **kwargs: Any) -> str:
+        async def ask_now() -> str:
+            # A team passes messages on with a short delay.
+            await asyncio.sleep(_SETTLE_SECONDS)
+            with asking():
+                answer: str = await ask(*args, **kwargs)
+            return answer
+
+        return await once("input", {}, ask_now, str, str)
+
+    return noted

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coderoom import generation
+from coderoom._util.files import refusing
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table, priced_as
 from coderoom._util.tasks import StepObserver, observing
@@ -262,7 +263,8 @@ async def solve(
     language = options.get("language", "python")
     sandbox = generation.make_sandbox(wall, language)
     path, functions = _existing(tests_for) if tests_for else (None, ())
-    source = "" if path is None else _read(path)
+    with refusing(f"The module {str(path)!r} cannot be read"):
+        source = "" if path is None else path.read_text("utf-8")
     if out is not None:
         generation.check_folder(out, name if path is None else path.stem, language, tests_only=path is not None)
     named = model or default_model()
@@ -353,14 +355,6 @@ def _existing(tests_for: Sequence[str]) -> tuple[Path, tuple[str, ...]]:
         raise RequestError(f"Tests can be written for one module at a time, not for {', '.join(sorted(paths))}.")
     names = tuple(name for _, _, name in pairs if name)
     return Path(paths.pop()), names if len(names) == len(pairs) else ()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise RequestError(f"The module {str(path)!r} cannot be read: {why}.") from error
 
 
 async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: SolveView, log: RunLog) -> Solution | None:

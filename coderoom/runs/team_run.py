@@ -36,10 +36,9 @@ from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
-from coderoom.runs.activity import noting_activity
 from coderoom.runs.interrupts import cancel_on_signal
-from coderoom.runs.observers import ModelFacts, run_span, tracers
-from coderoom.runs.record import RunRecord
+from coderoom.runs.observers import run_span, tracers
+from coderoom.runs.record import RunFacts, RunRecord, noting_steps
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
@@ -254,10 +253,10 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
-            noting_activity(team, record, show),
+            noting_steps(team, record, show),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
-            observing(*_observers(team, log, spending), ModelFacts(record), *observers),
+            observing(*_observers(team, log, spending), RunFacts(record), *observers),
         ):
             if spending is not None:
                 for model in record.priced_as.values():

@@ -390,16 +390,13 @@ async def _ask(console: Console, how: str = "") -> str:
     return "" if task.lower() in _ENDS else task
 
 
-def team_tree(team: dict[str, Any]) -> Tree:
+def team_tree(component: dict[str, Any], role: str = "") -> Tree:
     """A team file's content as a tree: each component with its settings, below the one that it belongs to.
 
     Args:
-        team: The content, as `read_team` returns it.
+        component: The content, as `read_team` returns it.
+        role: What it is to the one that it belongs to.
     """
-    return _tree("", team)
-
-
-def _tree(role: str, component: dict[str, Any]) -> Tree:
     config = component.get("config")
     config = config if isinstance(config, dict) else {}
     kind = str(component["provider"]).rpartition(".")[2]
@@ -417,10 +414,10 @@ def _tree(role: str, component: dict[str, Any]) -> Tree:
 
 def _add(tree: Tree, key: str, value: Any) -> None:
     if _is_component(value):
-        tree.add(_tree(key.replace("_", " "), value))
+        tree.add(team_tree(value, key.replace("_", " ")))
     elif isinstance(value, list) and value and all(map(_is_component, value)):
         for each in value:
-            tree.add(_tree(key.replace("_", " ").removesuffix("s"), each))
+            tree.add(team_tree(each, key.replace("_", " ").removesuffix("s")))
     elif value not in (None, "", [], {}):
         listed = isinstance(value, list) and all(isinstance(each, str) for each in value)
         tree.add(Text.assemble((f"{visible(key)}: ", "dim"), _one_line(", ".join(value) if listed else value)))

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from coderoom._util.files import write_inside
+from coderoom._util.files import refusing, write_inside
 from coderoom.errors import RequestError
 
 _OWN_FOLDER: Final = ".coderoom"
@@ -44,14 +44,12 @@ def open_workspace(workspace: Path) -> tuple[Path, bool]:
     Its parent must exist, so that a mistyped path does not create folders.
     """
     folder = usable_folder(workspace)
-    try:
+    with refusing(f"The workspace {str(workspace)!r} cannot be used"):
         if folder.is_dir():
             return folder, False
         if folder.parent.is_dir():
             folder.mkdir()
             return folder, True
-    except OSError as error:
-        raise RequestError(f"The workspace {str(workspace)!r} cannot be used: {error.strerror}.") from error
     raise RequestError(
         f"Neither the workspace {str(folder)!r} nor its parent {str(folder.parent)!r} exists. Check the path, or "
         "create the parent first."
@@ -60,12 +58,10 @@ def open_workspace(workspace: Path) -> tuple[Path, bool]:
 
 def check_writable(folder: Path) -> None:
     """Refuse a workspace that nothing can be written to, before a model is asked."""
-    try:
+    with refusing(f"The workspace {str(folder)!r} cannot be written to"):
         there = next(each for each in (folder, *folder.parents) if each.exists())
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(_PROBE_BYTES))
-    except OSError as error:
-        raise RequestError(f"The workspace {str(folder)!r} cannot be written to: {error.strerror}.") from error
 
 
 def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
@@ -79,7 +75,7 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
         raise RequestError(f"Two files have the name {doubles[0]!r}: they would overwrite each other.")
     replaced = []
     for file in files:
-        try:
+        with refusing(f"Cannot copy {str(file)!r} into the workspace"):
             workspace.mkdir(parents=True, exist_ok=True)
             if (workspace / file.name).is_symlink():
                 # Earlier code may have made the link, to redirect this write.
@@ -93,8 +89,6 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
                 write_inside(workspace, kept, target.read_bytes())
                 shutil.copyfile(file, target)
                 replaced.append(f"{file.name} in the workspace had other content, which is in {kept} now.")
-        except OSError as error:
-            raise RequestError(f"Cannot copy {str(file)!r} into the workspace: {error.strerror or error}.") from error
     return replaced
 
 

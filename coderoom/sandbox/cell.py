@@ -61,7 +61,8 @@ def check_cell(
         )
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
-    name = "bash" if language.strip().lower() == "bash" else normalize_language(language)
+    name = language.strip().lower()
+    name = name if name in LANGUAGES else normalize_language(name)
     error = None
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")

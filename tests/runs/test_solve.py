@@ -271,7 +271,7 @@ def test_a_service_that_fails_is_told_of(tmp_path: Path) -> None:
     done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--retries", "0", env=env)
     assert done.returncode == 1
     assert "could not be called" in done.stdout
-    assert "Check the address of your model service" in " ".join(done.stdout.split())
+    assert "No model service could be reached at http" in " ".join(done.stdout.split())
 
 
 @pytest.mark.slow
