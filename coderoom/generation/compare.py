@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from coderoom.generation.values import canonical, fields_of, show, tag_of
@@ -25,6 +26,7 @@ _REL = 1e-9
 _ABS_OF_ZERO = 1e-12
 
 _MOMENTS: dict[str, Any] = {"$datetime": datetime.datetime, "$date": datetime.date, "$time": datetime.time}
+_OF_NUMBERS: dict[str, Any] = {"$fraction": Fraction, "$timedelta": datetime.timedelta}
 _NAMES = {"$float": "float", "None": "None", "$str": "str", "$int": "int"}
 
 
@@ -311,6 +313,8 @@ def _same(tag: str, wanted: Any, actual_content: Any) -> bool:
             return bool(one == other) or (one.is_nan() and other.is_nan())
         if tag in _MOMENTS:
             return bool(_MOMENTS[tag].fromisoformat(wanted) == _MOMENTS[tag].fromisoformat(actual_content))
+        if tag in _OF_NUMBERS:  # The expected one need not be normalized.
+            return bool(_OF_NUMBERS[tag](*wanted) == _OF_NUMBERS[tag](*actual_content))
     except (TypeError, ValueError, ArithmeticError):
         return False
     if tag == "$enum":

@@ -66,6 +66,14 @@ async def test_code_that_answers_differently_in_another_process_fails(node_sandb
 
 
 @needs_node
+async def test_a_rejection_that_nobody_handles_fails(node_sandbox: Sandbox) -> None:
+    source = "async function save(x) { throw new Error('it is full') }\nfunction f(x) { save(x); return x }"
+    results = await run(node_sandbox, source)
+    assert [each.passed for each in results] == [False] * 3
+    assert "it is full" in results[0].why
+
+
+@needs_node
 @pytest.mark.slow
 async def test_honest_code_gets_no_warning(node_sandbox: Sandbox) -> None:
     source = """

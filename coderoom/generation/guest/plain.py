@@ -198,11 +198,12 @@ class _Process:
                 return
             name, _, instead = text.partition(" ") if done >= count else (str(done), "", text)
             longest -= len(line)
-            if longest < 0 and done >= count:
+            is_left = name == "left" and done >= count
+            if longest < 0 and done >= count and not is_left:
                 continue
-            if longest < 0 or not (name == "left" or (name.isdigit() and int(name) < count)):
+            if not is_left and (longest < 0 or not (name.isdigit() and int(name) < count)):
                 break
             done += 1
-            yield (count - 1, json.dumps({"left": instead})) if name == "left" else (int(name), instead)
+            yield (count - 1, json.dumps({"left": instead})) if is_left else (int(name), instead)
         for number in range(min(done, count - 1), count):
             yield number, None

@@ -62,6 +62,8 @@ class Shell:
         if kind.startswith("list["):
             return [self.read(line, kind[5:-1]) for line in text.split("\n")] if printed else []
         words: Any = {"bool": {"true": True, "false": False}, "None": {"": None}}.get(kind, {})
+        if kind in ("int", "float") and (text != text.strip() or text[:1] == "+" or "_" in text):
+            return text
         try:
             return int(text) if kind == "int" else float(text) if kind == "float" else words.get(text, text)
         except ValueError:

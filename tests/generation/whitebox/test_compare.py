@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import json
 import math
 import random
@@ -106,6 +107,11 @@ class TestEqual:
         found = compare(came(expected), came(actual))
         assert found.equal, found.why
         assert not found.why
+
+    def test_what_is_expected_need_not_be_normalized(self) -> None:
+        assert compare({"$timedelta": [0, 90_000, 0]}, came(datetime.timedelta(1, 3_600))).equal
+        assert compare({"$fraction": [2, 4]}, came(fractions.Fraction(1, 2))).equal
+        assert not compare({"$fraction": [1, 0]}, came(fractions.Fraction(1, 2))).equal
 
     def test_tolerances(self) -> None:
         assert compare(100.0, 101.0, rel=0.02).equal

@@ -53,6 +53,8 @@ OTHERS = {
     "the text in an exception": "def f(x):\n    try:\n        [].index(iter(x))\n    except ValueError as e:\n        return e.args\n",
     "a method that shows": "class A: ...\ndef f(x):\n    return A().__repr__()\n",
     "random numbers": "import random\ndef f(x):\n    return random.random()\n",
+    "a copy of a set that is compared": "def f(x):\n    return list(set(x)) == x\n",
+    "a call in an annotation": "def f(x):\n    out = []\n    def g(y: out.append(str(lambda: 0))):\n        pass\n    return out\n",
     "a clock": "import time\ndef f(x):\n    return time.time()\n",
     "the date": "from datetime import date\ndef f(x):\n    return date.today()\n",
     "the date by a pattern": "from datetime import datetime\ndef f(x):\n    match x:\n        case datetime(now=n):\n            return n()\n",
@@ -95,4 +97,7 @@ def test_it_is_found(pure: bool, sources: dict[str, str]) -> None:
 
 def test_every_source_counts() -> None:
     assert not PythonLanguage().is_pure([PURE["text"], OTHERS["a clock"]])
+    assert not PythonLanguage().is_pure(
+        ["def g(x):\n    return x.keys()\n", "def f(x, y):\n    return list(g(x) & g(y))\n"]
+    )
     assert PythonLanguage().is_pure([])

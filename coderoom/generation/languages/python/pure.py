@@ -22,7 +22,10 @@ def is_pure(sources: tuple[str, ...]) -> bool:
 
     Beyond state, that is the time, its zone, the order of sets, and the addresses of objects.
     """
-    return is_stateless(sources) and not any(_Code(parsed(source)).varies() for source in sources)
+    if not is_stateless(sources):
+        return False
+    body = [node for source in sources for node in parsed(source).body]
+    return not _Code(ast.Module(body, [])).varies()
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -70,7 +73,9 @@ class _Code:
             each.asname or each.name for node in imports if isinstance(node, ast.ImportFrom) for each in node.names
         }
         roots = [getattr(node, name, None) for node in self._nodes for name in ("annotation", "returns")]
-        self._in_annotations = {each for root in roots if isinstance(root, ast.AST) for each in ast.walk(root)}
+        annotations = [[*ast.walk(root)] for root in roots if isinstance(root, ast.AST)]
+        plain = [nodes for nodes in annotations if not any(isinstance(each, ast.Call) for each in nodes)]
+        self._in_annotations = {each for nodes in plain for each in nodes}
         self._rebound = {name for node in self._nodes for name in _bound_by(node)}
 
     def varies(self) -> bool:
@@ -108,7 +113,9 @@ class _Code:
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
             name = parent.func.id
             free = name in _ORDER_FREE or (name == "sorted" and not parent.keywords and not self._makes_floats())
-            free = free or (name in ("list", "tuple") and self._is_order_free(parent))
+            # A copy in the order of the set, which may be compared.
+            copied = name in ("list", "tuple") and isinstance(self._parents.get(parent), ast.Call)
+            free = free or (copied and self._is_order_free(parent))
             return node in parent.args and free and name not in self._rebound
         return isinstance(parent, ast.Compare)
 

@@ -12,6 +12,8 @@ const { writeSync } = fs;
 const write = String;
 const bytesFrom = Buffer.from.bind(Buffer);
 const on = process.on.bind(process);
+const later = setImmediate;
+const Turn = Promise;
 const folder = new URL('.', import.meta.url).href;
 const own = new Map(
   [Error, TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError, AggregateError].map((each) => [
@@ -251,7 +253,9 @@ async function answer() {
   try {
     const encoder = new Encoder();
     const result = encoder.encode(value);
-    tell(`{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`);
+    const text = `{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`;
+    await new Turn((resolve) => { later(resolve); }); // A promise that nobody handles would end a script.
+    tell(text);
   } catch { // The function itself has not thrown it.
     tell(`{"value":${opaque('value', 'reading it throws an error')}}`);
   }

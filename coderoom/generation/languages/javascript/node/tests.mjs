@@ -78,7 +78,7 @@ function isWhole(value) {
 // Whether reading an object again may give something else.
 function isComputed(value) {
   if (types.isProxy(value)) return true;
-  const names = ArrayBuffer.isView(value) ? [] : [...Object.keys(value), 'message'];
+  const names = ArrayBuffer.isView(value) ? [] : Reflect.ownKeys(value).filter((name) => name !== 'stack');
   return names.some((name) => 'get' in (Object.getOwnPropertyDescriptor(value, name) ?? {}));
 }
 

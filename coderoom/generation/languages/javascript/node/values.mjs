@@ -9,7 +9,7 @@ const DEEPEST = 60;
 const MOST_DIGITS = 4_000;
 const RETURN_LIST = 'it can be iterated only once; return an array';
 
-const { apply, getPrototypeOf, getOwnPropertyDescriptor } = Reflect;
+const { apply, getPrototypeOf, getOwnPropertyDescriptor, ownKeys } = Reflect;
 const { keys, is } = Object;
 const { isArray, from: listOf } = Array;
 const { stringify } = JSON;
@@ -207,10 +207,9 @@ function quoted(value) {
 // Whether a property is an accessor.
 function isComputed(value) {
   if (types.isTypedArray(value) || (isArray(value) && value.length > MOST_ITEMS)) return false;
-  const names = keys(value);
-  names[names.length] = 'message';
+  const names = ownKeys(value);
   for (let index = 0; index < names.length; index++) {
-    const found = getOwnPropertyDescriptor(value, names[index]);
+    const found = names[index] === 'stack' ? undefined : getOwnPropertyDescriptor(value, names[index]);
     if (found !== undefined && (found.get !== undefined || found.set !== undefined)) return true;
   }
   return false;
