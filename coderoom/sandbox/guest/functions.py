@@ -78,7 +78,7 @@ class Functions:
         self._loops: Dict[Any, int] = {}
         self._sending = threading.Lock()
         self._changed = threading.Condition()
-        self._reader = 0
+        self._reader = 0  # The thread that reads. If it is the one that asks, an interrupt has left it there.
         self._busy: set[int] = set()
 
     def offer(self, offers: list[dict[str, Any]]) -> None:
@@ -235,7 +235,7 @@ class Functions:
         while not found:
             try:
                 with self._changed:
-                    while self._reader and not found:
+                    while self._reader not in (0, me) and not found:
                         self._changed.wait()
                     if found:
                         return
@@ -267,7 +267,7 @@ class Functions:
     def _read_available(self) -> None:
         me = threading.get_ident()
         with self._changed:
-            if self._reader:
+            if self._reader not in (0, me):
                 return  # A thread is reading already.
             self._reader = me
         self._busy.add(me)
