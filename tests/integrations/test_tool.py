@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import signal
 import subprocess
 import sys
@@ -93,7 +92,7 @@ async def test_cancelled_caller_ends_the_cell() -> None:
 def test_interrupted_caller_ends_the_cell() -> None:
     with CodeSession() as session:
         session.run_blocking("import time\nx = 1")
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             session.run_blocking("time.sleep(1000)")
         assert session.run_blocking("x").value == 1
