@@ -55,6 +55,8 @@ OTHERS = {
     "random numbers": "import random\ndef f(x):\n    return random.random()\n",
     "a copy of a set that is compared": "def f(x):\n    return list(set(x)) == x\n",
     "a call in an annotation": "def f(x):\n    out = []\n    def g(y: out.append(str(lambda: 0))):\n        pass\n    return out\n",
+    "a text in an exception that is read": "def f(x):\n    try:\n        raise OSError(1, f'{(lambda: 0)}')\n    except OSError as error:\n        return error.strerror\n",
+    "a text that decides what is raised": "def f(x):\n    raise ValueError(x if f'{(lambda: 0)}' > '<' else 0)\n",
     "a clock": "import time\ndef f(x):\n    return time.time()\n",
     "the date": "from datetime import date\ndef f(x):\n    return date.today()\n",
     "the date by a pattern": "from datetime import datetime\ndef f(x):\n    match x:\n        case datetime(now=n):\n            return n()\n",

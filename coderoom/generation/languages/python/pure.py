@@ -41,6 +41,8 @@ _CONSUMERS: Final = words(
     "all any bytes dict enumerate filter frozenset list map max min set sorted sum tuple zip join"
 )
 _LAZY: Final = words("enumerate filter iter map reversed zip")
+_READING: Final = words("args filename filename2 format msg reason strerror value")
+"""Attributes with a text made by `format`, or of an exception."""
 _VARYING: Final = words("calendar datetime hashlib")  # Of the time zone, and of objects whose text is their address.
 _OF_FLOATS: Final = words("decimal fractions json math statistics")
 _WITHOUT_ADDRESS: Final = words("collections collections.abc math string")
@@ -133,16 +135,16 @@ class _Code:
         if isinstance(node, ast.Name):
             return node.id in ("ascii", "format", "repr", "str")
         if isinstance(node, ast.Attribute):
-            return node.attr in ("args", "format")
+            return node.attr in _READING
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Mod):
             left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
             return not _is_number(left) and not _is_number(right)
         if not isinstance(node, ast.FormattedValue):
             return False
-        above: ast.AST | None = node
-        while above is not None and not isinstance(above, ast.stmt):
-            above = self._parents.get(above)
-        return not isinstance(above, ast.Raise)
+        message = self._parents[node]
+        raised = self._parents.get(message)
+        in_call = isinstance(raised, ast.Call) and message in raised.args
+        return not (raised is not None and in_call and isinstance(self._parents.get(raised), ast.Raise))
 
     def _has_address(self, node: ast.AST) -> bool:
         """Whether a node makes an object whose text is its address."""
