@@ -117,6 +117,13 @@ async def test_state_that_is_kept_is_noticed(shells: Sandbox, assign: str) -> No
     assert [each.passed for each in strict] == [False] * 3
 
 
+@pytest.mark.parametrize("body", ["readonly n=$1; echo $n", "false; echo $1; set -e"])
+@pytest.mark.slow
+async def test_constants_and_options_are_state_too(shells: Sandbox, body: str) -> None:
+    results = await run(shells, f"{HEAD}f() {{\n  {body}\n}}", *TESTS)
+    assert any("the code keeps state" in each.warning for each in results), results
+
+
 @pytest.mark.parametrize("noise", ["RANDOM", "$$", slow("BASHPID"), slow("10#${EPOCHREALTIME#*.}")])
 async def test_code_that_answers_at_random_fails(shells: Sandbox, noise: str) -> None:
     results = await run(shells, f"{HEAD}f() {{\n  echo $(( $1 + ({noise}) % 2 ))\n}}", *TESTS)

@@ -83,7 +83,7 @@ class Shell:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
             script, given, printed, complaint, state = files
-            save = f"{{ declare -p; declare -f; }} >&{state.fileno()}"
+            save = f"{{ declare -p; declare -f; shopt -p; set +o; }} >&{state.fileno()}"
             lines = [self._text, "exec 2>/dev/null", self._state, f"exec 2>&{complaint.fileno()}"]
             lines.append(f"{command} <&{given.fileno()}; coderoom_status=$?; {save}; exit $coderoom_status\n")
             buffer: Any = getattr(sys.stdin, "buffer", None)
@@ -99,8 +99,9 @@ class Shell:
             texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
         if len(texts[0]) > 1_000_000:
             raise ValueError("more than 1,000,000 characters were printed")
-        if self._kept and texts[2]:  # Without what is read-only, and folders that differ from test to test.
-            self._state = re.sub(r"(?m)^declare -(\w*r\w* |x (OLDPWD|PWD|TMPDIR)\b).*", "", texts[2])
+        if self._kept and texts[2]:  # Without what bash itself sets, and folders that differ from test to test.
+            own = "BASHOPTS|BASH_VERSINFO|EUID|PPID|SHELLOPTS|UID|OLDPWD|PWD|TMPDIR"
+            self._state = re.sub(rf"(?m)^declare -\S+ ({own})\b.*", "", texts[2])
         return done.returncode if done.returncode >= 0 else 128 - done.returncode, texts[0], texts[1]
 
 
