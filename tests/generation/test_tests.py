@@ -60,6 +60,8 @@ class TestForm:
             ({"property": "result ="}, "property: it is not valid Python"),
             ({"property": "True"}, "does not use result"),
             ({"property": "result == y"}, "unknown name 'y'"),
+            ({"property": "list(set(result)) == result"}, "compare with sorted"),
+            ({"property": "result == [*{each for each in result}]"}, "compare with sorted"),
             ({"expected_output": 1, "rel": -1}, "rel"),
             ({"expected_output": 1, "verdict": True}, "verdict"),
             ({"expected_output": 1, "kind": "hard"}, "kind"),
@@ -78,6 +80,7 @@ class TestForm:
             "[y for y in x if y in result] == sorted(x, key=lambda z: -z)",
             "math.isclose(result, sum(x)) and (n := len(x)) == n",
             "result == {k: v for k, v in x}",
+            "set(result) == set(x) and sorted(set(result)) == result and len(list(set(x))) == len(result)",
         ],
     )
     def test_properties_may_have_names_of_their_own(self, text: str) -> None:

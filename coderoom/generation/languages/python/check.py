@@ -284,10 +284,26 @@ def check_property(text: str, inputs: Mapping[str, Any]) -> None:
         listed = ", ".join(map(repr, unknown))
         known = "result, the inputs, after, math and builtins"
         raise ValueError(f"property: unknown name {listed}; known are {known}")
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
+    if any(_has_order_of_set(side) for node in compared for side in (node.left, *node.comparators)):
+        raise ValueError("property: the order of a set is another one in each process; compare with sorted(...)")
     changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
     results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
     if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
         raise ValueError("property: it does not use result")
+
+
+def _has_order_of_set(node: ast.expr) -> bool:
+    """Whether an expression is a list or tuple of a set."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return any(isinstance(each, ast.Starred) and _is_set(each.value) for each in node.elts)
+    is_copy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple")
+    return is_copy and any(map(_is_set, node.args))  # type: ignore[attr-defined]
+
+
+def _is_set(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(node, ast.Set | ast.SetComp) or getattr(called, "id", "") in ("set", "frozenset")
 
 
 def names_in(text: str) -> set[str]:
