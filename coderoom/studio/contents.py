@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from coderoom.configs import shipped_teams
+from coderoom.studio.environment import forget
 
 USER: Final = "guestuser@gmail.com"
 """The id of the only user in a Studio without authentication."""
@@ -66,7 +67,7 @@ class Rest:
 def forget_if_new(folder: Path) -> None:
     """Forget what earlier starts put into Studio, if its database is gone."""
     if not any(folder.glob("*.db")):
-        (folder / _RECORD).unlink(missing_ok=True)
+        forget(folder / _RECORD)
 
 
 class Contents:

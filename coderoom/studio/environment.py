@@ -190,6 +190,14 @@ def open_log(path: Path) -> BinaryIO:
         raise _unusable(path.parent, error) from error
 
 
+def forget(path: Path) -> None:
+    """Remove a file of the folder, if it exists."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(path.parent, error) from error
+
+
 def _unusable(folder: Path, error: OSError) -> RequestError:
     where = "" if error.filename in (None, str(folder)) else f" ({str(error.filename)!r})"
     return RequestError(
