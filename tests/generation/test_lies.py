@@ -145,6 +145,7 @@ UNSEEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_properties_see_what_users_see(default_sandbox: Sandbox) -> None:
     cases = [*SEEN, *((each, "result is result") for each in UNSEEN)]
     sources = {

@@ -89,6 +89,7 @@ async def test_state_that_is_kept_is_a_warning(sandbox: Sandbox) -> None:
     assert [each.passed for each in strict] == [False, True, False, True]
 
 
+@pytest.mark.slow
 async def test_state_that_spoils_a_second_call_with_the_same_arguments_is_a_warning(sandbox: Sandbox) -> None:
     source = "def even(n, seen=[]):\n    seen.append(n)\n    return (n % 2 == 0) == (seen.count(n) < 2)\n"
     assert all(each.passed and "the code keeps state" in each.warning for each in await run(sandbox, source, 3))
