@@ -276,15 +276,29 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._contexts.add(made)
         return made
 
-    async def run(self, *, ctx: CodeActAgent | None = None, **arguments: Any) -> TaskResult:
+    async def run(
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+        ctx: CodeActAgent | None = None,
+    ) -> TaskResult:
         """Run the agent on a task, in the conversation of `ctx` if it is given; else as AutoGen's agents."""
-        return await (super().run if ctx is None else ctx.run)(**arguments)
+        run = super().run if ctx is None else ctx.run
+        return await run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
 
     def run_stream(
-        self, *, ctx: CodeActAgent | None = None, **arguments: Any
+        self,
+        *,
+        task: str | BaseChatMessage | Sequence[BaseChatMessage] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+        ctx: CodeActAgent | None = None,
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
         """Run the agent on a task and yield what happens, in the conversation of `ctx` if it is given."""
-        return (super().run_stream if ctx is None else ctx.run_stream)(**arguments)
+        run = super().run_stream if ctx is None else ctx.run_stream
+        return run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
 
     async def start(self) -> None:
         """Start the sandbox and the workbenches now and not on first use."""

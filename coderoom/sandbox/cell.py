@@ -19,11 +19,10 @@ from typing import Any, Literal, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
-from coderoom.blocks import normalize_language
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
-from coderoom.sandbox.languages import LANGUAGES, PROGRAMS, Program
+from coderoom.sandbox.languages import ALIASES, LANGUAGES, PROGRAMS, Program
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
@@ -62,7 +61,7 @@ def check_cell(
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
     name = language.strip().lower()
-    name = name if name in LANGUAGES else normalize_language(name)
+    name = ALIASES.get(name, name)
     error = None
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")

@@ -29,3 +29,4 @@ PROGRAMS = {
     "javascript": Program(("node", "-"), (".js", ".mjs"), address_space=False),
 }
 LANGUAGES = ("python", *PROGRAMS)
+ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
