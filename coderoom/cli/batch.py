@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
 
 
-_AS_IN_A_BATCH = (
-    "model", "task", "id_field", "repeat", "concurrency", "retries", "requests_per_minute", "tokens_per_minute", "wall",
-    "address", "cpus",
-)  # fmt: skip
-"""The options that are fields of a `Batch`."""
-
-
 class Engine(StrEnum):
     """Where the runs of a batch are."""
 
@@ -90,7 +83,6 @@ def batch(
 
     'coderoom batch diff DIR DIR' compares two batches.
     """
-    options = dict(locals())
     if team == "diff":
         return _compare(Path(items), other, as_json)
     if other is not None:
@@ -117,7 +109,17 @@ def batch(
         engine=engine.value,
         memory=None if memory is None else memory * 2**20,
         arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
-        **{name: options[name] for name in _AS_IN_A_BATCH},
+        model=model,
+        task=task,
+        id_field=id_field,
+        repeat=repeat,
+        concurrency=concurrency,
+        retries=retries,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        wall=wall,
+        address=address,
+        cpus=cpus,
     )
     with exporting(otlp), log_to_stderr() if debug else nullcontext():
         return asyncio.run(_run(made, as_json))
