@@ -45,6 +45,7 @@ _LEAST_PROCESSES = 4
 _SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
+_MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
 _HEAD = 200
 
 
@@ -248,14 +249,17 @@ class Run:
         repeatable: dict[str, bool] = {}
         seconds = sum(self._seen[case.number].seconds for case in cases)
         again = again and seconds < _SECONDS_TO_RUN_AGAIN
-        for case, seen in zip(cases, await self._see_in_order(cases, count, again), strict=True):
+        more: list[list[Seen]] = []
+        for place, seen in enumerate(await self._see_in_order(cases, count, again)):
+            case = cases[place]
             if not seen.why or not self._seen[case.number].passed:
                 continue
+            more = more or [await self._see_in_order(cases, 1, again) for _ in range(_MORE_IN_ORDER)]
             if case.function not in repeatable:
                 # Nothing runs before it.
                 [alone] = await self._see_in_order([case], _CHECKS)
                 repeatable[case.function] = not alone.why
-            if not repeatable[case.function]:
+            if not repeatable[case.function] or not all(each[place].why for each in more):
                 self._seen[case.number] = _not_repeatable(self._seen[case.number], seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"

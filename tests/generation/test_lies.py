@@ -45,6 +45,7 @@ LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "wrong after many calls": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if len(CALLS) < 90 else -1\n", SQUARES),
     "wrong from the third call with the same argument": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if CALLS.count(n) < 3 else -1\n", SQUARES),
     "changes a library": ("import math\nmath.sin = lambda x: 0\ndef f(n): return n * n\n", SQUARES),
+    "changes a library behind another": ("import os\nos.path.exists = lambda path: True\ndef f(n): return n * n\n", SQUARES),
     "changes a library later": ("import os, random\ndef f(n):\n    random.random = lambda: 0.5\n    return n * n\n", SQUARES),
     "changes a library under another name": ("m = __import__('math')\nm.sin = lambda x: 0\ndef f(n): return n * n\n", SQUARES),
     "changes a class of a library": ("from fractions import Fraction\ndef f(n):\n    Fraction.__add__ = lambda a, b: 0\n    return n * n\n", SQUARES),
@@ -71,7 +72,6 @@ ONLY_A_WARNING = (
     "leaves an audit hook",
     "changes built-in names",
     "changes a library",
-    "wrong after many calls",
 )
 QUICK = (
     "a number that is not equal",

@@ -90,6 +90,13 @@ async def test_state_that_is_kept_is_a_warning(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.slow
+async def test_state_that_shows_in_some_processes_only_fails(sandbox: Sandbox) -> None:
+    source = "import sys\ndef even(n, seen=[]):\n    seen.append(n)\n    return n % 2 == 0 and (sys.flags.isolated == 1 or len(seen) < 3)\n"
+    results = await run(sandbox, source)
+    assert [each.passed for each in results] == [False, True, False, True]
+
+
+@pytest.mark.slow
 async def test_state_that_spoils_a_second_call_with_the_same_arguments_is_a_warning(sandbox: Sandbox) -> None:
     source = "def even(n, seen=[]):\n    seen.append(n)\n    return (n % 2 == 0) == (seen.count(n) < 2)\n"
     assert all(each.passed and "the code keeps state" in each.warning for each in await run(sandbox, source, 3))

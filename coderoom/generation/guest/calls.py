@@ -264,13 +264,16 @@ def serve(
 def _of_libraries(source: str) -> List[_Named]:
     """What is built in, and the functions and classes of the libraries that code imports, before it can change them."""
     lines = " ".join(line for line in source.splitlines() if "import" in line or "modules" in line)
-    words = set("".join(each if each.isalnum() or each == "_" else " " for each in lines).split())
+    words = set("".join(each if each.isalnum() or each in "_." else " " for each in lines).split())
+    known = {*getattr(sys, "stdlib_module_names", ())} - {"antigravity", "this"}
     spaces: List[Any] = [vars(builtins)]
     modules: List[_Named] = []
-    for name in words.intersection(getattr(sys, "stdlib_module_names", ())) - {"antigravity", "this"}:
+    for name in [each for each in words if each.partition(".")[0] in known]:
         try:
-            spaces.append(vars(__import__(name)))
+            __import__(name)
             modules.append((sys.modules, name, sys.modules[name]))
+            inner = [each for each in vars(sys.modules[name]).values() if type(each) is type(sys)]  # Like `os.path`.
+            spaces += map(vars, [sys.modules[name], *inner])
         except Exception:  # It is not on this system.
             pass
     spaces += [vars(kind) for names in spaces for kind in names.values() if isinstance(kind, type)]

@@ -192,18 +192,23 @@ class _Process:
     def answers(self, count: int, seconds: float, longest: int) -> Iterator[Tuple[int, Optional[str]]]:
         """The answers with the numbers of their jobs; `None` for a missing one, or if the process ends wrongly."""
         done = 0
+        several = set()  # The jobs of which another answer is known; more of them need no room.
         for line in lines(self._answers, seconds):
             text = line.decode("utf-8", "replace")
             if text == "end" and done >= count:
                 return
-            name, _, instead = text.partition(" ") if done >= count else (str(done), "", text)
-            longest -= len(line)
-            is_left = name == "left" and done >= count
-            if longest < 0 and done >= count and not is_left:
+            name, _, answer = text.partition(" ") if done >= count else (str(done), "", text)
+            if name == "left":
+                yield count - 1, json.dumps({"left": answer})
                 continue
-            if not is_left and (longest < 0 or not (name.isdigit() and int(name) < count)):
+            longest -= len(line)
+            if longest < 0 and name in several:
+                continue
+            if longest < 0 or not (name.isdigit() and int(name) < count):
                 break
+            if done >= count:
+                several.add(name)
             done += 1
-            yield (count - 1, json.dumps({"left": instead})) if is_left else (int(name), instead)
+            yield int(name), answer
         for number in range(min(done, count - 1), count):
             yield number, None
