@@ -91,7 +91,10 @@ async def test_state_that_is_kept_is_a_warning(sandbox: Sandbox) -> None:
 
 @pytest.mark.slow
 async def test_state_that_shows_in_some_processes_only_fails(sandbox: Sandbox) -> None:
-    source = "import sys\ndef even(n, seen=[]):\n    seen.append(n)\n    return n % 2 == 0 and (sys.flags.isolated == 1 or len(seen) < 3)\n"
+    source = (
+        "import sys\ndef even(n, seen=[]):\n    seen.append(n)\n"
+        "    return n % 2 == 0 and (sys.flags.isolated == 1 or len(seen) < 3)\n"
+    )
     results = await run(sandbox, source)
     assert [each.passed for each in results] == [False, True, False, True]
 
