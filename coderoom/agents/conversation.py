@@ -234,6 +234,8 @@ async def call_model(
     if result.finish_reason == "unknown" and not (result.content or result.thought or result.usage.prompt_tokens):
         raise ModelError("The answer was empty, and even its end was missing.")
     if isinstance(result.content, str):
+        if f"{result.content}{result.thought}".isascii():  # Then it needs no copy.
+            return result
         thought = None if result.thought is None else encodable(result.thought)
         return result.model_copy(update={"content": encodable(result.content), "thought": thought})
     if tools:

@@ -52,9 +52,7 @@ def check_cell(
     """
     if not isinstance(code, str):
         raise RequestError(f"code={shown(code)} is a {type(code).__name__}, and text was expected.")
-    seconds: Any = timeout
-    is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
-    if timeout is not None and not (is_number and 0 < float(seconds) < float("inf")):
+    if timeout is not None and not (_is_number(timeout) and 0 < float(timeout) < float("inf")):
         raise RequestError(
             f"timeout={shown(timeout)} is not a number of seconds above 0; without one code has limits.wall_seconds."
         )
@@ -75,6 +73,10 @@ def check_cell(
         return PROGRAMS.get(name), None
     text = f"{error}\n"
     return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def stopped(seconds: float | None, limit: Limit | None, rest: str) -> dict[str, Any]:

@@ -69,7 +69,10 @@ class Workspace:
 
     def _look(self) -> dict[str, _Mark]:
         marks: dict[str, _Mark] = {}
-        folders = [""]
+        try:
+            folders = [""] if os.listdir(self.folder) else []  # Mostly it is empty, and this is the fastest look.
+        except OSError:
+            return marks
         seen = 0
         while folders:
             folder = folders.pop()
