@@ -23,20 +23,21 @@ __all__ = ["prepare", "run_in_order"]
 
 _START = """
 import marshal, sys
-modules, path, arguments = marshal.load(sys.stdin.buffer)
+modules, path, vary, arguments = marshal.load(sys.stdin.buffer)
 sys.path[:] = path
 for name, code in modules:
     module = sys.modules[name] = type(sys)(name)
     module.__package__, module.__path__ = name.partition(".")[0], []
     exec(code, module.__dict__)
-module.scatter()
+if vary:
+    module.scatter()
 work = module.serve(*arguments)
 """
 _SCRIPT = "main.py"
 # Makes the calls itself, as a user's script does, so that nothing of CodeRoom is around them.
 _CALLS = """
 sys.modules.setdefault("pytest", type(sys)("pytest"))
-del module, modules, arguments
+del module, modules, vary, arguments
 try:
     function, positional, named = next(work)
     while True:
@@ -78,7 +79,7 @@ def run_in_order(
 ) -> List[List[Optional[str]]]:
     """Run jobs in order in `count` new processes; see `Language.run_in_order`.
 
-    If there are several, the time and their numbers are varied too. With `again`, all jobs run again in each process,
+    If there are several, the time, their numbers and the addresses of objects are varied too. With `again`, all jobs run again in each process,
     in two of them several times if they are fast.
 
     Returns:
@@ -119,7 +120,7 @@ class _Process:
         jobs: List[Dict[str, Any]],
         longest: int,
         way: Tuple[str, ...],
-        numbers: bool,
+        vary: bool,
         left: int,
         again: bool,
         by_name: bool,
@@ -131,12 +132,13 @@ class _Process:
                 file.write(text)
         reader, writer = os.pipe()
         self._answers = io.FileIO(reader)
+        self._vary = vary
         last = left <= len(_WAYS)
-        linger, rounds = _LINGER if numbers and last else 0, (_MOST_ROUNDS if last else 2) if again else 1
+        linger, rounds = _LINGER if vary and last else 0, (_MOST_ROUNDS if last else 2) if again else 1
         arguments = (jobs, longest, writer, self._folder, name, linger, by_name, rounds)
-        if numbers:
+        if vary:
             _skip_numbers()
-        self._pid = (self._start_elsewhere if numbers else self._start)(way, writer, arguments)
+        self._pid = (self._start_elsewhere if vary else self._start)(way, writer, arguments)
         os.close(writer)
 
     def _start_elsewhere(self, way: Tuple[str, ...], writer: int, arguments: Any) -> int:
@@ -167,7 +169,7 @@ class _Process:
         )
         try:
             with process.stdin as given:  # type: ignore[union-attr]
-                marshal.dump((_modules, sys.path, arguments), given)
+                marshal.dump((_modules, sys.path, self._vary, arguments), given)
         except OSError:  # It has ended.
             pass
         process.returncode = 0  # It is waited for below.
