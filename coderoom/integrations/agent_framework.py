@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from agent_framework import FunctionTool, MiddlewareFailure, tool

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from coderoom.errors import RequestError
-from coderoom.integrations._tool import missing
+from coderoom.integrations.tool import missing
 
 try:
     import uvicorn

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.integrations._tool import missing
+from coderoom.integrations.tool import missing
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session
 

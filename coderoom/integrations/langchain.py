@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from langchain_core.tools import BaseTool

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from coderoom.integrations._tool import DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from agents import FunctionTool, function_tool

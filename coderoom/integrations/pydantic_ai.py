@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from coderoom.errors import RequestError
-from coderoom.integrations._tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
     from pydantic_ai.toolsets import FunctionToolset

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from coderoom.integrations._tool import CodeSession, missing
+from coderoom.integrations.tool import CodeSession, missing
 
 try:
     from smolagents.local_python_executor import CodeOutput, InterpreterError, PythonExecutor
