@@ -12,7 +12,7 @@ import sys
 import time
 from itertools import islice
 
-from .steps import CallError, StepError, Steps, ask
+from .steps import CallError, StepError, Steps, ask, undo
 from .values import Encoder, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
@@ -40,10 +40,10 @@ _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
 _MOST_WRAPPED = 9
 _SECONDS_AGAIN = 0.02
-_MOST_ANSWERS = 4  # Of each job, besides as many errors.
 _filling: List[List[Any]] = []  # Keeps objects of `scatter`.
 budget = {"text": 400_000}
-space: Dict[str, Any] = {"program": "__main__", "by_name": False}  # The module with the functions, how to call them.
+# The module with the functions, and how to call them: by position (0), by name (1), or by name but the first (2).
+space: Dict[str, Any] = {"program": "__main__", "by_name": 0}
 _names = dict(vars(builtins))
 _limit, _set_limit = sys.getrecursionlimit, sys.setrecursionlimit
 _texts: List[Callable[[Dict[str, Any]], str]] = []
@@ -189,7 +189,7 @@ def serve(
     folder: str,
     name: str,
     linger: float,
-    by_name: bool,
+    by_name: int,
     rounds: int,
 ) -> Generator[_Request, Any, None]:
     """Import the program as a module from a folder, ask for the calls of jobs, and write a line for each.
@@ -199,7 +199,7 @@ def serve(
     program has left behind. When Python exits, one more line is written: the program has not ended the process.
 
     After the jobs it waits `linger` seconds, since the program could end the process later. It runs the jobs `rounds`
-    times, slow ones at most twice, with arguments `by_name` where possible, or by position.
+    times, slow ones at most twice, with arguments as `by_name` says (see `space`) where possible.
     """
     write, text_of, answer_of, now, around = os.write, _texts[0], _answering_now, time.monotonic, _depth() - 1
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
@@ -229,14 +229,15 @@ def serve(
         os.mkdir(place)
         os.chdir(place)
         os.environ["TMPDIR"] = os.getcwd()
+        environment, given = dict(os.environ), sys.stdin
         text = yield from answer_of(job, kept, around)
+        undo(job, environment, given)
         os.chdir("..")
         return text
 
     def tell_other(number: int, text: str) -> None:
         known = returned[number][0]
-        most = 2 * _MOST_ANSWERS if text.startswith('{"error"') else _MOST_ANSWERS
-        if text not in known and len(known) < most:
+        if text not in known:
             known.add(text)
             tell("%d %s" % (number, text))
 
@@ -262,18 +263,20 @@ def serve(
 
 
 def _of_libraries(source: str) -> List[_Named]:
-    """What is built in, and the functions and classes of the libraries that code imports, before it can change them."""
-    lines = " ".join(line for line in source.splitlines() if "import" in line or "modules" in line)
-    words = set("".join(each if each.isalnum() or each in "_." else " " for each in lines).split())
+    """The functions and classes of the standard library that are loaded or that code imports, before it changes them."""
+    words: Set[str] = {*sys.modules}
+    for line in source.splitlines():
+        if "import" in line or "modules" in line:
+            found = "".join(each if each.isalnum() or each in "_." else " " for each in line).split()
+            words.update(found, ["%s.%s" % (found[1], each) for each in found[3:] if found[0] == "from"])
     known = {*getattr(sys, "stdlib_module_names", ())} - {"antigravity", "this"}
-    spaces: List[Any] = [vars(builtins)]
+    spaces: List[Any] = []
     modules: List[_Named] = []
     for name in [each for each in words if each.partition(".")[0] in known]:
         try:
             __import__(name)
             modules.append((sys.modules, name, sys.modules[name]))
-            inner = [each for each in vars(sys.modules[name]).values() if type(each) is type(sys)]  # Like `os.path`.
-            spaces += map(vars, [sys.modules[name], *inner])
+            spaces.append(vars(sys.modules[name]))
         except Exception:  # It is not on this system.
             pass
     spaces += [vars(kind) for names in spaces for kind in names.values() if isinstance(kind, type)]
@@ -370,7 +373,7 @@ def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[A
         return tuple(named.values()), {}  # A decorator has the place of the function: its inputs are in order.
     takes_names = not by_type and (outer is None or outer.co_flags & _VARKEYWORDS or outer is code)
     if several not in named and space["by_name"] and takes_names:
-        first = max(getattr(code, "co_posonlyargcount", 0) - skipped, 0)
+        first = max(getattr(code, "co_posonlyargcount", 0) - skipped, space["by_name"] - 1)
     positional = []
     for name in names[:first]:
         if name not in named:

@@ -29,6 +29,8 @@ for name, code in modules:
     module = sys.modules[name] = type(sys)(name)
     module.__package__, module.__path__ = name.partition(".")[0], []
     exec(code, module.__dict__)
+for name in ("exit", "quit"):
+    __builtins__.__dict__.setdefault(name, sys.exit)  # Missing because of `-S`.
 if vary:
     module.scatter()
 work = module.serve(*arguments)
@@ -53,8 +55,8 @@ except StopIteration:
 # The arguments of the processes that run at a time. They differ, since code could take what it sees for the user's
 # process; the last one is a script without flags.
 _WAYS = (("-I", "-S", "-c", f"{_START}module.drive(work)"), (_SCRIPT,))
-_ZONE = "ELS-5:45"
-"""The time zone of scripts; that of other processes is UTC."""
+_ZONES = ("ELS-5:45", "CET-1CEST,M3.5.0,M10.5.0/3")
+"""The time zones of scripts, the second one with summer time; that of other processes is UTC."""
 _USER = "ada"
 _LETTERS = 6
 _LINGER = 0.3
@@ -92,8 +94,8 @@ def run_in_order(
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, way, vary, count, again, not number))
-                for number, way in enumerate(_WAYS[:count])
+                stack.enter_context(_Process(program, jobs, longest, way, vary, count, again))
+                for way in _WAYS[:count]
             ]:
                 for place, answer in process.answers(len(jobs), seconds, longest):
                     if answer not in found[place]:
@@ -113,6 +115,16 @@ def _skip_numbers() -> None:
         os.waitpid(pid, 0)
 
 
+def _with_files_in_another_order(job: Dict[str, Any]) -> Dict[str, Any]:
+    """The job with the files of its setup written from the last one on: folders are listed in another order then."""
+    steps = job.get("setup", [])
+    files = [step for step in steps if "file" in step]
+    others = steps[len(files) :]
+    if steps != files + others or len({step["file"] for step in files}) < len(files):
+        return job
+    return {**job, "setup": files[::-1] + others}
+
+
 class _Process:
     def __init__(
         self,
@@ -123,9 +135,12 @@ class _Process:
         vary: bool,
         left: int,
         again: bool,
-        by_name: bool,
     ) -> None:
         self._folder = tempfile.mkdtemp()
+        every_second = left // len(_WAYS) % 2
+        self._zone = _ZONES[every_second]
+        by_name = 0 if _SCRIPT in way else 1 + every_second
+        jobs = [*map(_with_files_in_another_order, jobs)] if _SCRIPT in way else jobs
         name = "".join(_random.choice(string.ascii_lowercase) for _ in range(_LETTERS))
         for path, text in ((name + ".py", program), *([(_SCRIPT, _START + _CALLS)] if _SCRIPT in way else [])):
             with open(os.path.join(self._folder, path), "w", encoding="utf-8", errors="surrogatepass") as file:
@@ -156,7 +171,7 @@ class _Process:
     def _start(self, way: Tuple[str, ...], writer: int, arguments: Any, new_session: bool = True) -> int:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         if _SCRIPT in way:
-            environment.update(TZ=_ZONE, USER=_USER)
+            environment.update(TZ=self._zone, USER=_USER)
         process = subprocess.Popen(
             [sys.executable, *way],
             env=environment,

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Dict, Generator, List, Tuple
 
-__all__ = ["BUILTINS", "CallError", "StepError", "Steps", "ask"]
+__all__ = ["BUILTINS", "CallError", "StepError", "Steps", "ask", "undo"]
 
 
 async def _wait() -> None:
@@ -140,6 +140,18 @@ class Steps:
 
     def _is_own(self, kind: Any) -> bool:
         return bool(kind.__module__ == self._program["__name__"])
+
+
+def undo(job: Dict[str, Any], environment: Dict[str, str], given: Any) -> None:
+    """Restore what the steps of a job have set outside of the program: variables of the environment, and the input."""
+    for step in [*job.get("setup", ()), *job.get("then", ())]:
+        place = step.get("assign", "")
+        if place.startswith(_ENVIRONMENT):
+            name = place[len(_ENVIRONMENT) :]
+            os.environ.pop(name, None)
+            os.environ.update({name: environment[name]} if name in environment else {})
+        elif step.get("file") == "-":
+            sys.stdin = given
 
 
 def _read_line(prompt: object = "", /) -> str:
