@@ -29,8 +29,8 @@ from coderoom._util.text import encodable, misfits
 from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.integrations.tool import missing
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
+from coderoom.integrations.tool import missing
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
 from coderoom.runs.team_run import close_team
 

@@ -26,8 +26,8 @@ from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.integrations.tool import missing, text_of
 from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
+from coderoom.integrations.tool import missing, text_of
 from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
 
 try:

@@ -33,9 +33,7 @@ def test_missing_framework_is_named_with_its_extra(module: str, extra: str) -> N
 
 
 def test_a_session_that_nobody_closes_ends_with_the_process() -> None:
-    code = (
-        "from coderoom.integrations.tool import CodeSession\ns = CodeSession()\nprint(s.run_blocking('6 * 7').value)"
-    )
+    code = "from coderoom.integrations.tool import CodeSession\ns = CodeSession()\nprint(s.run_blocking('6 * 7').value)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
 

@@ -263,7 +263,7 @@ def serve(
 
 
 def _of_libraries(source: str) -> List[_Named]:
-    """The functions and classes of the standard library that are loaded or that code imports, before it changes them."""
+    """The functions and classes of the standard library that are loaded or that code imports, before it runs."""
     words: Set[str] = {*sys.modules}
     for line in source.splitlines():
         if "import" in line or "modules" in line:

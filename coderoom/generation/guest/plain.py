@@ -81,8 +81,8 @@ def run_in_order(
 ) -> List[List[Optional[str]]]:
     """Run jobs in order in `count` new processes; see `Language.run_in_order`.
 
-    If there are several, the time, their numbers and the addresses of objects are varied too. With `again`, all jobs run again in each process,
-    in two of them several times if they are fast.
+    If there are several, the time, their numbers and the addresses of objects are varied too. With `again`, all jobs
+    run again in each process, in two of them several times if they are fast.
 
     Returns:
         The different answers of each job; `None` is among them if a process ended or took too long. Among those of the
@@ -94,8 +94,7 @@ def run_in_order(
         tidy()
         with contextlib.ExitStack() as stack:
             for process in [
-                stack.enter_context(_Process(program, jobs, longest, way, vary, count, again))
-                for way in _WAYS[:count]
+                stack.enter_context(_Process(program, jobs, longest, way, vary, count, again)) for way in _WAYS[:count]
             ]:
                 for place, answer in process.answers(len(jobs), seconds, longest):
                     if answer not in found[place]:
