@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from coderoom.generation.languages import Job, Language
+from coderoom.generation.languages import Job, Language, call_inside, make_harness, run_inside
 from coderoom.generation.languages.python.pure import is_pure_expression
 from coderoom.generation.languages.shared import job_of, plain_inputs
 from coderoom.generation.session import (
@@ -23,7 +23,7 @@ from coderoom.generation.session import (
     TestResult,
     TestSession,
     error_text,
-    run_in_order,
+    read_answer,
     verdict_on,
     why_no_answer,
 )
@@ -46,6 +46,7 @@ _SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in ord
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
+_SLACK = 1.0
 
 
 @dataclass(frozen=True)
@@ -301,8 +302,7 @@ class Run:
         at_once = max(1, self._longest // (4 * sum(map(self._size, cases))))
         while count > 0:
             several = min(count, at_once)
-            how = several, seconds, self._longest // several, again
-            answers = await run_in_order(self.sandbox, self.language, self._loaded, jobs, *how)
+            answers = await self._run_in_processes(jobs, several, seconds, again)
             count -= several
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
@@ -312,6 +312,25 @@ class Run:
                 if not found[number].why:
                     found[number] = each or _NO_ANSWER
         return found
+
+    async def _run_in_processes(
+        self, jobs: Sequence[Job], count: int, seconds: float, again: bool
+    ) -> list[list[Answer | None]]:
+        """Run jobs one after the other in each of several new processes, in which the program is a module.
+
+        For each job, these are its different answers; `None` is among them if a process ended or took too long. With
+        `again`, all jobs run again in each process, several times if they are fast.
+        """
+        language, longest = self.language, self._longest // count
+        given = language.program(self._loaded), [*map(language.job, jobs)], count, seconds, longest, again
+        cell = run_inside(language.runs_jobs[1], "run_in_order", longest, *given)
+        harness = make_harness(language.harness(), self.sandbox.preload)
+        code = f"{harness}{language.load(())}\n{call_inside('batches', 'begin')}\n{cell}"
+        result = await self.sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
+        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+        if not isinstance(values, list) or [*map(type, values)] != [list] * len(jobs):
+            return [[None] for _ in jobs]
+        return [[read_answer(text, longest) for text in several] for several in values]
 
     async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[Seen | None]:
         found: list[Seen | None] = [None] * len(cases)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Self
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.compare import is_sound
-from coderoom.generation.languages import UNTIDY, Job, Language, make_harness
+from coderoom.generation.languages import Job, Language, call_inside, make_harness, run_inside
 from coderoom.generation.specs import Data
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
@@ -278,27 +278,6 @@ class TestQueue:
             self._left.extendleft(reversed(taken[len(answers) :]))
 
 
-async def run_in_order(
-    sandbox: Sandbox,
-    language: Language,
-    sources: Mapping[str, str],
-    jobs: Sequence[Job],
-    count: int,
-    seconds: float,
-    longest: int,
-    again: bool,
-) -> list[list[Answer | None]]:
-    """Run the jobs of a program in processes of their own; see `Language.run_in_order` for the arguments."""
-    harness = make_harness(language.harness(), sandbox.preload)
-    cell = language.run_in_order(sources, jobs, count, seconds, longest, again)
-    code = f"{harness}{language.load(())}\n{language.begin()}\n{cell}"
-    result = await sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
-    values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
-    if not isinstance(values, list) or len(values) != len(jobs) or not all(isinstance(each, list) for each in values):
-        return [[None] for _ in jobs]
-    return [[read_answer(text, longest) for text in several] for several in values]
-
-
 class TestSession:
     """A session with a program in it, the functions of which are loaded in their order."""
 
@@ -344,9 +323,9 @@ class TestSession:
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Run a job in a state that no other job has touched."""
-        cell = self._language.run_alone(job, self.longest)
+        cell = run_inside(self._language.runs_jobs[0], "alone", self.longest, self._language.job(job))
         result = await self._run(cell, seconds)
-        if result.outcome is Outcome.OK and result.value == UNTIDY:
+        if result.outcome is Outcome.OK and result.value == "untidy":  # An earlier job has left something behind.
             await self.close()
             result = await self._run(cell, seconds)
         sound = result.outcome is Outcome.OK and result.value_is_data
@@ -354,8 +333,9 @@ class TestSession:
 
     async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
         largest = min(_LARGE, self.longest // 4)
-        stateless = all(map(self.is_stateless, jobs))
-        cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self.longest, stateless)
+        do = "run_together" if all(map(self.is_stateless, jobs)) else "run"
+        given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest
+        cell = run_inside(self._language.runs_jobs[0], do, largest, *given)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
         values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
         if not isinstance(values, list):
@@ -413,7 +393,7 @@ class TestSession:
 
     async def _settle(self, session: Session) -> bool:
         """Make a checkpoint of the state in which every test starts."""
-        result = await session.run(self._language.begin(), timeout=_LOAD_SECONDS)
+        result = await session.run(call_inside("batches", "begin"), timeout=_LOAD_SECONDS)
         try:
             if result.success and not result.state_lost:
                 self._mark = await session.checkpoint()

@@ -24,10 +24,6 @@ The `after` of a call says whether its answer includes the arguments after it; t
 The `judged` of a call says that a property judges its answer.
 """
 
-
-UNTIDY = "untidy"
-"""The value of a cell that did nothing because an earlier one had left something behind."""
-
 Level = Literal["low", "medium", "high"]
 
 
@@ -83,6 +79,7 @@ class Language(ABC):
         ways: Instructions for the model on how functions in this language are written and tested.
         processes: In how many new processes a program that is not pure has to give the same answers; 0 if the language
             has no `program`.
+        runs_jobs: The modules of the harness that run jobs apart from each other, and in order.
     """
 
     name: ClassVar[str]
@@ -93,7 +90,7 @@ class Language(ABC):
     reserved: ClassVar[frozenset[str]] = frozenset()
     ways: ClassVar[str]
     processes: ClassVar[int] = 0
-    _runs_jobs: ClassVar[tuple[str, str]] = ("batches", "plain")  # The modules that run them apart, and in order.
+    runs_jobs: ClassVar[tuple[str, str]] = ("batches", "plain")
 
     def tests_file(self, module: str) -> str:
         """The name of the test file of a module, as the language's test tool expects it."""
@@ -199,7 +196,7 @@ class Language(ABC):
         return harness_modules()
 
     def load(self, sources: Collection[str]) -> str:
-        """The cell that prepares a session for sources, for `run` and `run_alone`; a text as its value: what lacks."""
+        """The cell that prepares a session for sources; a text as its value: what lacks."""
         return START
 
     @abstractmethod
@@ -210,19 +207,6 @@ class Language(ABC):
         where N is the number of the cell in its session; that of `load` is 1.
         """
 
-    def begin(self) -> str:
-        """The cell that records the state in which every test starts."""
-        return call_inside("batches", "begin")
-
-    def run_alone(self, job: Job, longest: int) -> str:
-        """The cell that runs one job in the session itself; its value is an answer or `UNTIDY`.
-
-        Args:
-            job: The job.
-            longest: The maximum length of the answer in characters.
-        """
-        return f"{setting(longest)} or {call_inside(self._runs_jobs[0], 'alone', self.job(job))}"
-
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
         return False
@@ -232,55 +216,12 @@ class Language(ABC):
         return False
 
     def program(self, sources: Mapping[str, str]) -> Any:
-        """The program as a Python module, for `run_in_order`; in JavaScript, as data.
+        """The program as a Python module, in which tests run in order; in JavaScript, as data.
 
         Args:
             sources: The code of each function, dependencies first.
         """
         raise NotImplementedError
-
-    def run_in_order(
-        self,
-        sources: Mapping[str, str],
-        jobs: Sequence[Job],
-        count: int,
-        seconds: float,
-        longest: int,
-        again: bool,
-    ) -> str:
-        """The cell that runs jobs one after the other in a new process in which the program is a module, several times.
-
-        The cell's value has the different answers of each job; a `null` is among them if a process ended or took too
-        long.
-
-        Args:
-            sources: The code of each function, dependencies first.
-            jobs: The jobs.
-            count: The number of processes.
-            seconds: The time limit of each job.
-            longest: The maximum length of all answers of a process together in characters.
-            again: Whether to run all jobs again in each process, several times if they are fast.
-        """
-        how = count, seconds, longest, again
-        cell = call_inside(self._runs_jobs[1], "run_in_order", self.program(sources), [*map(self.job, jobs)], *how)
-        return f"{setting(longest)} or {cell}"
-
-    def run(
-        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
-    ) -> str:
-        """The cell that runs as many jobs as time allows, each in a clean state; its value is a list of answers.
-
-        Args:
-            jobs: The jobs.
-            each: The time limit of each job in seconds.
-            whole: The seconds after which no further job is started.
-            longest: The maximum length of an answer in characters.
-            room: The maximum length of all answers together.
-            stateless: Whether `is_stateless` holds for each job, so that they may share one state.
-        """
-        do = "run_together" if stateless else "run"
-        cell = call_inside(self._runs_jobs[0], do, [*map(self.job, jobs)], each, whole, longest, room)
-        return f"{setting(longest)} or {cell}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """Compare an actual value with the one that a test expects."""
@@ -390,6 +331,7 @@ def call_inside(module: str, function: str, *arguments: object) -> str:
     return f"__import__('sys').modules['{_PACKAGE}.{module}'].{function}({given})"
 
 
-def setting(longest: int) -> str:
-    """A Python expression with a false value that sets the maximum length of an answer."""
-    return f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"
+def run_inside(module: str, function: str, longest: int, *arguments: object) -> str:
+    """A Python expression that has a module of the harness run jobs, with answers of at most `longest` characters."""
+    setting = f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"  # Its value is false.
+    return f"{setting} or {call_inside(module, function, *arguments)}"
