@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from coderoom.generation.languages import Job, Language, call_inside, make_harness, run_inside
+from coderoom.generation.languages import Job, Language, call_inside, job_of, make_harness, plain_inputs, run_inside
 from coderoom.generation.languages.python.pure import is_pure_expression
-from coderoom.generation.languages.shared import job_of, plain_inputs
 from coderoom.generation.session import (
     Answer,
     Seen,
