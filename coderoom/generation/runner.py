@@ -136,8 +136,8 @@ class TestRunner:
         lacking = [name for name in wanted if name not in implementations]
         if lacking:
             raise GenerationError(f"There is no implementation of {', '.join(map(repr, lacking))}.")
-        chosen = [(name, test) for name in wanted for test in tests.tests.get(name, ())]
-        cases = [Case(number, *each, list(implementations)) for number, each in enumerate(chosen)]
+        program = list(implementations)
+        cases = [Case(name, test, program) for name in wanted for test in tests.tests.get(name, ())]
         if not cases:
             return []
         how = self._sessions, self._timeout, self._strict, final, self._known
@@ -154,7 +154,9 @@ class TestRunner:
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        async with self._runs, TestSession(self._sandbox, self.language, implementations) as session:
+        session = TestSession(self._sandbox, self.language, implementations)
+        async with self._runs, contextlib.aclosing(session):
+            await session.open()
             return "; ".join(each.why for each in session.failures.values())
 
     async def look(

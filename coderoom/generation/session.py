@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
@@ -294,14 +294,7 @@ class TestSession:
         # The most characters of the value of a cell. Quoted as JSON, it may be twice as long.
         self.longest = sandbox.limits.value_bytes * 9 // 20
 
-    async def __aenter__(self) -> Self:
-        await self._open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the session."""
         session, self._session, self._mark = self._session, None, None
         if session is not None:
@@ -326,10 +319,11 @@ class TestSession:
         cell = run_inside(self._language.runs_jobs[0], "alone", self.longest, self._language.job(job))
         result = await self._run(cell, seconds)
         if result.outcome is Outcome.OK and result.value == "untidy":  # An earlier job has left something behind.
-            await self.close()
+            await self.aclose()
             result = await self._run(cell, seconds)
+        about = result.stdout, result.duration, result.peak_memory
         sound = result.outcome is Outcome.OK and result.value_is_data
-        return (read_answer(result.value, self.longest) if sound else None), result
+        return (read_answer(result.value, self.longest, about) if sound else None), result
 
     async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
         largest = min(_LARGE, self.longest // 4)
@@ -346,11 +340,11 @@ class TestSession:
     async def _run(self, cell: str, seconds: float) -> ExecutionResult:
         """Run a cell in the state in which every test starts."""
         if self._session is None:
-            await self._open()
+            await self.open()
         try:
             return await self._run_from_mark(cell, seconds)
         except RequestError:  # Code has broken the checkpoint.
-            await self._open()
+            await self.open()
             return await self._run_from_mark(cell, seconds)
 
     async def _run_from_mark(self, cell: str, seconds: float) -> ExecutionResult:
@@ -360,13 +354,14 @@ class TestSession:
         await self._session.rollback(self._mark)
         return await self._session.run(cell, timeout=seconds)
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Start the session and load the functions, those in `failures` excepted."""
         while not await self._load():
             pass
 
     async def _load(self) -> bool:
         """Load all functions that can be loaded; return whether the session is ready."""
-        await self.close()
+        await self.aclose()
         session = self._session = self._sandbox.session()
         harness = make_harness(self._language.harness(), self._sandbox.preload)
         result = await session.run(harness + self._language.load(self._sources.values()))
