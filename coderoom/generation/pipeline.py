@@ -35,7 +35,6 @@ from coderoom.generation.solution import (
     SpecsWritten,
     StopReason,
     TestsFrozen,
-    TestsRun,
     TestsWritten,
     why_no_code,
 )
@@ -235,31 +234,16 @@ class Pipeline:
             self._program.warn(f"{spec.name} was not written: {why}")
             self._attempts[spec.name], self._reasons[spec.name] = [], StopReason.UNUSABLE
             return
-        if spec.name in program.existing:
-            await self._test_existing(spec)
-            return
         work = FunctionWork(spec, program, self._client, self._runner)
         self._attempts[spec.name] = work.attempts
-        reason = self._reasons[spec.name] = await work.do()
-        if reason.cut_short:
-            self._stopped = self._stopped or reason
-            self._error = self._error or work.error
+        try:
+            reason = await work.do()
+        except (BudgetSpent, ModelError) as error:
+            reason = self._note(error)
+        self._reasons[spec.name] = reason
         changed = reason is StopReason.PASSED_CHANGED_TESTS
         report = self._report(spec.name, program.results.get(spec.name, []), changed=changed)
         program.emit(FunctionFinished(report))
-
-    async def _test_existing(self, spec: FunctionSpec) -> None:
-        """Run the tests of a function whose code is not changed."""
-        program = self._program
-        program.code[spec.name] = code = program.existing[spec.name]
-        results = await program.run(self._runner, spec, code)
-        program.emit(TestsRun(spec.name, 1, tuple(results)))
-        passed = sum(each.passed for each in results)
-        self._attempts[spec.name] = [
-            Attempt(number=1, approach="existing", code=code, passed=passed, failed=len(results) - passed)
-        ]
-        self._reasons[spec.name] = StopReason.PASSED if passed == len(results) else StopReason.FAILED
-        program.emit(FunctionFinished(self._report(spec.name, results)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
@@ -356,13 +340,15 @@ class Pipeline:
             return reasons.pop()
         return StopReason.FAILED if reports else StopReason.UNUSABLE
 
-    def _note(self, error: BudgetSpent | ModelError | GenerationError) -> None:
+    def _note(self, error: BudgetSpent | ModelError | GenerationError) -> StopReason:
+        """Take note of what interrupts the work; only the first one is told."""
         self._error = self._error or str(error)
         if isinstance(error, BudgetSpent):
             reason = error.reason
         else:
             reason = StopReason.MODEL_FAILED if isinstance(error, ModelError) else StopReason.UNUSABLE
         self._stopped = self._stopped or reason
+        return reason
 
 
 def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.errors import GenerationError, ModelError
+from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language, Level, SecurityFinding
-from coderoom.generation.model_client import BudgetedModel, BudgetSpent
+from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import REPAIR, code_request, failures, refusals, request
 from coderoom.generation.replies import RepairForm, as_tests, code_in, read_repair, unclear_values
@@ -163,7 +163,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 class FunctionWork:
-    """The work on one function: the attempts so far, and why a request to the model failed (`error`)."""
+    """The work on one function, with the attempts so far."""
 
     def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
         self._spec = spec
@@ -171,7 +171,6 @@ class FunctionWork:
         self._client = client
         self._runner = runner
         self.attempts: list[Attempt] = []
-        self.error = ""
         self._code = ""
         self._codes: set[str] = set()
         self._signatures: list[object] = []
@@ -182,17 +181,13 @@ class FunctionWork:
         self._fresh = False
 
     async def do(self) -> StopReason:
-        """Work until all tests pass or there is a reason to stop; the program gets the best code."""
-        try:
-            return await self._work()
-        except BudgetSpent as spent:
-            self.error = str(spent)
-            return spent.reason
-        except ModelError as error:
-            self.error = str(error)
-            return StopReason.MODEL_FAILED
+        """Work until all tests pass or there is a reason to stop; the program gets the best code.
 
-    async def _work(self) -> StopReason:
+        Code that exists already is only tested. If a request fails or there is no budget for it, that raises.
+        """
+        if self._spec.name in self._program.existing:
+            results = await self._test(self._attempt("existing", self._program.existing[self._spec.name]))
+            return StopReason.PASSED if all(each.passed for each in results) else StopReason.FAILED
         attempt = await self._write()
         while True:
             trouble = await self._try(attempt)
@@ -258,13 +253,19 @@ class FunctionWork:
             return refusals(attempt.problems, attempt.notes)
         language = program.language.name
         program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, attempt.reason))
-        results = await program.run(self._runner, spec, attempt.code)
-        program.emit(TestsRun(spec.name, number, tuple(results)))
-        passed = sum(result.passed for result in results)
-        self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
+        results = await self._test(attempt)
+        passed = self.attempts[-1].passed
         self._keep(attempt.code, passed, passed == len(results), findings)
         self._compare(attempt, _signature(results))
         return "" if passed == len(results) else failures(results, program.tests_of(spec.name), attempt.notes)
+
+    async def _test(self, attempt: Attempt) -> list[TestResult]:
+        """Run the tests of the function."""
+        results = await self._program.run(self._runner, self._spec, attempt.code)
+        self._program.emit(TestsRun(self._spec.name, attempt.number, tuple(results)))
+        passed = sum(result.passed for result in results)
+        self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
+        return results
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
         better = passed > self._best or whole
