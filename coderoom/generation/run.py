@@ -18,7 +18,6 @@ from coderoom.generation.languages.python.pure import is_pure_expression
 from coderoom.generation.session import (
     Answer,
     Seen,
-    TestQueue,
     TestResult,
     TestSession,
     error_text,
@@ -31,6 +30,7 @@ from coderoom.generation.values import canonical, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
+_SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
@@ -102,12 +102,9 @@ class Judge:
         """Evaluate many properties, each only once for the same values if its answer cannot vary."""
         keys = [_key(job) or number for number, job in enumerate(jobs)]
         new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
-        looks = TestQueue([*new.values()])
-        if new:
-            async with self._lock:
-                sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
-                await _all([session.work(looks) for session in sessions])
-        found = dict(zip(new, looks.answers, strict=True))
+        async with self._lock:
+            sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
+            found = dict(zip(new, await _run_many(sessions, [*new.values()]), strict=True))
         self._known.update((key, each) for key, each in found.items() if isinstance(key, bytes) and each is not None)
         return [found[key] if key in found else self._known[key] for key in keys]
 
@@ -296,9 +293,7 @@ class Run:
 
     async def _run_batch(self, cases: Sequence[Case]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
-        jobs = TestQueue([case.job for case in cases])
-        await _all([session.work(jobs) for session in self._sessions])
-        return await self._judged(cases, jobs.answers)
+        return await self._judged(cases, await _run_many(self._sessions, [case.job for case in cases]))
 
     async def _see_in_order(self, cases: Sequence[Case], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
@@ -413,6 +408,36 @@ def _is_whole(answer: Answer) -> bool:
 
 def _number_of_sessions(jobs: int, most: int) -> int:
     return min(most, -(-jobs // _PER_SESSION))
+
+
+async def _run_many(sessions: Sequence[TestSession], jobs: Sequence[Job]) -> list[Answer | None]:
+    """Run jobs, many in one cell; `None` for those that need more time, memory or space than there is.
+
+    The sessions share them. They take fewer towards the end, so that none idles, and after a slow one no more like it.
+    """
+    answers: list[Answer | None] = [None] * len(jobs)
+    keys = [str(job.get("property", job.get("function"))) for job in jobs]
+    left = deque(range(len(jobs)))
+    slow: set[str] = set()
+
+    async def work(session: TestSession) -> None:
+        while left:
+            count = max(_SMALLEST, min(_LARGEST, len(left) // 2))
+            taken: list[int] = []
+            while left and len(taken) < count:
+                number = left.popleft()
+                if keys[number] not in slow:
+                    taken.append(number)
+            found = await session.several([jobs[number] for number in taken]) if taken else []
+            for number, answer in zip(taken, found, strict=False):
+                answers[number] = answer
+                if answer is None:
+                    slow.add(keys[number])
+            if found:
+                left.extendleft(reversed(taken[len(found) :]))
+
+    await _all([work(session) for session in sessions])
+    return answers
 
 
 async def _all(work: Sequence[Any]) -> None:

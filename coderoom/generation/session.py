@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -240,42 +239,11 @@ def why_no_answer(result: ExecutionResult) -> str:
 
 
 _LOAD_SECONDS = 30.0
-_SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _FAST = 0.5  # A job that takes longer runs alone in the session.
 _WHOLE = 0.5
 _SLACK = 1.0
 _LARGE = 32_768  # A job with a longer answer runs alone in the session.
 _LEAST = 65_536
-
-
-class TestQueue:
-    """Jobs that several sessions share, and their answers. After a slow one, no more like it are taken."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = list(jobs)
-        self.answers: list[Answer | None] = [None] * len(jobs)
-        self._keys = [str(job.get("property", job.get("function"))) for job in jobs]
-        self._left = deque(range(len(jobs)))
-        self._slow: set[str] = set()
-
-    def take(self) -> list[int]:
-        """The numbers of the next jobs; fewer towards the end, so that no session idles."""
-        taken: list[int] = []
-        count = max(_SMALLEST, min(_LARGEST, len(self._left) // 2))
-        while self._left and len(taken) < count:
-            number = self._left.popleft()
-            if self._keys[number] not in self._slow:
-                taken.append(number)
-        return taken
-
-    def give(self, taken: Sequence[int], answers: Sequence[Answer | None]) -> None:
-        """Store answers; jobs without one return to the queue."""
-        for number, answer in zip(taken, answers, strict=False):
-            self.answers[number] = answer
-            if answer is None:
-                self._slow.add(self._keys[number])
-        if answers:
-            self._left.extendleft(reversed(taken[len(answers) :]))
 
 
 class TestSession:
@@ -300,15 +268,6 @@ class TestSession:
         if session is not None:
             await session.close()
 
-    async def work(self, jobs: TestQueue) -> None:
-        """Run jobs, many in one cell, each isolated from the others.
-
-        An answer counts only if it is the expected one or all loaded code is stateless. Any other answer may be caused
-        by another job: run that job again with `alone`.
-        """
-        while taken := jobs.take():
-            jobs.give(taken, await self._several([jobs.jobs[number] for number in taken]))
-
     def is_stateless(self, job: Job) -> bool:
         """Whether the job provably leaves nothing behind for the next one."""
         # Includes code that failed to load: parts of it may have run.
@@ -325,7 +284,12 @@ class TestSession:
         sound = result.outcome is Outcome.OK and result.value_is_data
         return (read_answer(result.value, self.longest, about) if sound else None), result
 
-    async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
+    async def several(self, jobs: Sequence[Job]) -> list[Answer | None]:
+        """Run jobs in one cell, each isolated from the others, for as long as there is time.
+
+        An answer counts only if it is the expected one or all loaded code is stateless. Any other answer may be caused
+        by another job: run that job again with `alone`, as those without an answer.
+        """
         largest = min(_LARGE, self.longest // 4)
         do = "run_together" if all(map(self.is_stateless, jobs)) else "run"
         given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest
