@@ -22,6 +22,7 @@ from coderoom.generation.session import (
     TestSession,
     error_text,
     read_answer,
+    value_of,
     verdict_on,
     why_no_answer,
 )
@@ -328,7 +329,7 @@ class Run:
         harness = make_harness(language.harness(), self.sandbox.preload)
         code = f"{harness}{language.load(())}\n{call_inside('batches', 'begin')}\n{cell}"
         result = await self.sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
-        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+        values = value_of(result)
         if not isinstance(values, list) or [*map(type, values)] != [list] * len(jobs):
             return [[None] for _ in jobs]
         return [[read_answer(text, longest) for text in several] for several in values]

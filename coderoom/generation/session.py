@@ -227,6 +227,11 @@ def error_text(raised: Raised | None, cells: Mapping[str, str], sources: Mapping
     return visible("\n".join([*lines, str(raised)[:_MOST_SHOWN]]))
 
 
+def value_of(result: ExecutionResult) -> Any:
+    """The value of a cell, which is untrusted; `None` if it has none."""
+    return result.value if result.outcome is Outcome.OK and result.value_is_data else None
+
+
 def why_no_answer(result: ExecutionResult) -> str:
     """Why there is no valid answer."""
     if result.outcome is Outcome.OK:
@@ -281,8 +286,7 @@ class TestSession:
             await self.aclose()
             result = await self._run(cell, seconds)
         about = result.stdout, result.duration, result.peak_memory
-        sound = result.outcome is Outcome.OK and result.value_is_data
-        return (read_answer(result.value, self.longest, about) if sound else None), result
+        return read_answer(value_of(result), self.longest, about), result
 
     async def several(self, jobs: Sequence[Job]) -> list[Answer | None]:
         """Run jobs in one cell, each isolated from the others, for as long as there is time.
@@ -295,7 +299,7 @@ class TestSession:
         given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest
         cell = run_inside(self._language.runs_jobs[0], do, largest, *given)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
-        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+        values = value_of(result)
         if not isinstance(values, list):
             return []
         whole = [each if isinstance(each, list) and len(each) == 4 else [None] for each in values[: len(jobs)]]
@@ -329,15 +333,13 @@ class TestSession:
         session = self._session = self._sandbox.session()
         harness = make_harness(self._language.harness(), self._sandbox.preload)
         result = await session.run(harness + self._language.load(self._sources.values()))
-        if not result.success:
+        if result.outcome is not Outcome.OK:
             raise RequestError(
                 f"Functions in {self._language.name} cannot be tested in this sandbox. They need the engine cpython "
                 f"and the policy open: {result.error}"
             )
-        if result.value_is_data and isinstance(result.value, str):
-            raise MissingDependencyError(
-                f"Functions in {self._language.name} cannot be tested in this sandbox: {result.value}"
-            )
+        if isinstance(lack := value_of(result), str):
+            raise MissingDependencyError(f"Functions in {self._language.name} cannot be tested in this sandbox: {lack}")
         self.cells = {}
         for number, (function, source) in enumerate(self._without_failures().items(), 2):
             cell = self._language.define(function, source)
@@ -354,7 +356,7 @@ class TestSession:
         """Make a checkpoint of the state in which every test starts."""
         result = await session.run(call_inside("batches", "begin"), timeout=_LOAD_SECONDS)
         try:
-            if result.success and not result.state_lost:
+            if result.outcome is Outcome.OK and not result.state_lost:
                 self._mark = await session.checkpoint()
                 return True
         except RequestError:  # Code has broken it.
@@ -367,8 +369,8 @@ class TestSession:
 
     def _failure(self, result: ExecutionResult) -> Seen | None:
         """Why code could not be loaded; `None` if it was."""
-        if result.success and not result.state_lost:
-            answer = read_answer(result.value, self.longest) if result.value_is_data else None
+        if result.outcome is Outcome.OK and not result.state_lost:
+            answer = read_answer(value_of(result), self.longest)
             if answer is None or answer.raised is None:
                 return None
             error = error_text(answer.raised, self.cells, self._sources)
