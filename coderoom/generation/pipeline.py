@@ -39,7 +39,7 @@ from coderoom.generation.solution import (
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
-from coderoom.generation.tests import FrozenTests, FunctionTest, content_key, freeze, read_tests, tolerance_problem
+from coderoom.generation.tests import FunctionTest, content_key, freeze, read_tests, tolerance_problem
 from coderoom.generation.values import canonical
 from coderoom.outcome import Outcome
 
@@ -179,20 +179,15 @@ class Pipeline:
     async def run(self, model: str) -> Solution:
         """Run all steps, or as many as possible."""
         started = time.monotonic()
+        program = self._program
         try:
-            specs = await self._write_specs()
-            if await self._write_tests(specs):
+            layers = program.take_specs([*program.specs.values()] or await write_specs(program, self._client))
+            program.emit(SpecsWritten(tuple(map(tuple, layers))))
+            if await self._write_tests([*program.specs.values()]):
                 await self._write_code()
         except (BudgetSpent, ModelError, GenerationError) as error:
             self._note(error)
         return await self._conclude(model, started)
-
-    async def _write_specs(self) -> list[FunctionSpec]:
-        program = self._program
-        specs = [*program.specs.values()]
-        layers = program.take_specs(specs or await write_specs(program, self._client))
-        program.emit(SpecsWritten(tuple(map(tuple, layers))))
-        return list(program.specs.values())
 
     async def _write_tests(self, specs: Sequence[FunctionSpec]) -> bool:
         """Write the tests of all functions concurrently and freeze them; return whether all requests succeeded."""
@@ -248,9 +243,8 @@ class Pipeline:
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
         program = self._program
-        names = program.in_order(program.code)
-        implementations = {name: program.code[name] for name in names}
-        results = await self._run(program.tests, implementations)
+        implementations = {name: program.code[name] for name in program.in_order(program.code)}
+        results = await self._run(implementations)
         for each in results:
             if each.warning:
                 self._program.warn(f"{each.function}: {each.test}: {each.warning}")
@@ -261,17 +255,16 @@ class Pipeline:
         )
         passed = all_passed(list(program.specs), implementations, results)
         passed = passed and (not only_changed or program.rules.accept_changed_tests)
-        tests = program.tests
         return Solution(
             instruction=program.instruction,
             function_specs=tuple(program.specs.values()),
             implementations=implementations,
-            tests=dict(tests.tests) if tests is not None else {},
+            tests=dict(program.tests.tests),
             test_results=tuple(results),
             all_tests_passed=passed,
             functions=reports,
-            test_changes=tests.changes if tests is not None else (),
-            tests_hash=program.original.hash if program.original is not None else "",
+            test_changes=program.tests.changes,
+            tests_hash=program.original.hash,
             tests_only=bool(program.existing),
             language=program.language.name,
             model=model,
@@ -283,15 +276,16 @@ class Pipeline:
             warnings=tuple(program.warnings),
         )
 
-    async def _run(self, tests: FrozenTests | None, implementations: dict[str, str]) -> list[TestResult]:
-        if tests is None:
+    async def _run(self, implementations: dict[str, str]) -> list[TestResult]:
+        tests = self._program.tests
+        if not tests.tests:
             return []
         if self._program.last is not None and self._program.last[:2] == (implementations, tests.hash):
             return self._program.last[2]
         written = [name for name in tests.tests if name in implementations]
         results = await self._runner.run(implementations, tests, functions=written)
         for name in [name for name in tests.tests if name not in written]:
-            why = why_no_code(self._report(name, []))
+            why = why_no_code(self._attempts.get(name, ()))
             results += [
                 TestResult(function=name, test=test.name, passed=False, why=why, outcome=Outcome.REJECTED)
                 for test in tests.tests[name]
@@ -301,7 +295,7 @@ class Pipeline:
     async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[TestResult]) -> set[str]:
         """The functions that pass only the changed tests."""
         program = self._program
-        if program.tests is None or program.original is None or not program.tests.changes:
+        if not program.tests.changes:
             return set()
         changed = {change.function for change in program.tests.changes} & set(implementations)
         passing = {name for name in changed if all(each.passed for each in results if each.function == name)}

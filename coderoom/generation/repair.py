@@ -30,6 +30,7 @@ from coderoom.generation.specs import FunctionSpec, order
 from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests, tolerance_problem
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
+_NO_TESTS = FrozenTests(tests={}, hash="")
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 
 
@@ -60,8 +61,8 @@ class Program:
     rules: Rules
     emit: Callable[[GenerationEvent], None] = lambda _: None
     specs: dict[str, FunctionSpec] = field(default_factory=dict)
-    tests: FrozenTests | None = None
-    original: FrozenTests | None = None
+    tests: FrozenTests = _NO_TESTS
+    original: FrozenTests = _NO_TESTS
     code: dict[str, str] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
@@ -106,7 +107,6 @@ class Program:
 
     async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
         """Run the tests of a function with the best code of its dependencies."""
-        assert self.tests is not None
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
         whole = len(self.specs) == 1
@@ -116,7 +116,7 @@ class Program:
 
     def tests_of(self, function: str) -> tuple[FunctionTest, ...]:
         """The tests of a function, with all changes."""
-        return self.tests.tests.get(function, ()) if self.tests is not None else ()
+        return self.tests.tests.get(function, ())
 
     def warn(self, text: str) -> None:
         """Add a remark for the reader."""
@@ -291,12 +291,11 @@ class FunctionWork:
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
         program, spec = self._program, self._spec
-        assert program.tests is not None
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
         data = as_tests([repair.test], spec, program.language)
         test = read_tests({spec.name: data}, [spec], functions=list(program.specs))[spec.name][0]
-        if test.name not in {each.name for each in self._program.tests_of(self._spec.name)}:
+        if test.name not in {each.name for each in program.tests_of(spec.name)}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
