@@ -28,7 +28,6 @@ from coderoom.generation.replies import (
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
-    Attempt,
     FunctionFinished,
     FunctionReport,
     Solution,
@@ -171,8 +170,7 @@ class Pipeline:
         self._program = program
         self._client = client
         self._runner = runner
-        self._attempts: dict[str, list[Attempt]] = {}
-        self._reasons: dict[str, StopReason] = {}
+        self._works: dict[str, FunctionWork] = {}
         self._stopped: StopReason | None = None
         self._error = ""
 
@@ -183,6 +181,8 @@ class Pipeline:
         try:
             layers = program.take_specs([*program.specs.values()] or await write_specs(program, self._client))
             program.emit(SpecsWritten(tuple(map(tuple, layers))))
+            for name, spec in program.specs.items():
+                self._works[name] = FunctionWork(spec, program, self._client, self._runner)
             if await self._write_tests([*program.specs.values()]):
                 await self._write_code()
         except (BudgetSpent, ModelError, GenerationError) as error:
@@ -213,32 +213,28 @@ class Pipeline:
         tasks: dict[str, asyncio.Task[None]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for spec in self._program.specs.values():  # Dependencies come first.
-                    needed = [tasks[name] for name in spec.dependencies]
-                    tasks[spec.name] = group.create_task(self._write_function(spec, needed))
+                for name, work in self._works.items():  # Dependencies come first.
+                    needed = [tasks[each] for each in work.spec.dependencies]
+                    tasks[name] = group.create_task(self._write_function(work, needed))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _write_function(self, spec: FunctionSpec, needed: Sequence[asyncio.Task[None]]) -> None:
+    async def _write_function(self, work: FunctionWork, needed: Sequence[asyncio.Task[None]]) -> None:
         for task in needed:
             await asyncio.wait([task])
-        program = self._program
+        program, spec = self._program, work.spec
         lacking = [name for name in spec.dependencies if name not in program.code]
         if lacking or not program.tests_of(spec.name):
             why = f"its dependency {', '.join(lacking)} has no code" if lacking else "it has no tests"
-            self._program.warn(f"{spec.name} was not written: {why}")
-            self._attempts[spec.name], self._reasons[spec.name] = [], StopReason.UNUSABLE
+            program.warn(f"{spec.name} was not written: {why}")
+            work.reason = StopReason.UNUSABLE
             return
-        work = FunctionWork(spec, program, self._client, self._runner)
-        self._attempts[spec.name] = work.attempts
         try:
-            reason = await work.do()
+            work.reason = await work.do()
         except (BudgetSpent, ModelError) as error:
-            reason = self._note(error)
-        self._reasons[spec.name] = reason
-        changed = reason is StopReason.PASSED_CHANGED_TESTS
-        report = self._report(spec.name, program.results.get(spec.name, []), changed=changed)
-        program.emit(FunctionFinished(report))
+            work.reason = self._note(error)
+        changed = work.reason is StopReason.PASSED_CHANGED_TESTS
+        program.emit(FunctionFinished(self._report(work, work.results, changed=changed)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
@@ -250,8 +246,8 @@ class Pipeline:
                 self._program.warn(f"{each.function}: {each.test}: {each.warning}")
         only_changed = await self._only_by_changed(implementations, results)
         reports = tuple(
-            self._report(name, [each for each in results if each.function == name], changed=name in only_changed)
-            for name in program.specs
+            self._report(work, [each for each in results if each.function == name], changed=name in only_changed)
+            for name, work in self._works.items()
         )
         passed = all_passed(list(program.specs), implementations, results)
         passed = passed and (not only_changed or program.rules.accept_changed_tests)
@@ -285,7 +281,7 @@ class Pipeline:
         written = [name for name in tests.tests if name in implementations]
         results = await self._runner.run(implementations, tests, functions=written)
         for name in [name for name in tests.tests if name not in written]:
-            why = why_no_code(self._attempts.get(name, ()))
+            why = why_no_code(self._works[name].attempts)
             results += [
                 TestResult(function=name, test=test.name, passed=False, why=why, outcome=Outcome.REJECTED)
                 for test in tests.tests[name]
@@ -302,23 +298,23 @@ class Pipeline:
         before = await self._runner.run(implementations, program.original, functions=program.in_order(passing))
         return {each.function for each in before if not each.passed}
 
-    def _report(self, name: str, results: Sequence[TestResult], *, changed: bool = False) -> FunctionReport:
-        count, good = len(results) or len(self._program.tests_of(name)), sum(each.passed for each in results)
-        reason = self._reasons.get(name, self._stopped or StopReason.UNUSABLE)
+    def _report(self, work: FunctionWork, results: Sequence[TestResult], *, changed: bool) -> FunctionReport:
+        count, good = len(results) or len(self._program.tests_of(work.spec.name)), sum(each.passed for each in results)
+        reason = work.reason or self._stopped or StopReason.UNUSABLE
         if reason is StopReason.PASSED_CHANGED_TESTS and not changed and results:
             reason = StopReason.PASSED  # Its code passes the original tests, too.
         whole = 0 < count == good
         if results and not whole and reason in (StopReason.PASSED, StopReason.PASSED_CHANGED_TESTS):
             reason = StopReason.FAILED  # It passed alone, but fails within the whole program.
         return FunctionReport(
-            function=name,
+            function=work.spec.name,
             passed=whole and (not changed or self._program.rules.accept_changed_tests),
             only_by_changed_tests=changed,
             tests=count,
             tests_passed=good,
-            attempts=tuple(self._attempts.get(name, ())),
+            attempts=tuple(work.attempts),
             stop_reason=reason,
-            findings=self._program.findings.get(name, ()),
+            findings=work.findings,
             seconds=sum(each.duration for each in results),
             slowest=max((each.duration for each in results), default=0.0),
             peak_memory=max((each.peak_memory or 0 for each in results), default=0) or None,

@@ -50,10 +50,9 @@ class Program:
     """The program under construction.
 
     In `specs`, dependencies come first. `tests` are those with all changes, and `original` those that were frozen
-    first. `code` is the best one of each function so far, `passed` has the functions whose code passes its tests, and
-    `findings` what the scanner found in it. Of functions in `existing`, only the tests are written. `results` are
-    those of the last run of each function. `last` has the code, the hash of the tests and the results of the last run,
-    if it was one of the whole program.
+    first. `code` is the best one of each function so far, and `passed` has the functions whose code passes its tests.
+    Of functions in `existing`, only the tests are written. `last` has the code, the hash of the tests and the results
+    of the last run, if it was one of the whole program.
     """
 
     instruction: str
@@ -65,10 +64,8 @@ class Program:
     original: FrozenTests = _NO_TESTS
     code: dict[str, str] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
-    findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     existing: Mapping[str, str] = field(default_factory=dict)
-    results: dict[str, list[TestResult]] = field(default_factory=dict)
     last: tuple[Mapping[str, str], str, list[TestResult]] | None = None
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -110,7 +107,7 @@ class Program:
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
         whole = len(self.specs) == 1
-        results = self.results[spec.name] = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
+        results = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
         self.last = (sources, self.tests.hash, results) if whole else None
         return results
 
@@ -163,14 +160,21 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 class FunctionWork:
-    """The work on one function, with the attempts so far."""
+    """The work on one function.
+
+    It has the `attempts` so far, the `results` of the last one that was tested, what the scanner found in the best code
+    (`findings`), and in the end the `reason` to stop.
+    """
 
     def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
-        self._spec = spec
+        self.spec = spec
         self._program = program
         self._client = client
         self._runner = runner
         self.attempts: list[Attempt] = []
+        self.results: list[TestResult] = []
+        self.findings: tuple[SecurityFinding, ...] = ()
+        self.reason: StopReason | None = None
         self._code = ""
         self._codes: set[str] = set()
         self._signatures: list[object] = []
@@ -185,9 +189,9 @@ class FunctionWork:
 
         Code that exists already is only tested. If a request fails or there is no budget for it, that raises.
         """
-        if self._spec.name in self._program.existing:
-            results = await self._test(self._attempt("existing", self._program.existing[self._spec.name]))
-            return StopReason.PASSED if all(each.passed for each in results) else StopReason.FAILED
+        if self.spec.name in self._program.existing:
+            passed = await self._test(self._attempt("existing", self._program.existing[self.spec.name]))
+            return StopReason.PASSED if passed else StopReason.FAILED
         attempt = await self._write()
         while True:
             trouble = await self._try(attempt)
@@ -205,22 +209,22 @@ class FunctionWork:
 
     async def _write(self, trouble: str = "") -> Attempt:
         """Let the model write the code; after trouble, with another approach."""
-        reply = await self._client.ask("code", self._spec.name, code_request(self._program, self._spec, trouble))
+        reply = await self._client.ask("code", self.spec.name, code_request(self._program, self.spec, trouble))
         approach: Approach = "fresh" if trouble else "first"
         if not reply.complete:
             return self._attempt(approach, "", problems=("the reply was cut off at a length limit; write less",))
         language = self._program.language
-        code = code_in(reply.text, self._spec.name, language)
-        lacking = f"there is no {language.name} code block with the function {self._spec.name!r}"
+        code = code_in(reply.text, self.spec.name, language)
+        lacking = f"there is no {language.name} code block with the function {self.spec.name!r}"
         return self._attempt(approach, code, problems=() if code.strip() else (lacking,))
 
     async def _repair(self, trouble: str) -> Attempt:
         self._patches += 1
         program = self._program
         changes = max(program.rules.max_test_changes - self._changes, 0)
-        messages = request(REPAIR, program, self._spec, code=self._code, trouble=trouble, changes=changes)
-        reply = await self._client.ask("repair", self._spec.name, messages, RepairForm)
-        repair = read_repair(reply.text, self._spec.name, program.language)
+        messages = request(REPAIR, program, self.spec, code=self._code, trouble=trouble, changes=changes)
+        reply = await self._client.ask("repair", self.spec.name, messages, RepairForm)
+        repair = read_repair(reply.text, self.spec.name, program.language)
         if repair is None:
             return self._attempt("patch", "", problems=("the reply had neither new code nor a changed test",))
         if repair.wrong == "implementation":
@@ -238,7 +242,7 @@ class FunctionWork:
 
     async def _try(self, attempt: Attempt) -> str:
         """Check code and run its tests; return what to tell the model, or nothing if all tests passed."""
-        program, spec, number = self._program, self._spec, attempt.number
+        program, spec, number = self._program, self.spec, attempt.number
         findings: tuple[SecurityFinding, ...] = ()
         if not attempt.problems:
             code, notes = program.without_repeats(spec, attempt.code)
@@ -253,28 +257,26 @@ class FunctionWork:
             return refusals(attempt.problems, attempt.notes)
         language = program.language.name
         program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, attempt.reason))
-        results = await self._test(attempt)
-        passed = self.attempts[-1].passed
-        self._keep(attempt.code, passed, passed == len(results), findings)
-        self._compare(attempt, _signature(results))
-        return "" if passed == len(results) else failures(results, program.tests_of(spec.name), attempt.notes)
+        whole = await self._test(attempt)
+        self._keep(attempt.code, self.attempts[-1].passed, whole, findings)
+        self._compare(attempt, _signature(self.results))
+        return "" if whole else failures(self.results, program.tests_of(spec.name), attempt.notes)
 
-    async def _test(self, attempt: Attempt) -> list[TestResult]:
-        """Run the tests of the function."""
-        results = await self._program.run(self._runner, self._spec, attempt.code)
-        self._program.emit(TestsRun(self._spec.name, attempt.number, tuple(results)))
+    async def _test(self, attempt: Attempt) -> bool:
+        """Run the tests of the function; return whether all passed."""
+        results = self.results = await self._program.run(self._runner, self.spec, attempt.code)
+        self._program.emit(TestsRun(self.spec.name, attempt.number, tuple(results)))
         passed = sum(result.passed for result in results)
         self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
-        return results
+        return passed == len(results)
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
         better = passed > self._best or whole
-        self._program.tried(self._spec, code if better else self._program.code[self._spec.name])
+        self._program.tried(self.spec, code if better else self._program.code[self.spec.name])
         if better:
-            self._best = passed
-            self._program.findings[self._spec.name] = findings
+            self._best, self.findings = passed, findings
         if whole:
-            self._program.passed.add(self._spec.name)
+            self._program.passed.add(self.spec.name)
 
     def _compare(self, attempt: Attempt, signature: object) -> None:
         """Detect repeated code and repeated failures."""
@@ -290,7 +292,7 @@ class FunctionWork:
 
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
-        program, spec = self._program, self._spec
+        program, spec = self._program, self.spec
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
         data = as_tests([repair.test], spec, program.language)
