@@ -23,7 +23,6 @@ from coderoom.generation.replies import (
     as_specs,
     as_tests,
     listed,
-    unclear_values,
 )
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
@@ -38,7 +37,7 @@ from coderoom.generation.solution import (
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
-from coderoom.generation.tests import FunctionTest, content_key, freeze, read_tests, tolerance_problem
+from coderoom.generation.tests import FunctionTest, content_key, freeze
 from coderoom.generation.values import canonical
 from coderoom.outcome import Outcome
 
@@ -140,13 +139,10 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec, program.language)):
         place = f"tests[{index}]"
         try:
-            test = read_tests({spec.name: [each]}, [spec], functions=list(program.specs))[spec.name][0]
+            test, problems = program.read_test(spec, each)
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        problems = unclear_values(test, spec, program.language)
-        if too_wide := tolerance_problem(test):
-            problems.append(too_wide)
         wrong += [f"{place}: {problem}" for problem in problems]
         if test.name in names:
             wrong.append(f"{place}: another test has the same name {test.name!r}")

@@ -111,6 +111,11 @@ class Program:
         self.last = (sources, self.tests.hash, results) if whole else None
         return results
 
+    def read_test(self, spec: FunctionSpec, data: Any) -> tuple[FunctionTest, list[str]]:
+        """A test of a function, and what is unclear about it; `GenerationError` if it is not valid."""
+        test = read_tests({spec.name: [data]}, [spec], functions=list(self.specs))[spec.name][0]
+        return test, [*unclear_values(test, spec, self.language), *filter(None, [tolerance_problem(test)])]
+
     def tests_of(self, function: str) -> tuple[FunctionTest, ...]:
         """The tests of a function, with all changes."""
         return self.tests.tests.get(function, ())
@@ -177,7 +182,7 @@ class FunctionWork:
         self.reason: StopReason | None = None
         self._code = ""
         self._codes: set[str] = set()
-        self._signatures: list[object] = []
+        self._failed: object = None
         self._repeated: StopReason | None = None
         self._best = -1
         self._changes = 0
@@ -286,23 +291,21 @@ class FunctionWork:
             if code in self._codes:
                 self._repeated = StopReason.SAME_CODE
             self._codes.add(code)
-        if self._repeated is None and self._signatures and self._signatures[-1] == signature:
+        if self._repeated is None and self._failed == signature:
             self._repeated = StopReason.SAME_ERROR
-        self._signatures.append(signature)
+        self._failed = signature
 
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
         program, spec = self._program, self.spec
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
-        data = as_tests([repair.test], spec, program.language)
-        test = read_tests({spec.name: data}, [spec], functions=list(program.specs))[spec.name][0]
+        [data] = as_tests([repair.test], spec, program.language)
+        test, problems = program.read_test(spec, data)
         if test.name not in {each.name for each in program.tests_of(spec.name)}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
-        problems = unclear_values(test, spec, program.language)
-        problems += filter(None, [tolerance_problem(test)])
         for _, values in await vacuous_tests([test], spec, self._runner):
             problems.append(f"it also holds for {values}")
         if problems:
