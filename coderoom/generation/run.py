@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from coderoom.generation.languages import Job, Language, call_inside, job_of, make_harness, plain_inputs, run_inside
+from coderoom.generation.languages import Job, Language, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.generation.languages.python.pure import is_pure_expression
 from coderoom.generation.session import (
     Answer,
@@ -76,11 +76,6 @@ class Case:
         """Whether the program or a step may get a set, whose order depends on the process, or NaN, as its hash does."""
         given = canonical(self.test.inputs)
         return self.test.has_steps or any(each in given for each in ('"$set"', '"$frozenset"', '"nan"'))
-
-    def look(self, answer: Answer) -> Job:
-        """The job that evaluates the property for an answer."""
-        job: Job = {"property": self.test.property, "result": answer.value, "inputs": plain_inputs(self.test)}
-        return {**job, "after": answer.after} if self.test.sees_after else job
 
 
 class Judge:
@@ -347,7 +342,8 @@ class Run:
                 looks.append((number, answer))
             else:
                 found[number] = _seen(answer, why)
-        verdicts = await self._judge.look_at([cases[number].look(answer) for number, answer in looks])
+        jobs = [look_of(cases[number].test, answer.value, answer.after) for number, answer in looks]
+        verdicts = await self._judge.look_at(jobs)
         for (number, answer), verdict in zip(looks, verdicts, strict=True):
             if verdict is not None:
                 found[number] = _seen(answer, _why_not(cases[number].test.property, verdict))
@@ -360,7 +356,7 @@ class Run:
             return Seen(None, why_no_answer(result), *facts)
         why = verdict_on(case.test, answer, self.language)
         if not why and case.test.expects == "property":
-            why = await self._judge.look(case.look(answer))
+            why = await self._judge.look(look_of(case.test, answer.value, answer.after))
         return _seen(answer, why)
 
     def _result(self, case: Case) -> TestResult:

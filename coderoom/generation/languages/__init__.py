@@ -26,13 +26,6 @@ The `judged` of a call says that a property judges its answer.
 """
 
 
-def plain_inputs(test: FunctionTest) -> dict[str, Any]:
-    """The inputs that a property sees: those that are data."""
-    if not test.has_steps:
-        return test.inputs
-    return {name: data for name, data in test.inputs.items() if '"$name"' not in json.dumps(data)}
-
-
 def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
     """The job for the process with the code. It has neither the name of the test nor what is expected."""
     job: dict[str, Any] = {"function": function, "inputs": test.inputs}
@@ -42,6 +35,15 @@ def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[
     if test.expects == "property":
         job["judged"] = True
     return {**job, "after": True} if test.sees_after else job
+
+
+def look_of(test: FunctionTest, result: Any, after: Any) -> Job:
+    """The job that evaluates the property of a test for a result; it sees those inputs that are data."""
+    inputs = test.inputs
+    if test.has_steps:
+        inputs = {name: data for name, data in inputs.items() if '"$name"' not in json.dumps(data)}
+    job = {"property": test.property, "result": result, "inputs": inputs}
+    return {**job, "after": after} if test.sees_after else job
 
 
 Level = Literal["low", "medium", "high"]
