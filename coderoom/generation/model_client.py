@@ -1,6 +1,6 @@
 """Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers.
 
-Whatever a model raises leaves this module as a `ModelError`. Used by the pipeline.
+Whatever a model raises leaves this module as `Stopped`. Used by the pipeline.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from coderoom._util.services import advice_for, is_out_of_credit, said
 from coderoom._util.tasks import RateLimiter, cancel_and_wait
 from coderoom._util.text import encodable
-from coderoom.errors import BudgetExceeded, ModelError
+from coderoom.errors import BudgetExceeded
 from coderoom.generation.cache import Journal
 from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
@@ -39,8 +39,8 @@ _TRANSIENT = frozenset(
 """Names of the exceptions after which a retry may help. By name, since no client is imported here."""
 
 
-class BudgetSpent(Exception):  # noqa: N818 (not an error)
-    """The token or time budget is used up, or a budget around the generator; its text says what was used of that."""
+class Stopped(Exception):  # noqa: N818 (not an error)
+    """No more requests are sent: one has failed, or a budget is used up; if there is more to say, the text does."""
 
     def __init__(self, reason: StopReason, text: str = "") -> None:
         super().__init__(text)
@@ -68,7 +68,7 @@ class BudgetedModel:
         self._places = asyncio.Semaphore(self.concurrency)
         self._time = asyncio.get_running_loop().time
         self._end = None if self.max_seconds is None else self._time() + self.max_seconds
-        self._broken: ModelError | None = None
+        self._broken: Stopped | None = None
         self.usage = Usage()
 
     async def ask(
@@ -77,8 +77,7 @@ class BudgetedModel:
         """Send a request for a step (`specs`, `tests`, `code` or `repair`), or take the reply from memory.
 
         Raises:
-            BudgetSpent: A budget is used up.
-            ModelError: The request failed.
+            Stopped: The request failed, or a budget is used up.
         """
         request = _hash(self.model.name, messages, form)
         reply = self.memory.take(request) if self.memory is not None else None
@@ -104,7 +103,7 @@ class BudgetedModel:
                 async with asyncio.timeout_at(self._end):
                     return await self._ask_again(messages, form)
             except TimeoutError:
-                raise BudgetSpent(StopReason.SECONDS) from None
+                raise Stopped(StopReason.SECONDS) from None
 
     async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
         for number in range(self.retries + 1):
@@ -116,9 +115,9 @@ class BudgetedModel:
             if found is None or not _may_pass(found):
                 break
         if issubclass(type(found), BudgetExceeded):
-            raise BudgetSpent(StopReason.BUDGET, str(found))
+            raise Stopped(StopReason.BUDGET, str(found))
         text = f"The model {self.model.name!r} could not be called: {_described(found)}"
-        self._broken = ModelError(text)
+        self._broken = Stopped(StopReason.MODEL_FAILED, text)
         raise self._broken from found
 
     async def _try_once(
@@ -155,11 +154,11 @@ class BudgetedModel:
 
     def _check(self) -> None:
         if self._broken is not None:  # Concurrent work need not fail with a request of its own.
-            raise ModelError(str(self._broken)) from self._broken
+            raise Stopped(StopReason.MODEL_FAILED, str(self._broken)) from self._broken
         if self.max_tokens is not None and self.usage.total_tokens >= self.max_tokens:
-            raise BudgetSpent(StopReason.TOKENS)
+            raise Stopped(StopReason.TOKENS)
         if self._end is not None and self._time() >= self._end:
-            raise BudgetSpent(StopReason.SECONDS)
+            raise Stopped(StopReason.SECONDS)
 
     def _count(self, reply: Reply, replayed: bool) -> None:
         usage = self.usage

@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from coderoom.errors import GenerationError, ModelError
+from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language
-from coderoom.generation.model_client import BudgetedModel, BudgetSpent
+from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
 from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import SPECS, TESTS, again, request
@@ -181,7 +181,7 @@ class Pipeline:
                 self._works[name] = FunctionWork(spec, program, self._client, self._runner)
             if await self._write_tests([*program.specs.values()]):
                 await self._write_code()
-        except (BudgetSpent, ModelError, GenerationError) as error:
+        except (Stopped, GenerationError) as error:
             self._note(error)
         return await self._conclude(model, started)
 
@@ -191,7 +191,7 @@ class Pipeline:
         found = await asyncio.gather(*requests, return_exceptions=True)
         tests: dict[str, list[FunctionTest]] = {}
         for spec, each in zip(specs, found, strict=True):
-            if isinstance(each, BudgetSpent | ModelError):
+            if isinstance(each, Stopped):
                 self._note(each)
             elif isinstance(each, BaseException):
                 raise each
@@ -227,7 +227,7 @@ class Pipeline:
             return
         try:
             work.reason = await work.do()
-        except (BudgetSpent, ModelError) as error:
+        except Stopped as error:
             work.reason = self._note(error)
         changed = work.reason is StopReason.PASSED_CHANGED_TESTS
         program.emit(FunctionFinished(self._report(work, work.results, changed=changed)))
@@ -326,13 +326,10 @@ class Pipeline:
             return reasons.pop()
         return StopReason.FAILED if reports else StopReason.UNUSABLE
 
-    def _note(self, error: BudgetSpent | ModelError | GenerationError) -> StopReason:
+    def _note(self, error: Stopped | GenerationError) -> StopReason:
         """Take note of what interrupts the work; only the first one is told."""
         self._error = self._error or str(error)
-        if isinstance(error, BudgetSpent):
-            reason = error.reason
-        else:
-            reason = StopReason.MODEL_FAILED if isinstance(error, ModelError) else StopReason.UNUSABLE
+        reason = error.reason if isinstance(error, Stopped) else StopReason.UNUSABLE
         self._stopped = self._stopped or reason
         return reason
 
