@@ -203,7 +203,7 @@ class Language(ABC):
         """
         return {}
 
-    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+    def scan(self, source: str) -> list[SecurityFinding]:
         """Scan code for security problems; no findings if there is no scanner for the language."""
         return []
 
