@@ -20,7 +20,6 @@ from coderoom.generation.session import (
     Seen,
     TestResult,
     TestSession,
-    error_text,
     read_answer,
     value_of,
     verdict_on,
@@ -46,9 +45,8 @@ _SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in ord
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _HEAD = 200
-T = TypeVar("T")
 _SLACK = 1.0
-
+T = TypeVar("T")
 
 _NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
 
@@ -183,7 +181,7 @@ class Run:
         """Run each test, many of them in one cell, and those again alone that did not pass."""
         left: list[tuple[Case, Seen | None]] = []
         for case, seen in zip(cases, await self._run_batch(cases), strict=True):
-            if seen is not None and (not seen.why or self._is_stateless(case)):
+            if seen is not None and (not seen.why or self._sessions[0].is_stateless(case.job)):
                 case.seen = seen
             else:
                 left.append((case, seen))
@@ -239,7 +237,7 @@ class Run:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
         count = self.language.processes
         if not self.final or not varies:
-            proven = not varies and all(map(self._is_stateless, cases))
+            proven = not varies and all(self._sessions[0].is_stateless(case.job) for case in cases)
             count = min(count, 0 if proven and not self.final else 1)
         if not count or not cases:
             return
@@ -283,9 +281,6 @@ class Run:
             part.append(case)
             size += case.size
         yield part
-
-    def _is_stateless(self, case: Case) -> bool:
-        return self._sessions[0].is_stateless(case.job)
 
     async def _run_batch(self, cases: Sequence[Case]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
@@ -369,7 +364,7 @@ class Run:
             arguments_after=answer.after,
             why=seen.why,
             outcome=seen.outcome,
-            error=seen.error or error_text(answer.raised, self._sessions[0].cells, self.sources),
+            error=seen.error or self._sessions[0].text_of(answer.raised),
             duration=seen.seconds,
             peak_memory=seen.peak,
             stdout=seen.stdout[:_MOST_PRINTED],

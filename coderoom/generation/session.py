@@ -212,21 +212,6 @@ def _on_error(test: FunctionTest, answer: Answer, language: Language) -> str:
     return ""
 
 
-def error_text(raised: Raised | None, cells: Mapping[str, str], sources: Mapping[str, str]) -> str:
-    """The text of an exception, with the lines of the program."""
-    if raised is None:
-        return ""
-    lines = []
-    for cell, number, where in raised.trace:
-        function = cells.get(cell)
-        if function is None:
-            continue
-        source = sources.get(function, "").splitlines()
-        text = source[number - 1].strip() if 0 < number <= len(source) else ""
-        lines.append(f"  in {where}, line {number} of {function}: {text[:200]}".rstrip(": "))
-    return visible("\n".join([*lines, str(raised)[:_MOST_SHOWN]]))
-
-
 def value_of(result: ExecutionResult) -> Any:
     """The value of a cell, which is untrusted; `None` if it has none."""
     return result.value if result.outcome is Outcome.OK and result.value_is_data else None
@@ -260,7 +245,7 @@ class TestSession:
         self._sources = sources
         self._session: Session | None = None
         self._mark: Checkpoint | None = None
-        self.cells: dict[str, str] = {}
+        self._cells: dict[str, str] = {}
         self.failures: dict[str, Seen] = {}  # By functions whose code could not be loaded.
         if sandbox.limits.value_bytes < _LEAST:
             raise RequestError(f"Tests need Sandbox(limits=Limits(value_bytes={_LEAST:,})), or more.")
@@ -340,11 +325,11 @@ class TestSession:
             )
         if isinstance(lack := value_of(result), str):
             raise MissingDependencyError(f"Functions in {self._language.name} cannot be tested in this sandbox: {lack}")
-        self.cells = {}
+        self._cells = {}
         for number, (function, source) in enumerate(self._without_failures().items(), 2):
             cell = self._language.define(function, source)
             result = await session.run(cell, timeout=_LOAD_SECONDS)
-            self.cells[f"<cell {number}>"] = function
+            self._cells[f"<cell {number}>"] = function
             failure = self._failure(result)
             if failure is not None:
                 self.failures[function] = failure
@@ -373,12 +358,24 @@ class TestSession:
             answer = read_answer(value_of(result), self.longest)
             if answer is None or answer.raised is None:
                 return None
-            error = error_text(answer.raised, self.cells, self._sources)
-            return Seen(None, f"The code could not be loaded: {answer.raised}", Outcome.ERROR, error=error)
+            why = f"The code could not be loaded: {answer.raised}"
+            return Seen(None, why, Outcome.ERROR, error=self.text_of(answer.raised))
         if result.error is None:
             return Seen(None, "The code ended its own process while it was loaded.", result.outcome)
         why = f"The code could not be loaded: {result.error.type}: {result.error.message}"
         return Seen(None, why, result.outcome, error=str(result.error))
+
+    def text_of(self, raised: Raised | None) -> str:
+        """The text of an exception, with the lines of the program; empty if there is none."""
+        if raised is None:
+            return ""
+        lines = []
+        for cell, number, where in raised.trace:
+            if (function := self._cells.get(cell)) is not None:
+                source = self._sources[function].splitlines()
+                text = source[number - 1].strip() if 0 < number <= len(source) else ""
+                lines.append(f"  in {where}, line {number} of {function}: {text[:200]}".rstrip(": "))
+        return visible("\n".join([*lines, str(raised)[:_MOST_SHOWN]]))
 
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}
