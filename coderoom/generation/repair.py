@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,12 +130,11 @@ class Program:
         return [name for name in self.specs if name in names]
 
     def _needed(self, name: str) -> set[str]:
-        found: set[str] = {name}
-        left: Iterable[str] = [name]
-        while left:
-            further = {each for one in left for each in self.specs[one].dependencies if each in self.code}
-            left = further - found
-            found |= further
+        """The function and all that it depends on, directly or not, as far as they have code."""
+        found = {name}
+        for spec in reversed(self.specs.values()):  # Its dependencies are still to come.
+            if spec.name in found:
+                found.update(each for each in spec.dependencies if each in self.code)
         return found
 
     def _defined(self, *codes: str) -> set[str]:
