@@ -208,10 +208,8 @@ class AICodeGenerator:
             raise RequestError("An event loop is running: use `await generate_solution(...)` instead.")
 
         async def generate() -> Solution:
-            try:
+            async with self:
                 return await self.generate_solution(instruction)
-            finally:
-                await self.close()
 
         return asyncio.run(generate())
 

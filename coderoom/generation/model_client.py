@@ -1,6 +1,6 @@
 """Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers.
 
-Whatever a model raises leaves this module as a `ModelError`. Used by the pipeline.
+Whatever a model raises leaves this module as `Stopped`. Used by the pipeline.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,12 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from coderoom._util.services import advice_for, is_out_of_credit, said
 from coderoom._util.tasks import RateLimiter, cancel_and_wait
 from coderoom._util.text import encodable
-from coderoom.errors import BudgetExceeded, ModelError
+from coderoom.errors import BudgetExceeded
 from coderoom.generation.cache import Journal
 from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
@@ -39,8 +39,8 @@ _TRANSIENT = frozenset(
 """Names of the exceptions after which a retry may help. By name, since no client is imported here."""
 
 
-class BudgetSpent(Exception):  # noqa: N818 (not an error)
-    """The token or time budget is used up, or a budget around the generator; its text says what was used of that."""
+class Stopped(Exception):  # noqa: N818 (not an error)
+    """No more requests are sent: one has failed, or a budget is used up; if there is more to say, the text does."""
 
     def __init__(self, reason: StopReason, text: str = "") -> None:
         super().__init__(text)
@@ -66,8 +66,9 @@ class BudgetedModel:
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.concurrency)
-        self._end = None if self.max_seconds is None else time.monotonic() + self.max_seconds
-        self._broken: ModelError | None = None
+        self._time = asyncio.get_running_loop().time
+        self._end = None if self.max_seconds is None else self._time() + self.max_seconds
+        self._broken: Stopped | None = None
         self.usage = Usage()
 
     async def ask(
@@ -76,8 +77,7 @@ class BudgetedModel:
         """Send a request for a step (`specs`, `tests`, `code` or `repair`), or take the reply from memory.
 
         Raises:
-            BudgetSpent: A budget is used up.
-            ModelError: The request failed.
+            Stopped: The request failed, or a budget is used up.
         """
         request = _hash(self.model.name, messages, form)
         reply = self.memory.take(request) if self.memory is not None else None
@@ -99,31 +99,30 @@ class BudgetedModel:
     async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
         async with self._places:
             self._check()
-            left = None if self._end is None else max(self._end - time.monotonic(), 0)
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout_at(self._end):
                     return await self._ask_again(messages, form)
             except TimeoutError:
-                raise BudgetSpent(StopReason.SECONDS) from None
+                raise Stopped(StopReason.SECONDS) from None
 
     async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(self.retries + 1),
-            wait=wait_random_exponential(multiplier=0.5, max=30),
-            retry=retry_if_result(_may_pass),
-            retry_error_callback=lambda state: state.outcome.result(),  # type: ignore[union-attr]
-        )
-        tried: _Tried = await attempts(self._try_once, messages, form)
-        reply, found = tried
-        if reply is not None:
-            return reply
+        for number in range(self.retries + 1):
+            if number:
+                await asyncio.sleep(random.uniform(0, 2.0 ** min(number - 2, 5)))
+            reply, found = await self._try_once(messages, form)
+            if reply is not None:
+                return reply
+            if found is None or not _may_pass(found):
+                break
         if issubclass(type(found), BudgetExceeded):
-            raise BudgetSpent(StopReason.BUDGET, str(found))
+            raise Stopped(StopReason.BUDGET, str(found))
         text = f"The model {self.model.name!r} could not be called: {_described(found)}"
-        self._broken = ModelError(text)
+        self._broken = Stopped(StopReason.MODEL_FAILED, text)
         raise self._broken from found
 
-    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> _Tried:
+    async def _try_once(
+        self, messages: Sequence[Message], form: type[BaseModel] | None
+    ) -> tuple[Reply | None, BaseException | None]:
         """Send a request; return the reply, or what the model raised. Such an exception may lie about its class.
 
         The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
@@ -155,11 +154,11 @@ class BudgetedModel:
 
     def _check(self) -> None:
         if self._broken is not None:  # Concurrent work need not fail with a request of its own.
-            raise ModelError(str(self._broken)) from self._broken
+            raise Stopped(StopReason.MODEL_FAILED, str(self._broken)) from self._broken
         if self.max_tokens is not None and self.usage.total_tokens >= self.max_tokens:
-            raise BudgetSpent(StopReason.TOKENS)
-        if self._end is not None and time.monotonic() >= self._end:
-            raise BudgetSpent(StopReason.SECONDS)
+            raise Stopped(StopReason.TOKENS)
+        if self._end is not None and self._time() >= self._end:
+            raise Stopped(StopReason.SECONDS)
 
     def _count(self, reply: Reply, replayed: bool) -> None:
         usage = self.usage
@@ -186,16 +185,12 @@ def _tokens(count: object) -> int:
     return min(count, _MOST_TOKENS) if type(count) is int and count > 0 else 0
 
 
-_Tried = tuple[Reply | None, BaseException | None]
-
-
-def _may_pass(tried: _Tried) -> bool:
-    _, found = tried
-    names = set(map(name_of, classes_of(type(found))))
-    if found is None or not names & _TRANSIENT:
+def _may_pass(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
+    if not _TRANSIENT & set(map(name_of, classes_of(type(error)))):
         return False
     try:
-        return not is_out_of_credit(found)
+        return not is_out_of_credit(error)
     except BaseException:
         return False
 

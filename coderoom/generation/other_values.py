@@ -12,6 +12,7 @@ from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from coderoom.generation.languages import look_of
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
 from coderoom.generation.languages.python.declared import named
 from coderoom.generation.specs import FunctionSpec
@@ -175,11 +176,7 @@ async def vacuous_tests(
     candidates = [test for test in tests if test.property is not None and test not in [each for each, _ in found]]
     typed = other_values(spec.outputs.type) if candidates else ()
     results = [*_ABSURD, *(typed or _MIXED)]
-    looks = [
-        (str(test.property), result, test.inputs, dict.fromkeys(test.inputs, result) if test.sees_after else None)
-        for test in candidates
-        for result in results
-    ]
+    looks = [look_of(each, result, dict.fromkeys(each.inputs, result)) for each in candidates for result in results]
     verdicts = iter(await runner.look(looks))
     for test in candidates:
         absurd = [next(verdicts) for _ in _ABSURD]

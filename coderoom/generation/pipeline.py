@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from coderoom.errors import GenerationError, ModelError
+from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language
-from coderoom.generation.model_client import BudgetedModel, BudgetSpent
+from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
 from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import SPECS, TESTS, again, request
@@ -23,24 +23,21 @@ from coderoom.generation.replies import (
     as_specs,
     as_tests,
     listed,
-    unclear_values,
 )
 from coderoom.generation.runner import TestRunner
 from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
-    Attempt,
     FunctionFinished,
     FunctionReport,
     Solution,
     SpecsWritten,
     StopReason,
     TestsFrozen,
-    TestsRun,
     TestsWritten,
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
-from coderoom.generation.tests import FrozenTests, FunctionTest, content_key, freeze, read_tests, tolerance_problem
+from coderoom.generation.tests import FunctionTest, content_key, freeze
 from coderoom.generation.values import canonical
 from coderoom.outcome import Outcome
 
@@ -142,13 +139,10 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec, program.language)):
         place = f"tests[{index}]"
         try:
-            test = read_tests({spec.name: [each]}, [spec], functions=list(program.specs))[spec.name][0]
+            test, problems = program.read_test(spec, each)
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        problems = unclear_values(test, spec, program.language)
-        if too_wide := tolerance_problem(test):
-            problems.append(too_wide)
         wrong += [f"{place}: {problem}" for problem in problems]
         if test.name in names:
             wrong.append(f"{place}: another test has the same name {test.name!r}")
@@ -172,28 +166,24 @@ class Pipeline:
         self._program = program
         self._client = client
         self._runner = runner
-        self._attempts: dict[str, list[Attempt]] = {}
-        self._reasons: dict[str, StopReason] = {}
+        self._works: dict[str, FunctionWork] = {}
         self._stopped: StopReason | None = None
         self._error = ""
 
     async def run(self, model: str) -> Solution:
         """Run all steps, or as many as possible."""
         started = time.monotonic()
+        program = self._program
         try:
-            specs = await self._write_specs()
-            if await self._write_tests(specs):
+            layers = program.take_specs([*program.specs.values()] or await write_specs(program, self._client))
+            program.emit(SpecsWritten(tuple(map(tuple, layers))))
+            for name, spec in program.specs.items():
+                self._works[name] = FunctionWork(spec, program, self._client, self._runner)
+            if await self._write_tests([*program.specs.values()]):
                 await self._write_code()
-        except (BudgetSpent, ModelError, GenerationError) as error:
+        except (Stopped, GenerationError) as error:
             self._note(error)
         return await self._conclude(model, started)
-
-    async def _write_specs(self) -> list[FunctionSpec]:
-        program = self._program
-        specs = [*program.specs.values()]
-        layers = program.take_specs(specs or await write_specs(program, self._client))
-        program.emit(SpecsWritten(tuple(map(tuple, layers))))
-        return list(program.specs.values())
 
     async def _write_tests(self, specs: Sequence[FunctionSpec]) -> bool:
         """Write the tests of all functions concurrently and freeze them; return whether all requests succeeded."""
@@ -201,7 +191,7 @@ class Pipeline:
         found = await asyncio.gather(*requests, return_exceptions=True)
         tests: dict[str, list[FunctionTest]] = {}
         for spec, each in zip(specs, found, strict=True):
-            if isinstance(each, BudgetSpent | ModelError):
+            if isinstance(each, Stopped):
                 self._note(each)
             elif isinstance(each, BaseException):
                 raise each
@@ -219,75 +209,54 @@ class Pipeline:
         tasks: dict[str, asyncio.Task[None]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for spec in self._program.specs.values():  # Dependencies come first.
-                    needed = [tasks[name] for name in spec.dependencies]
-                    tasks[spec.name] = group.create_task(self._write_function(spec, needed))
+                for name, work in self._works.items():  # Dependencies come first.
+                    needed = [tasks[each] for each in work.spec.dependencies]
+                    tasks[name] = group.create_task(self._write_function(work, needed))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _write_function(self, spec: FunctionSpec, needed: Sequence[asyncio.Task[None]]) -> None:
+    async def _write_function(self, work: FunctionWork, needed: Sequence[asyncio.Task[None]]) -> None:
         for task in needed:
             await asyncio.wait([task])
-        program = self._program
+        program, spec = self._program, work.spec
         lacking = [name for name in spec.dependencies if name not in program.code]
         if lacking or not program.tests_of(spec.name):
             why = f"its dependency {', '.join(lacking)} has no code" if lacking else "it has no tests"
-            self._program.warn(f"{spec.name} was not written: {why}")
-            self._attempts[spec.name], self._reasons[spec.name] = [], StopReason.UNUSABLE
+            program.warn(f"{spec.name} was not written: {why}")
+            work.reason = StopReason.UNUSABLE
             return
-        if spec.name in program.existing:
-            await self._test_existing(spec)
-            return
-        work = FunctionWork(spec, program, self._client, self._runner)
-        self._attempts[spec.name] = work.attempts
-        reason = self._reasons[spec.name] = await work.do()
-        if reason.cut_short:
-            self._stopped = self._stopped or reason
-            self._error = self._error or work.error
-        changed = reason is StopReason.PASSED_CHANGED_TESTS
-        report = self._report(spec.name, program.results.get(spec.name, []), changed=changed)
-        program.emit(FunctionFinished(report))
-
-    async def _test_existing(self, spec: FunctionSpec) -> None:
-        """Run the tests of a function whose code is not changed."""
-        program = self._program
-        program.code[spec.name] = code = program.existing[spec.name]
-        results = await program.run(self._runner, spec, code)
-        program.emit(TestsRun(spec.name, 1, tuple(results)))
-        passed = sum(each.passed for each in results)
-        self._attempts[spec.name] = [
-            Attempt(number=1, approach="existing", code=code, passed=passed, failed=len(results) - passed)
-        ]
-        self._reasons[spec.name] = StopReason.PASSED if passed == len(results) else StopReason.FAILED
-        program.emit(FunctionFinished(self._report(spec.name, results)))
+        try:
+            work.reason = await work.do()
+        except Stopped as error:
+            work.reason = self._note(error)
+        changed = work.reason is StopReason.PASSED_CHANGED_TESTS
+        program.emit(FunctionFinished(self._report(work, work.results, changed=changed)))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
         program = self._program
-        names = program.in_order(program.code)
-        implementations = {name: program.code[name] for name in names}
-        results = await self._run(program.tests, implementations)
+        implementations = {name: program.code[name] for name in program.in_order(program.code)}
+        results = await self._run(implementations)
         for each in results:
             if each.warning:
                 self._program.warn(f"{each.function}: {each.test}: {each.warning}")
         only_changed = await self._only_by_changed(implementations, results)
         reports = tuple(
-            self._report(name, [each for each in results if each.function == name], changed=name in only_changed)
-            for name in program.specs
+            self._report(work, [each for each in results if each.function == name], changed=name in only_changed)
+            for name, work in self._works.items()
         )
         passed = all_passed(list(program.specs), implementations, results)
         passed = passed and (not only_changed or program.rules.accept_changed_tests)
-        tests = program.tests
         return Solution(
             instruction=program.instruction,
             function_specs=tuple(program.specs.values()),
             implementations=implementations,
-            tests=dict(tests.tests) if tests is not None else {},
+            tests=dict(program.tests.tests),
             test_results=tuple(results),
             all_tests_passed=passed,
             functions=reports,
-            test_changes=tests.changes if tests is not None else (),
-            tests_hash=program.original.hash if program.original is not None else "",
+            test_changes=program.tests.changes,
+            tests_hash=program.original.hash,
             tests_only=bool(program.existing),
             language=program.language.name,
             model=model,
@@ -299,15 +268,16 @@ class Pipeline:
             warnings=tuple(program.warnings),
         )
 
-    async def _run(self, tests: FrozenTests | None, implementations: dict[str, str]) -> list[TestResult]:
-        if tests is None:
+    async def _run(self, implementations: dict[str, str]) -> list[TestResult]:
+        tests = self._program.tests
+        if not tests.tests:
             return []
         if self._program.last is not None and self._program.last[:2] == (implementations, tests.hash):
             return self._program.last[2]
         written = [name for name in tests.tests if name in implementations]
         results = await self._runner.run(implementations, tests, functions=written)
         for name in [name for name in tests.tests if name not in written]:
-            why = why_no_code(self._report(name, []))
+            why = why_no_code(self._works[name].attempts)
             results += [
                 TestResult(function=name, test=test.name, passed=False, why=why, outcome=Outcome.REJECTED)
                 for test in tests.tests[name]
@@ -317,30 +287,30 @@ class Pipeline:
     async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[TestResult]) -> set[str]:
         """The functions that pass only the changed tests."""
         program = self._program
-        if program.tests is None or program.original is None or not program.tests.changes:
+        if not program.tests.changes:
             return set()
         changed = {change.function for change in program.tests.changes} & set(implementations)
         passing = {name for name in changed if all(each.passed for each in results if each.function == name)}
         before = await self._runner.run(implementations, program.original, functions=program.in_order(passing))
         return {each.function for each in before if not each.passed}
 
-    def _report(self, name: str, results: Sequence[TestResult], *, changed: bool = False) -> FunctionReport:
-        count, good = len(results) or len(self._program.tests_of(name)), sum(each.passed for each in results)
-        reason = self._reasons.get(name, self._stopped or StopReason.UNUSABLE)
+    def _report(self, work: FunctionWork, results: Sequence[TestResult], *, changed: bool) -> FunctionReport:
+        count, good = len(results) or len(self._program.tests_of(work.spec.name)), sum(each.passed for each in results)
+        reason = work.reason or self._stopped or StopReason.UNUSABLE
         if reason is StopReason.PASSED_CHANGED_TESTS and not changed and results:
             reason = StopReason.PASSED  # Its code passes the original tests, too.
         whole = 0 < count == good
         if results and not whole and reason in (StopReason.PASSED, StopReason.PASSED_CHANGED_TESTS):
             reason = StopReason.FAILED  # It passed alone, but fails within the whole program.
         return FunctionReport(
-            function=name,
+            function=work.spec.name,
             passed=whole and (not changed or self._program.rules.accept_changed_tests),
             only_by_changed_tests=changed,
             tests=count,
             tests_passed=good,
-            attempts=tuple(self._attempts.get(name, ())),
+            attempts=tuple(work.attempts),
             stop_reason=reason,
-            findings=self._program.findings.get(name, ()),
+            findings=work.findings,
             seconds=sum(each.duration for each in results),
             slowest=max((each.duration for each in results), default=0.0),
             peak_memory=max((each.peak_memory or 0 for each in results), default=0) or None,
@@ -356,13 +326,12 @@ class Pipeline:
             return reasons.pop()
         return StopReason.FAILED if reports else StopReason.UNUSABLE
 
-    def _note(self, error: BudgetSpent | ModelError | GenerationError) -> None:
+    def _note(self, error: Stopped | GenerationError) -> StopReason:
+        """Take note of what interrupts the work; only the first one is told."""
         self._error = self._error or str(error)
-        if isinstance(error, BudgetSpent):
-            reason = error.reason
-        else:
-            reason = StopReason.MODEL_FAILED if isinstance(error, ModelError) else StopReason.UNUSABLE
+        reason = error.reason if isinstance(error, Stopped) else StopReason.UNUSABLE
         self._stopped = self._stopped or reason
+        return reason
 
 
 def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from coderoom.errors import GenerationError, ModelError
+from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language, Level, SecurityFinding
-from coderoom.generation.model_client import BudgetedModel, BudgetSpent
+from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import REPAIR, code_request, failures, refusals, request
 from coderoom.generation.replies import RepairForm, as_tests, code_in, read_repair, unclear_values
@@ -30,6 +30,7 @@ from coderoom.generation.specs import FunctionSpec, order
 from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests, tolerance_problem
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
+_NO_TESTS = FrozenTests(tests={}, hash="")
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 
 
@@ -49,10 +50,9 @@ class Program:
     """The program under construction.
 
     In `specs`, dependencies come first. `tests` are those with all changes, and `original` those that were frozen
-    first. `code` is the best one of each function so far, `passed` has the functions whose code passes its tests, and
-    `findings` what the scanner found in it. Of functions in `existing`, only the tests are written. `results` are
-    those of the last run of each function. `last` has the code, the hash of the tests and the results of the last run,
-    if it was one of the whole program.
+    first. `code` is the best one of each function so far, and `passed` has the functions whose code passes its tests.
+    Of functions in `existing`, only the tests are written. `last` has the code, the hash of the tests and the results
+    of the last run, if it was one of the whole program.
     """
 
     instruction: str
@@ -60,14 +60,12 @@ class Program:
     rules: Rules
     emit: Callable[[GenerationEvent], None] = lambda _: None
     specs: dict[str, FunctionSpec] = field(default_factory=dict)
-    tests: FrozenTests | None = None
-    original: FrozenTests | None = None
+    tests: FrozenTests = _NO_TESTS
+    original: FrozenTests = _NO_TESTS
     code: dict[str, str] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
-    findings: dict[str, tuple[SecurityFinding, ...]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     existing: Mapping[str, str] = field(default_factory=dict)
-    results: dict[str, list[TestResult]] = field(default_factory=dict)
     last: tuple[Mapping[str, str], str, list[TestResult]] | None = None
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -106,17 +104,21 @@ class Program:
 
     async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
         """Run the tests of a function with the best code of its dependencies."""
-        assert self.tests is not None
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
         whole = len(self.specs) == 1
-        results = self.results[spec.name] = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
+        results = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
         self.last = (sources, self.tests.hash, results) if whole else None
         return results
 
+    def read_test(self, spec: FunctionSpec, data: Any) -> tuple[FunctionTest, list[str]]:
+        """A test of a function, and what is unclear about it; `GenerationError` if it is not valid."""
+        test = read_tests({spec.name: [data]}, [spec], functions=list(self.specs))[spec.name][0]
+        return test, [*unclear_values(test, spec, self.language), *filter(None, [tolerance_problem(test)])]
+
     def tests_of(self, function: str) -> tuple[FunctionTest, ...]:
         """The tests of a function, with all changes."""
-        return self.tests.tests.get(function, ()) if self.tests is not None else ()
+        return self.tests.tests.get(function, ())
 
     def warn(self, text: str) -> None:
         """Add a remark for the reader."""
@@ -128,12 +130,11 @@ class Program:
         return [name for name in self.specs if name in names]
 
     def _needed(self, name: str) -> set[str]:
-        found: set[str] = {name}
-        left: Iterable[str] = [name]
-        while left:
-            further = {each for one in left for each in self.specs[one].dependencies if each in self.code}
-            left = further - found
-            found |= further
+        """The function and all that it depends on, directly or not, as far as they have code."""
+        found = {name}
+        for spec in reversed(self.specs.values()):  # Its dependencies are still to come.
+            if spec.name in found:
+                found.update(each for each in spec.dependencies if each in self.code)
         return found
 
     def _defined(self, *codes: str) -> set[str]:
@@ -163,18 +164,24 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 class FunctionWork:
-    """The work on one function: the attempts so far, and why a request to the model failed (`error`)."""
+    """The work on one function.
+
+    It has the `attempts` so far, the `results` of the last one that was tested, what the scanner found in the best code
+    (`findings`), and in the end the `reason` to stop.
+    """
 
     def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
-        self._spec = spec
+        self.spec = spec
         self._program = program
         self._client = client
         self._runner = runner
         self.attempts: list[Attempt] = []
-        self.error = ""
+        self.results: list[TestResult] = []
+        self.findings: tuple[SecurityFinding, ...] = ()
+        self.reason: StopReason | None = None
         self._code = ""
         self._codes: set[str] = set()
-        self._signatures: list[object] = []
+        self._failed: object = None
         self._repeated: StopReason | None = None
         self._best = -1
         self._changes = 0
@@ -182,17 +189,13 @@ class FunctionWork:
         self._fresh = False
 
     async def do(self) -> StopReason:
-        """Work until all tests pass or there is a reason to stop; the program gets the best code."""
-        try:
-            return await self._work()
-        except BudgetSpent as spent:
-            self.error = str(spent)
-            return spent.reason
-        except ModelError as error:
-            self.error = str(error)
-            return StopReason.MODEL_FAILED
+        """Work until all tests pass or there is a reason to stop; the program gets the best code.
 
-    async def _work(self) -> StopReason:
+        Code that exists already is only tested. If a request fails or there is no budget for it, that raises.
+        """
+        if self.spec.name in self._program.existing:
+            passed = await self._test(self._attempt("existing", self._program.existing[self.spec.name]))
+            return StopReason.PASSED if passed else StopReason.FAILED
         attempt = await self._write()
         while True:
             trouble = await self._try(attempt)
@@ -210,22 +213,22 @@ class FunctionWork:
 
     async def _write(self, trouble: str = "") -> Attempt:
         """Let the model write the code; after trouble, with another approach."""
-        reply = await self._client.ask("code", self._spec.name, code_request(self._program, self._spec, trouble))
+        reply = await self._client.ask("code", self.spec.name, code_request(self._program, self.spec, trouble))
         approach: Approach = "fresh" if trouble else "first"
         if not reply.complete:
             return self._attempt(approach, "", problems=("the reply was cut off at a length limit; write less",))
         language = self._program.language
-        code = code_in(reply.text, self._spec.name, language)
-        lacking = f"there is no {language.name} code block with the function {self._spec.name!r}"
+        code = code_in(reply.text, self.spec.name, language)
+        lacking = f"there is no {language.name} code block with the function {self.spec.name!r}"
         return self._attempt(approach, code, problems=() if code.strip() else (lacking,))
 
     async def _repair(self, trouble: str) -> Attempt:
         self._patches += 1
         program = self._program
         changes = max(program.rules.max_test_changes - self._changes, 0)
-        messages = request(REPAIR, program, self._spec, code=self._code, trouble=trouble, changes=changes)
-        reply = await self._client.ask("repair", self._spec.name, messages, RepairForm)
-        repair = read_repair(reply.text, self._spec.name, program.language)
+        messages = request(REPAIR, program, self.spec, code=self._code, trouble=trouble, changes=changes)
+        reply = await self._client.ask("repair", self.spec.name, messages, RepairForm)
+        repair = read_repair(reply.text, self.spec.name, program.language)
         if repair is None:
             return self._attempt("patch", "", problems=("the reply had neither new code nor a changed test",))
         if repair.wrong == "implementation":
@@ -243,7 +246,7 @@ class FunctionWork:
 
     async def _try(self, attempt: Attempt) -> str:
         """Check code and run its tests; return what to tell the model, or nothing if all tests passed."""
-        program, spec, number = self._program, self._spec, attempt.number
+        program, spec, number = self._program, self.spec, attempt.number
         findings: tuple[SecurityFinding, ...] = ()
         if not attempt.problems:
             code, notes = program.without_repeats(spec, attempt.code)
@@ -258,22 +261,26 @@ class FunctionWork:
             return refusals(attempt.problems, attempt.notes)
         language = program.language.name
         program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, attempt.reason))
-        results = await program.run(self._runner, spec, attempt.code)
-        program.emit(TestsRun(spec.name, number, tuple(results)))
+        whole = await self._test(attempt)
+        self._keep(attempt.code, self.attempts[-1].passed, whole, findings)
+        self._compare(attempt, _signature(self.results))
+        return "" if whole else failures(self.results, program.tests_of(spec.name), attempt.notes)
+
+    async def _test(self, attempt: Attempt) -> bool:
+        """Run the tests of the function; return whether all passed."""
+        results = self.results = await self._program.run(self._runner, self.spec, attempt.code)
+        self._program.emit(TestsRun(self.spec.name, attempt.number, tuple(results)))
         passed = sum(result.passed for result in results)
         self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
-        self._keep(attempt.code, passed, passed == len(results), findings)
-        self._compare(attempt, _signature(results))
-        return "" if passed == len(results) else failures(results, program.tests_of(spec.name), attempt.notes)
+        return passed == len(results)
 
     def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
         better = passed > self._best or whole
-        self._program.tried(self._spec, code if better else self._program.code[self._spec.name])
+        self._program.tried(self.spec, code if better else self._program.code[self.spec.name])
         if better:
-            self._best = passed
-            self._program.findings[self._spec.name] = findings
+            self._best, self.findings = passed, findings
         if whole:
-            self._program.passed.add(self._spec.name)
+            self._program.passed.add(self.spec.name)
 
     def _compare(self, attempt: Attempt, signature: object) -> None:
         """Detect repeated code and repeated failures."""
@@ -283,24 +290,21 @@ class FunctionWork:
             if code in self._codes:
                 self._repeated = StopReason.SAME_CODE
             self._codes.add(code)
-        if self._repeated is None and self._signatures and self._signatures[-1] == signature:
+        if self._repeated is None and self._failed == signature:
             self._repeated = StopReason.SAME_ERROR
-        self._signatures.append(signature)
+        self._failed = signature
 
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
-        program, spec = self._program, self._spec
-        assert program.tests is not None
+        program, spec = self._program, self.spec
         if self._changes >= program.rules.max_test_changes:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
-        data = as_tests([repair.test], spec, program.language)
-        test = read_tests({spec.name: data}, [spec], functions=list(program.specs))[spec.name][0]
-        if test.name not in {each.name for each in self._program.tests_of(self._spec.name)}:
+        [data] = as_tests([repair.test], spec, program.language)
+        test, problems = program.read_test(spec, data)
+        if test.name not in {each.name for each in program.tests_of(spec.name)}:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
-        problems = unclear_values(test, spec, program.language)
-        problems += filter(None, [tolerance_problem(test)])
         for _, values in await vacuous_tests([test], spec, self._runner):
             problems.append(f"it also holds for {values}")
         if problems:

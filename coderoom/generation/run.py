@@ -8,22 +8,20 @@ import hashlib
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from coderoom.generation.languages import Job, Language
+from coderoom.generation.languages import Job, Language, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.generation.languages.python.pure import is_pure_expression
-from coderoom.generation.languages.shared import job_of, plain_inputs
 from coderoom.generation.session import (
     Answer,
     Seen,
-    TestQueue,
     TestResult,
     TestSession,
-    error_text,
-    run_in_order,
+    read_answer,
+    value_of,
     verdict_on,
     why_no_answer,
 )
@@ -32,6 +30,7 @@ from coderoom.generation.values import canonical, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
+_SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000
 _JUDGE_SECONDS = 5.0
@@ -47,31 +46,35 @@ _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
 _HEAD = 200
+_SLACK = 1.0
+T = TypeVar("T")
+
+_NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Case:
-    """A test of a function, and the functions of its program."""
+    """A test of a function, the functions of its program, and what was seen of it so far."""
 
-    number: int
     function: str
     test: FunctionTest
     program: Sequence[str]
+    seen: Seen = _NO_ANSWER
 
     @cached_property
     def job(self) -> Job:
         """The job for the process with the code."""
         return job_of(self.function, self.test, self.program)
 
+    @property
+    def size(self) -> int:
+        """The characters of its answer."""
+        return (self.seen.answer or Answer()).size + _HEAD
+
     def may_use_sets(self) -> bool:
         """Whether the program or a step may get a set, whose order depends on the process, or NaN, as its hash does."""
         given = canonical(self.test.inputs)
         return self.test.has_steps or any(each in given for each in ('"$set"', '"$frozenset"', '"nan"'))
-
-    def look(self, answer: Answer) -> Job:
-        """The job that evaluates the property for an answer."""
-        job: Job = {"property": self.test.property, "result": answer.value, "inputs": plain_inputs(self.test)}
-        return {**job, "after": answer.after} if self.test.sees_after else job
 
 
 class Judge:
@@ -88,18 +91,15 @@ class Judge:
     async def aclose(self) -> None:
         """End the sessions."""
         for session in self._sessions:
-            await session.close()
+            await session.aclose()
 
     async def look_at(self, jobs: Sequence[Job]) -> list[Answer | None]:
         """Evaluate many properties, each only once for the same values if its answer cannot vary."""
         keys = [_key(job) or number for number, job in enumerate(jobs)]
         new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._known}
-        looks = TestQueue([*new.values()])
-        if new:
-            async with self._lock:
-                sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
-                await _all([session.work(looks) for session in sessions])
-        found = dict(zip(new, looks.answers, strict=True))
+        async with self._lock:
+            sessions = self._sessions[: _number_of_sessions(len(new), len(self._sessions))]
+            found = dict(zip(new, await _run_many(sessions, [*new.values()]), strict=True))
         self._known.update((key, each) for key, each in found.items() if isinstance(key, bytes) and each is not None)
         return [found[key] if key in found else self._known[key] for key in keys]
 
@@ -117,9 +117,6 @@ def _key(job: Job) -> bytes | None:
     if not is_pure_expression(str(job["property"]), frozenset({*job["inputs"], "result", "after"})):
         return None
     return hashlib.sha256(json.dumps(job).encode()).digest()
-
-
-_NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
 
 
 @dataclass(eq=False)
@@ -142,20 +139,20 @@ class Run:
         self._longest = self._sessions[0].longest
         self._judge = Judge(self.sandbox, self.language, count, self.known)
         self._loaded: Mapping[str, str] = {}
-        self._seen: dict[int, Seen] = {}
         self._timeouts: Counter[str] = Counter()
         self._left = ""
 
     async def do(self) -> list[TestResult]:
         """Run all tests."""
         async with contextlib.AsyncExitStack() as stack:
-            for each in self._sessions:
-                stack.push_async_exit(each)
-            await _all([each.__aenter__() for each in self._sessions])
             await stack.enter_async_context(contextlib.aclosing(self._judge))
-            return await self._do()
+            for each in self._sessions:
+                await stack.enter_async_context(contextlib.aclosing(each))
+            await _all([each.open() for each in self._sessions])
+            await self._do()
+            return [self._result(case) for case in self.cases]
 
-    async def _do(self) -> list[TestResult]:
+    async def _do(self) -> None:
         failures: dict[str, Seen] = {}
         for session in self._sessions:
             failures.update(session.failures)
@@ -163,9 +160,9 @@ class Run:
         cases = []
         for case in self.cases:
             if case.function in failures:
-                self._seen[case.number] = failures[case.function]
+                case.seen = failures[case.function]
             elif problems := problems_of_steps(case.test, case.program):
-                self._seen[case.number] = Seen(None, "; ".join(problems[:_MOST_PROBLEMS]), Outcome.REJECTED)
+                case.seen = Seen(None, "; ".join(problems[:_MOST_PROBLEMS]), Outcome.REJECTED)
             else:
                 cases.append(case)
         await self._run_once(cases)
@@ -175,84 +172,91 @@ class Run:
         if varies:
             await self._run_again(self._passing(cases))
         await self._run_in_order(self._passing(cases), varies)
-        return [self._result(case, self._seen[case.number]) for case in self.cases]
 
     def _passing(self, cases: Sequence[Case]) -> list[Case]:
         """The tests of the functions that pass all of them."""
-        failing = {case.function for case in cases if not self._seen[case.number].passed}
+        failing = {case.function for case in cases if not case.seen.passed}
         return [case for case in cases if case.function not in failing]
 
     async def _run_once(self, cases: Sequence[Case]) -> None:
         """Run each test, many of them in one cell, and those again alone that did not pass."""
-        left: deque[tuple[Case, Seen | None]] = deque()
+        left: list[tuple[Case, Seen | None]] = []
         for case, seen in zip(cases, await self._run_batch(cases), strict=True):
-            if seen is not None and (not seen.why or self._is_stateless(case)):
-                self._seen[case.number] = seen
+            if seen is not None and (not seen.why or self._sessions[0].is_stateless(case.job)):
+                case.seen = seen
             else:
                 left.append((case, seen))
+        await self._share(left, self._run_alone)
+
+    async def _share(self, left: Sequence[T], do: Callable[[TestSession, T], Awaitable[None]]) -> None:
+        """Do something with each of these, in whichever session is free."""
+        waiting = deque(left)
 
         async def work(session: TestSession) -> None:
-            while left:
-                case, first = left.popleft()
-                self._seen[case.number] = await self._run_alone(session, case, first)
+            while waiting:
+                await do(session, waiting.popleft())
 
         await _all([work(session) for session in self._sessions])
 
-    async def _run_alone(self, session: TestSession, case: Case, first: Seen | None) -> Seen:
+    async def _run_alone(self, session: TestSession, what: tuple[Case, Seen | None]) -> None:
+        """Run a test alone, after an answer that may be caused by another test."""
+        case, first = what
         if self._timeouts[case.function] >= _MOST_TIMEOUTS:
             why = f"not run, since {_MOST_TIMEOUTS} tests of this function have exceeded their time limit"
-            return Seen(None, why, Outcome.REJECTED)
+            case.seen = Seen(None, why, Outcome.REJECTED)
+            return
         seen = await self._see_alone(session, case)
         if seen.outcome is Outcome.TIMEOUT:
             self._timeouts[case.function] += 1
-        return seen if first is None or seen.why else _not_repeatable(first, seen)
+        case.seen = seen if first is None or seen.why else _not_repeatable(first, seen)
 
     async def _run_again(self, cases: Sequence[Case]) -> None:
         """Repeat tests that passed: they pass only if every undisturbed run passes."""
         counts = Counter(case.function for case in cases)
         repeated = []
         for case in cases:
-            seconds = max(self._seen[case.number].seconds, self._size(case) * _SECONDS_PER_CHARACTER, 1e-4)
+            seconds = max(case.seen.seconds, case.size * _SECONDS_PER_CHARACTER, 1e-4)
             most = min(_RUNS, _SECONDS_TO_REPEAT / seconds) / counts[case.function]
             repeated += [case] * max(_LEAST_RUNS, math.ceil(most))
-        repeated.sort(key=lambda case: case.number)
-        seen = await self._run_batch(repeated)
-        pairs = [(case, each) for case, each in zip(repeated, seen, strict=True) if each is not None]
-        left = deque(case for case, each in zip(repeated, seen, strict=True) if each is None)
 
-        async def work(session: TestSession) -> None:
-            while left:
-                case = left.popleft()
-                pairs.append((case, await self._see_alone(session, case)))
+        def note(case: Case, seen: Seen) -> None:
+            if seen.why and case.seen.passed:
+                case.seen = _not_repeatable(case.seen, seen)
 
-        await _all([work(session) for session in self._sessions])
-        for case, each in pairs:
-            if each.why and self._seen[case.number].passed:
-                self._seen[case.number] = _not_repeatable(self._seen[case.number], each)
+        async def run_alone(session: TestSession, case: Case) -> None:
+            note(case, await self._see_alone(session, case))
+
+        left = []
+        for case, seen in zip(repeated, await self._run_batch(repeated), strict=True):
+            if seen is None:
+                left.append(case)
+            else:
+                note(case, seen)
+        await self._share(left, run_alone)
 
     async def _run_in_order(self, cases: Sequence[Case], varies: bool) -> None:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
         count = self.language.processes
         if not self.final or not varies:
-            proven = not varies and all(map(self._is_stateless, cases))
+            proven = not varies and all(self._sessions[0].is_stateless(case.job) for case in cases)
             count = min(count, 0 if proven and not self.final else 1)
         if not count or not cases:
             return
-        slow = sum(self._seen[case.number].seconds for case in cases)
+        slow = sum(case.seen.seconds for case in cases)
         count = min(count, max(_LEAST_PROCESSES, int(_SECONDS_IN_ORDER / slow))) if slow else count
         for session in self._sessions:  # The program in them could change what new processes do.
-            await session.close()
+            await session.aclose()
         for several in self._parts(cases, self._longest // (8 * count)):
             await self._see_several_in_order(several, count, again=varies)
 
     async def _see_several_in_order(self, cases: Sequence[Case], count: int, again: bool) -> None:
         repeatable: dict[str, bool] = {}
-        seconds = sum(self._seen[case.number].seconds for case in cases)
+        seconds = sum(case.seen.seconds for case in cases)
         again = again and seconds < _SECONDS_TO_RUN_AGAIN
         more: list[list[Seen]] = []
         for place, seen in enumerate(await self._see_in_order(cases, count, again)):
             case = cases[place]
-            if not seen.why or not self._seen[case.number].passed:
+            if not seen.why or not case.seen.passed:
                 continue
             more = more or [await self._see_in_order(cases, 1, again) for _ in range(_MORE_IN_ORDER)]
             if case.function not in repeatable:
@@ -260,53 +264,41 @@ class Run:
                 [alone] = await self._see_in_order([case], _CHECKS)
                 repeatable[case.function] = not alone.why
             if not repeatable[case.function] or not all(each[place].why for each in more):
-                self._seen[case.number] = _not_repeatable(self._seen[case.number], seen)
+                case.seen = _not_repeatable(case.seen, seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
             self._warn(case, text)
-        if self._left and self._seen[cases[-1].number].passed:
+        if self._left and cases[-1].seen.passed:
             self._warn(cases[-1], f"after the tests, the program leaves {self._left}")
 
     def _warn(self, case: Case, text: str) -> None:
-        seen = self._seen[case.number]
-        self._seen[case.number] = replace(seen, why=text) if self.strict else replace(seen, warning=text)
+        case.seen = replace(case.seen, why=text) if self.strict else replace(case.seen, warning=text)
 
     def _parts(self, cases: Sequence[Case], most: int) -> Iterator[list[Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
         part: list[Case] = []
         size = 0
         for case in cases:
-            more = self._size(case)
-            if part and size + more > most:
+            if part and size + case.size > most:
                 yield part
                 part, size = [], 0
             part.append(case)
-            size += more
+            size += case.size
         yield part
-
-    def _size(self, case: Case) -> int:
-        """The characters of the answer of a test."""
-        return _some(self._seen[case.number].answer).size + _HEAD
-
-    def _is_stateless(self, case: Case) -> bool:
-        return self._sessions[0].is_stateless(case.job)
 
     async def _run_batch(self, cases: Sequence[Case]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
-        jobs = TestQueue([case.job for case in cases])
-        await _all([session.work(jobs) for session in self._sessions])
-        return await self._judged(cases, jobs.answers)
+        return await self._judged(cases, await _run_many(self._sessions, [case.job for case in cases]))
 
     async def _see_in_order(self, cases: Sequence[Case], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
-        seconds = self.timeout + 4 * max(self._seen[case.number].seconds for case in cases)
-        found = [self._seen[case.number] for case in cases]
+        seconds = self.timeout + 4 * max(case.seen.seconds for case in cases)
+        found = [case.seen for case in cases]
         jobs = [case.job for case in cases]
-        at_once = max(1, self._longest // (4 * sum(map(self._size, cases))))
+        at_once = max(1, self._longest // (4 * sum(case.size for case in cases)))
         while count > 0:
             several = min(count, at_once)
-            how = several, seconds, self._longest // several, again
-            answers = await run_in_order(self.sandbox, self.language, self._loaded, jobs, *how)
+            answers = await self._run_in_processes(jobs, several, seconds, again)
             count -= several
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
@@ -317,9 +309,28 @@ class Run:
                     found[number] = each or _NO_ANSWER
         return found
 
+    async def _run_in_processes(
+        self, jobs: Sequence[Job], count: int, seconds: float, again: bool
+    ) -> list[list[Answer | None]]:
+        """Run jobs one after the other in each of several new processes, in which the program is a module.
+
+        For each job, these are its different answers; `None` is among them if a process ended or took too long. With
+        `again`, all jobs run again in each process, several times if they are fast.
+        """
+        language, longest = self.language, self._longest // count
+        given = language.program(self._loaded), [*map(language.job, jobs)], count, seconds, longest, again
+        cell = run_inside(language.runs_jobs[1], "run_in_order", longest, *given)
+        harness = make_harness(language.harness(), self.sandbox.preload)
+        code = f"{harness}{language.load(())}\n{call_inside('batches', 'begin')}\n{cell}"
+        result = await self.sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
+        values = value_of(result)
+        if not isinstance(values, list) or [*map(type, values)] != [list] * len(jobs):
+            return [[None] for _ in jobs]
+        return [[read_answer(text, longest) for text in several] for several in values]
+
     async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[Seen | None]:
         found: list[Seen | None] = [None] * len(cases)
-        looks: dict[int, Job] = {}
+        looks: list[tuple[int, Answer]] = []
         for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if answer is None:
                 continue
@@ -327,34 +338,28 @@ class Run:
             if (why or case.test.expects == "property") and not _is_whole(answer):
                 continue
             if not why and case.test.expects == "property":
-                looks[number] = case.look(answer)
+                looks.append((number, answer))
             else:
                 found[number] = _seen(answer, why)
-        for number, verdict in zip(looks, await self._judge.look_at([*looks.values()]), strict=True):
+        jobs = [look_of(cases[number].test, answer.value, answer.after) for number, answer in looks]
+        verdicts = await self._judge.look_at(jobs)
+        for (number, answer), verdict in zip(looks, verdicts, strict=True):
             if verdict is not None:
-                found[number] = _seen(_some(answers[number]), _why_not(cases[number].test.property, verdict))
+                found[number] = _seen(answer, _why_not(cases[number].test.property, verdict))
         return found
 
     async def _see_alone(self, session: TestSession, case: Case) -> Seen:
         answer, result = await session.alone(case.job, self.timeout)
         if answer is None:
-            why = why_no_answer(result)
-        else:
-            why = verdict_on(case.test, answer, self.language)
-            if not why and case.test.expects == "property":
-                why = await self._judge.look(case.look(answer))
-        raised = answer is not None and answer.raised is not None
-        return Seen(
-            answer,
-            why,
-            Outcome.ERROR if raised else result.outcome,
-            result.duration,
-            result.peak_memory,
-            result.stdout[:_MOST_PRINTED],
-        )
+            facts = result.outcome, result.duration, result.peak_memory, result.stdout
+            return Seen(None, why_no_answer(result), *facts)
+        why = verdict_on(case.test, answer, self.language)
+        if not why and case.test.expects == "property":
+            why = await self._judge.look(look_of(case.test, answer.value, answer.after))
+        return _seen(answer, why)
 
-    def _result(self, case: Case, seen: Seen) -> TestResult:
-        answer = seen.answer or Answer()
+    def _result(self, case: Case) -> TestResult:
+        seen, answer = case.seen, case.seen.answer or Answer()
         return TestResult(
             function=case.function,
             test=case.test.name,
@@ -363,7 +368,7 @@ class Run:
             arguments_after=answer.after,
             why=seen.why,
             outcome=seen.outcome,
-            error=seen.error or error_text(answer.raised, self._sessions[0].cells, self.sources),
+            error=seen.error or self._sessions[0].text_of(answer.raised),
             duration=seen.seconds,
             peak_memory=seen.peak,
             stdout=seen.stdout[:_MOST_PRINTED],
@@ -390,11 +395,6 @@ def _seen(answer: Answer, why: str) -> Seen:
     return Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
 
 
-def _some(answer: Answer | None) -> Answer:
-    assert answer is not None
-    return answer
-
-
 def _is_whole(answer: Answer) -> bool:
     """Whether the test run alone, which has more memory and space for its answer, would give the same answer."""
     if answer.raised is not None:
@@ -404,6 +404,36 @@ def _is_whole(answer: Answer) -> bool:
 
 def _number_of_sessions(jobs: int, most: int) -> int:
     return min(most, -(-jobs // _PER_SESSION))
+
+
+async def _run_many(sessions: Sequence[TestSession], jobs: Sequence[Job]) -> list[Answer | None]:
+    """Run jobs, many in one cell; `None` for those that need more time, memory or space than there is.
+
+    The sessions share them. They take fewer towards the end, so that none idles, and after a slow one no more like it.
+    """
+    answers: list[Answer | None] = [None] * len(jobs)
+    keys = [str(job.get("property", job.get("function"))) for job in jobs]
+    left = deque(range(len(jobs)))
+    slow: set[str] = set()
+
+    async def work(session: TestSession) -> None:
+        while left:
+            count = max(_SMALLEST, min(_LARGEST, len(left) // 2))
+            taken: list[int] = []
+            while left and len(taken) < count:
+                number = left.popleft()
+                if keys[number] not in slow:
+                    taken.append(number)
+            found = await session.several([jobs[number] for number in taken]) if taken else []
+            for number, answer in zip(taken, found, strict=False):
+                answers[number] = answer
+                if answer is None:
+                    slow.add(keys[number])
+            if found:
+                left.extendleft(reversed(taken[len(found) :]))
+
+    await _all([work(session) for session in sessions])
+    return answers
 
 
 async def _all(work: Sequence[Any]) -> None:

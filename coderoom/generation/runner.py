@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.languages import Language
+from coderoom.generation.languages import Job, Language
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.shell import ShellLanguage
@@ -136,8 +136,8 @@ class TestRunner:
         lacking = [name for name in wanted if name not in implementations]
         if lacking:
             raise GenerationError(f"There is no implementation of {', '.join(map(repr, lacking))}.")
-        chosen = [(name, test) for name in wanted for test in tests.tests.get(name, ())]
-        cases = [Case(number, *each, list(implementations)) for number, each in enumerate(chosen)]
+        program = list(implementations)
+        cases = [Case(name, test, program) for name in wanted for test in tests.tests.get(name, ())]
         if not cases:
             return []
         how = self._sessions, self._timeout, self._strict, final, self._known
@@ -154,29 +154,24 @@ class TestRunner:
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        async with self._runs, TestSession(self._sandbox, self.language, implementations) as session:
+        session = TestSession(self._sandbox, self.language, implementations)
+        async with self._runs, contextlib.aclosing(session):
+            await session.open()
             return "; ".join(each.why for each in session.failures.values())
 
-    async def look(
-        self, properties: Sequence[tuple[str, Any, Mapping[str, Any], Mapping[str, Any] | None]]
-    ) -> list[bool]:
-        """Evaluate properties of given values, in a session that never loaded code under test.
+    async def look(self, jobs: Sequence[Job]) -> list[bool]:
+        """Evaluate properties in a session that never loaded code under test.
 
         Args:
-            properties: Properties, each with the result, the inputs, and the inputs after the call (`None` if it does
-                not use them), as tagged data.
+            jobs: A job for each evaluation.
 
         Returns:
-            For each, whether it holds; false if it could not be evaluated.
+            For each, whether the property holds; false if it could not be evaluated.
 
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        if not properties:
+        if not jobs:
             return []
-        jobs = [
-            {"property": text, "result": result, "inputs": dict(inputs), **({} if after is None else {"after": after})}
-            for text, result, inputs, after in properties
-        ]
         async with self._runs, contextlib.aclosing(Judge(self._sandbox, self.language, 1, self._known)) as judge:
             return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]

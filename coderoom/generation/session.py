@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.compare import is_sound
-from coderoom.generation.languages import UNTIDY, Job, Language, make_harness
+from coderoom.generation.languages import Job, Language, call_inside, make_harness, run_inside
 from coderoom.generation.specs import Data
 from coderoom.generation.tests import FunctionTest
 from coderoom.generation.values import show
@@ -213,19 +212,9 @@ def _on_error(test: FunctionTest, answer: Answer, language: Language) -> str:
     return ""
 
 
-def error_text(raised: Raised | None, cells: Mapping[str, str], sources: Mapping[str, str]) -> str:
-    """The text of an exception, with the lines of the program."""
-    if raised is None:
-        return ""
-    lines = []
-    for cell, number, where in raised.trace:
-        function = cells.get(cell)
-        if function is None:
-            continue
-        source = sources.get(function, "").splitlines()
-        text = source[number - 1].strip() if 0 < number <= len(source) else ""
-        lines.append(f"  in {where}, line {number} of {function}: {text[:200]}".rstrip(": "))
-    return visible("\n".join([*lines, str(raised)[:_MOST_SHOWN]]))
+def value_of(result: ExecutionResult) -> Any:
+    """The value of a cell, which is untrusted; `None` if it has none."""
+    return result.value if result.outcome is Outcome.OK and result.value_is_data else None
 
 
 def why_no_answer(result: ExecutionResult) -> str:
@@ -240,63 +229,11 @@ def why_no_answer(result: ExecutionResult) -> str:
 
 
 _LOAD_SECONDS = 30.0
-_SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _FAST = 0.5  # A job that takes longer runs alone in the session.
 _WHOLE = 0.5
 _SLACK = 1.0
 _LARGE = 32_768  # A job with a longer answer runs alone in the session.
 _LEAST = 65_536
-
-
-class TestQueue:
-    """Jobs that several sessions share, and their answers. After a slow one, no more like it are taken."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = list(jobs)
-        self.answers: list[Answer | None] = [None] * len(jobs)
-        self._keys = [str(job.get("property", job.get("function"))) for job in jobs]
-        self._left = deque(range(len(jobs)))
-        self._slow: set[str] = set()
-
-    def take(self) -> list[int]:
-        """The numbers of the next jobs; fewer towards the end, so that no session idles."""
-        taken: list[int] = []
-        count = max(_SMALLEST, min(_LARGEST, len(self._left) // 2))
-        while self._left and len(taken) < count:
-            number = self._left.popleft()
-            if self._keys[number] not in self._slow:
-                taken.append(number)
-        return taken
-
-    def give(self, taken: Sequence[int], answers: Sequence[Answer | None]) -> None:
-        """Store answers; jobs without one return to the queue."""
-        for number, answer in zip(taken, answers, strict=False):
-            self.answers[number] = answer
-            if answer is None:
-                self._slow.add(self._keys[number])
-        if answers:
-            self._left.extendleft(reversed(taken[len(answers) :]))
-
-
-async def run_in_order(
-    sandbox: Sandbox,
-    language: Language,
-    sources: Mapping[str, str],
-    jobs: Sequence[Job],
-    count: int,
-    seconds: float,
-    longest: int,
-    again: bool,
-) -> list[list[Answer | None]]:
-    """Run the jobs of a program in processes of their own; see `Language.run_in_order` for the arguments."""
-    harness = make_harness(language.harness(), sandbox.preload)
-    cell = language.run_in_order(sources, jobs, count, seconds, longest, again)
-    code = f"{harness}{language.load(())}\n{language.begin()}\n{cell}"
-    result = await sandbox.run(code, timeout=(seconds * len(jobs) + _SLACK) * count)
-    values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
-    if not isinstance(values, list) or len(values) != len(jobs) or not all(isinstance(each, list) for each in values):
-        return [[None] for _ in jobs]
-    return [[read_answer(text, longest) for text in several] for several in values]
 
 
 class TestSession:
@@ -308,34 +245,18 @@ class TestSession:
         self._sources = sources
         self._session: Session | None = None
         self._mark: Checkpoint | None = None
-        self.cells: dict[str, str] = {}
+        self._cells: dict[str, str] = {}
         self.failures: dict[str, Seen] = {}  # By functions whose code could not be loaded.
         if sandbox.limits.value_bytes < _LEAST:
             raise RequestError(f"Tests need Sandbox(limits=Limits(value_bytes={_LEAST:,})), or more.")
         # The most characters of the value of a cell. Quoted as JSON, it may be twice as long.
         self.longest = sandbox.limits.value_bytes * 9 // 20
 
-    async def __aenter__(self) -> Self:
-        await self._open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """End the session."""
         session, self._session, self._mark = self._session, None, None
         if session is not None:
             await session.close()
-
-    async def work(self, jobs: TestQueue) -> None:
-        """Run jobs, many in one cell, each isolated from the others.
-
-        An answer counts only if it is the expected one or all loaded code is stateless. Any other answer may be caused
-        by another job: run that job again with `alone`.
-        """
-        while taken := jobs.take():
-            jobs.give(taken, await self._several([jobs.jobs[number] for number in taken]))
 
     def is_stateless(self, job: Job) -> bool:
         """Whether the job provably leaves nothing behind for the next one."""
@@ -344,20 +265,26 @@ class TestSession:
 
     async def alone(self, job: Job, seconds: float) -> tuple[Answer | None, ExecutionResult]:
         """Run a job in a state that no other job has touched."""
-        cell = self._language.run_alone(job, self.longest)
+        cell = run_inside(self._language.runs_jobs[0], "alone", self.longest, self._language.job(job))
         result = await self._run(cell, seconds)
-        if result.outcome is Outcome.OK and result.value == UNTIDY:
-            await self.close()
+        if result.outcome is Outcome.OK and result.value == "untidy":  # An earlier job has left something behind.
+            await self.aclose()
             result = await self._run(cell, seconds)
-        sound = result.outcome is Outcome.OK and result.value_is_data
-        return (read_answer(result.value, self.longest) if sound else None), result
+        about = result.stdout, result.duration, result.peak_memory
+        return read_answer(value_of(result), self.longest, about), result
 
-    async def _several(self, jobs: Sequence[Job]) -> list[Answer | None]:
+    async def several(self, jobs: Sequence[Job]) -> list[Answer | None]:
+        """Run jobs in one cell, each isolated from the others, for as long as there is time.
+
+        An answer counts only if it is the expected one or all loaded code is stateless. Any other answer may be caused
+        by another job: run that job again with `alone`, as those without an answer.
+        """
         largest = min(_LARGE, self.longest // 4)
-        stateless = all(map(self.is_stateless, jobs))
-        cell = self._language.run(jobs, _FAST, _WHOLE, largest, 2 * self.longest, stateless)
+        do = "run_together" if all(map(self.is_stateless, jobs)) else "run"
+        given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest
+        cell = run_inside(self._language.runs_jobs[0], do, largest, *given)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
-        values = result.value if result.outcome is Outcome.OK and result.value_is_data else None
+        values = value_of(result)
         if not isinstance(values, list):
             return []
         whole = [each if isinstance(each, list) and len(each) == 4 else [None] for each in values[: len(jobs)]]
@@ -366,11 +293,11 @@ class TestSession:
     async def _run(self, cell: str, seconds: float) -> ExecutionResult:
         """Run a cell in the state in which every test starts."""
         if self._session is None:
-            await self._open()
+            await self.open()
         try:
             return await self._run_from_mark(cell, seconds)
         except RequestError:  # Code has broken the checkpoint.
-            await self._open()
+            await self.open()
             return await self._run_from_mark(cell, seconds)
 
     async def _run_from_mark(self, cell: str, seconds: float) -> ExecutionResult:
@@ -380,30 +307,29 @@ class TestSession:
         await self._session.rollback(self._mark)
         return await self._session.run(cell, timeout=seconds)
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Start the session and load the functions, those in `failures` excepted."""
         while not await self._load():
             pass
 
     async def _load(self) -> bool:
         """Load all functions that can be loaded; return whether the session is ready."""
-        await self.close()
+        await self.aclose()
         session = self._session = self._sandbox.session()
         harness = make_harness(self._language.harness(), self._sandbox.preload)
         result = await session.run(harness + self._language.load(self._sources.values()))
-        if not result.success:
+        if result.outcome is not Outcome.OK:
             raise RequestError(
                 f"Functions in {self._language.name} cannot be tested in this sandbox. They need the engine cpython "
                 f"and the policy open: {result.error}"
             )
-        if result.value_is_data and isinstance(result.value, str):
-            raise MissingDependencyError(
-                f"Functions in {self._language.name} cannot be tested in this sandbox: {result.value}"
-            )
-        self.cells = {}
+        if isinstance(lack := value_of(result), str):
+            raise MissingDependencyError(f"Functions in {self._language.name} cannot be tested in this sandbox: {lack}")
+        self._cells = {}
         for number, (function, source) in enumerate(self._without_failures().items(), 2):
             cell = self._language.define(function, source)
             result = await session.run(cell, timeout=_LOAD_SECONDS)
-            self.cells[f"<cell {number}>"] = function
+            self._cells[f"<cell {number}>"] = function
             failure = self._failure(result)
             if failure is not None:
                 self.failures[function] = failure
@@ -413,9 +339,9 @@ class TestSession:
 
     async def _settle(self, session: Session) -> bool:
         """Make a checkpoint of the state in which every test starts."""
-        result = await session.run(self._language.begin(), timeout=_LOAD_SECONDS)
+        result = await session.run(call_inside("batches", "begin"), timeout=_LOAD_SECONDS)
         try:
-            if result.success and not result.state_lost:
+            if result.outcome is Outcome.OK and not result.state_lost:
                 self._mark = await session.checkpoint()
                 return True
         except RequestError:  # Code has broken it.
@@ -428,16 +354,28 @@ class TestSession:
 
     def _failure(self, result: ExecutionResult) -> Seen | None:
         """Why code could not be loaded; `None` if it was."""
-        if result.success and not result.state_lost:
-            answer = read_answer(result.value, self.longest) if result.value_is_data else None
+        if result.outcome is Outcome.OK and not result.state_lost:
+            answer = read_answer(value_of(result), self.longest)
             if answer is None or answer.raised is None:
                 return None
-            error = error_text(answer.raised, self.cells, self._sources)
-            return Seen(None, f"The code could not be loaded: {answer.raised}", Outcome.ERROR, error=error)
+            why = f"The code could not be loaded: {answer.raised}"
+            return Seen(None, why, Outcome.ERROR, error=self.text_of(answer.raised))
         if result.error is None:
             return Seen(None, "The code ended its own process while it was loaded.", result.outcome)
         why = f"The code could not be loaded: {result.error.type}: {result.error.message}"
         return Seen(None, why, result.outcome, error=str(result.error))
+
+    def text_of(self, raised: Raised | None) -> str:
+        """The text of an exception, with the lines of the program; empty if there is none."""
+        if raised is None:
+            return ""
+        lines = []
+        for cell, number, where in raised.trace:
+            if (function := self._cells.get(cell)) is not None:
+                source = self._sources[function].splitlines()
+                text = source[number - 1].strip() if 0 < number <= len(source) else ""
+                lines.append(f"  in {where}, line {number} of {function}: {text[:200]}".rstrip(": "))
+        return visible("\n".join([*lines, str(raised)[:_MOST_SHOWN]]))
 
     def _without_failures(self) -> dict[str, str]:
         return {name: source for name, source in self._sources.items() if name not in self.failures}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
@@ -188,7 +189,7 @@ class Solution(Data):
         for spec in self.function_specs:
             report = reports.get(spec.name)
             if report is None or not self.implementations.get(spec.name):
-                lines.append(f"{spec.name}: {why_no_code(report)}")
+                lines.append(f"{spec.name}: {why_no_code(report.attempts if report is not None else ())}")
             elif report.only_by_changed_tests:
                 lines.append(f"{spec.name}: it passes its tests only because they were changed")
         written = [each for each in self.test_results if not each.passed and self.implementations.get(each.function)]
@@ -196,9 +197,9 @@ class Solution(Data):
         return lines or [f"it ended before there was any result: {self.stop_reason}"]
 
 
-def why_no_code(report: FunctionReport | None) -> str:
+def why_no_code(attempts: Sequence[Attempt]) -> str:
     """Why no code of a function was run."""
-    problems = [each.problems for each in report.attempts if each.problems] if report is not None else []
+    problems = [each.problems for each in attempts if each.problems]
     return f"not run: {'; '.join(problems[-1])}" if problems else "there is no code"
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from coderoom.errors import MissingDependencyError
 from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, freeze
+from coderoom.generation.languages import run_inside
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import frozen, spec, test_of
@@ -255,7 +256,7 @@ class TestChecks:
 
     def test_nothing_in_a_job_is_code(self) -> None:
         nasty = '\'); import os; os._exit(3) #\n""" \\ {} `${1}` \u2028 \0'
-        cell = LANGUAGE.run_alone({"function": "f", "inputs": {"x": nasty}}, 1_000)
+        cell = run_inside("nodes", "alone", 1_000, LANGUAGE.job({"function": "f", "inputs": {"x": nasty}}))
         assert "\n" not in cell
         compile(cell, "cell", "eval")
 

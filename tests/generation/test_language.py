@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import Language, PythonLanguage, encode, freeze
+from coderoom.generation.languages import run_inside
 
 from .examples import test_of
 
@@ -79,7 +80,7 @@ def test_one_line_of_classes_counts(expected: str, types: list[str], base: str, 
 
 def test_nothing_in_a_job_is_code() -> None:
     nasty = '\'); import os; os._exit(3) #\n""" \\ {} \ud83d\ude00 \0'
-    cell = PythonLanguage().run_alone({"function": "f", "inputs": {"x": encode(nasty)}}, 1_000)
+    cell = run_inside("batches", "alone", 1_000, {"function": "f", "inputs": {"x": encode(nasty)}})
     assert "\n" not in cell
     compile(cell, "cell", "eval")
 

@@ -79,7 +79,7 @@ def run_in_order(
     longest: int,
     again: bool,
 ) -> List[List[Optional[str]]]:
-    """Run jobs in order in `count` new processes; see `Language.run_in_order`.
+    """Run jobs in order in `count` new processes, each of them with a time limit and with room for its answers.
 
     If there are several, the time, their numbers and the addresses of objects are varied too. With `again`, all jobs
     run again in each process, in two of them several times if they are fast.

@@ -1,4 +1,4 @@
-"""`Language`: what the generator needs to know of a language, and the test harness that every language uses."""
+"""`Language`: what the generator needs to know of a language; what languages have in common, and the test harness."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -25,8 +26,25 @@ The `judged` of a call says that a property judges its answer.
 """
 
 
-UNTIDY = "untidy"
-"""The value of a cell that did nothing because an earlier one had left something behind."""
+def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
+    """The job for the process with the code. It has neither the name of the test nor what is expected."""
+    job: dict[str, Any] = {"function": function, "inputs": test.inputs}
+    if test.has_steps:
+        steps = test.model_dump(mode="json", include={"setup", "then"})
+        job |= {"functions": list(functions), **{kind: each for kind, each in steps.items() if each}}
+    if test.expects == "property":
+        job["judged"] = True
+    return {**job, "after": True} if test.sees_after else job
+
+
+def look_of(test: FunctionTest, result: Any, after: Any) -> Job:
+    """The job that evaluates the property of a test for a result; it sees those inputs that are data."""
+    inputs = test.inputs
+    if test.has_steps:
+        inputs = {name: data for name, data in inputs.items() if '"$name"' not in json.dumps(data)}
+    job = {"property": test.property, "result": result, "inputs": inputs}
+    return {**job, "after": after} if test.sees_after else job
+
 
 Level = Literal["low", "medium", "high"]
 
@@ -83,6 +101,7 @@ class Language(ABC):
         ways: Instructions for the model on how functions in this language are written and tested.
         processes: In how many new processes a program that is not pure has to give the same answers; 0 if the language
             has no `program`.
+        runs_jobs: The modules of the harness that run jobs apart from each other, and in order.
     """
 
     name: ClassVar[str]
@@ -93,7 +112,7 @@ class Language(ABC):
     reserved: ClassVar[frozenset[str]] = frozenset()
     ways: ClassVar[str]
     processes: ClassVar[int] = 0
-    _runs_jobs: ClassVar[tuple[str, str]] = ("batches", "plain")  # The modules that run them apart, and in order.
+    runs_jobs: ClassVar[tuple[str, str]] = ("batches", "plain")
 
     def tests_file(self, module: str) -> str:
         """The name of the test file of a module, as the language's test tool expects it."""
@@ -184,7 +203,7 @@ class Language(ABC):
         """
         return {}
 
-    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+    def scan(self, source: str) -> list[SecurityFinding]:
         """Scan code for security problems; no findings if there is no scanner for the language."""
         return []
 
@@ -199,7 +218,7 @@ class Language(ABC):
         return harness_modules()
 
     def load(self, sources: Collection[str]) -> str:
-        """The cell that prepares a session for sources, for `run` and `run_alone`; a text as its value: what lacks."""
+        """The cell that prepares a session for sources; a text as its value: what lacks."""
         return START
 
     @abstractmethod
@@ -210,19 +229,6 @@ class Language(ABC):
         where N is the number of the cell in its session; that of `load` is 1.
         """
 
-    def begin(self) -> str:
-        """The cell that records the state in which every test starts."""
-        return call_inside("batches", "begin")
-
-    def run_alone(self, job: Job, longest: int) -> str:
-        """The cell that runs one job in the session itself; its value is an answer or `UNTIDY`.
-
-        Args:
-            job: The job.
-            longest: The maximum length of the answer in characters.
-        """
-        return f"{setting(longest)} or {call_inside(self._runs_jobs[0], 'alone', self.job(job))}"
-
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """Whether the source of the loaded code proves that a job leaves nothing behind for the next one."""
         return False
@@ -232,55 +238,12 @@ class Language(ABC):
         return False
 
     def program(self, sources: Mapping[str, str]) -> Any:
-        """The program as a Python module, for `run_in_order`; in JavaScript, as data.
+        """The program as a Python module, in which tests run in order; in JavaScript, as data.
 
         Args:
             sources: The code of each function, dependencies first.
         """
         raise NotImplementedError
-
-    def run_in_order(
-        self,
-        sources: Mapping[str, str],
-        jobs: Sequence[Job],
-        count: int,
-        seconds: float,
-        longest: int,
-        again: bool,
-    ) -> str:
-        """The cell that runs jobs one after the other in a new process in which the program is a module, several times.
-
-        The cell's value has the different answers of each job; a `null` is among them if a process ended or took too
-        long.
-
-        Args:
-            sources: The code of each function, dependencies first.
-            jobs: The jobs.
-            count: The number of processes.
-            seconds: The time limit of each job.
-            longest: The maximum length of all answers of a process together in characters.
-            again: Whether to run all jobs again in each process, several times if they are fast.
-        """
-        how = count, seconds, longest, again
-        cell = call_inside(self._runs_jobs[1], "run_in_order", self.program(sources), [*map(self.job, jobs)], *how)
-        return f"{setting(longest)} or {cell}"
-
-    def run(
-        self, jobs: Sequence[Job], each: float, whole: float, longest: int, room: int, stateless: bool = False
-    ) -> str:
-        """The cell that runs as many jobs as time allows, each in a clean state; its value is a list of answers.
-
-        Args:
-            jobs: The jobs.
-            each: The time limit of each job in seconds.
-            whole: The seconds after which no further job is started.
-            longest: The maximum length of an answer in characters.
-            room: The maximum length of all answers together.
-            stateless: Whether `is_stateless` holds for each job, so that they may share one state.
-        """
-        do = "run_together" if stateless else "run"
-        cell = call_inside(self._runs_jobs[0], do, [*map(self.job, jobs)], each, whole, longest, room)
-        return f"{setting(longest)} or {cell}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """Compare an actual value with the one that a test expects."""
@@ -323,6 +286,83 @@ class Language(ABC):
             specs: The functions, for languages with positional arguments only; by default the inputs of each test
                 are in order.
         """
+
+
+def parameter_problems(spec: FunctionSpec, parameters: Sequence[tuple[str, bool]]) -> list[str]:
+    """What is wrong with parameters: their names (empty for a pattern), and whether each may be omitted."""
+    names = [name for name, _ in parameters]
+    wanted = [each.name for each in spec.inputs]
+    signature = f"{spec.name}({', '.join(wanted)})"
+    wrong = [f"the parameter {name!r} of {signature} is missing" for name in wanted if name not in names]
+    wrong += [
+        f"{name or 'a pattern'!r} is not a parameter of {signature}; remove it or give it a default"
+        for name, optional in parameters
+        if name not in wanted and not (optional and name)
+    ]
+    if not wrong and [name for name in names if name in wanted] != wanted:
+        wrong.append(f"the parameters must be in the order of {signature}")
+    return wrong
+
+
+def binding_problem(name: str, spec: FunctionSpec, taken: Mapping[str, str] | None) -> str:
+    """Why the code of a function may not bind a name at its top level; empty if it may."""
+    owner = (taken or {}).get(name, spec.name)
+    if name in spec.dependencies:
+        return f"{name!r} is another function, which exists when this code runs; do not define it"
+    if owner == spec.name:
+        return ""
+    if owner == name:
+        return f"{name!r} is another function of the program; do not define it here, or use another name"
+    return f"{name!r} is already defined by the code of {owner!r}; use another name"
+
+
+def import_problem(name: str, parts: Sequence[str], allowed: Collection[str] | None, separator: str) -> str:
+    """Why a module may not be imported; empty if it or a package that it is in is allowed."""
+    if allowed is None or any(separator.join(parts[:count]) in allowed for count in range(1, len(parts) + 1)):
+        return ""
+    return f"the module {name!r} may not be imported; allowed are {', '.join(sorted(allowed)) or 'none'}"
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """A statement at the top level of code.
+
+    Attributes:
+        node: Its node.
+        name: The one name that it defines; empty if it is not a definition.
+        text: The same text for the same definition.
+        uses: The names in it.
+        is_callable: Whether it defines a function or a class.
+        is_constant: Whether it defines one of these, or an immutable value.
+    """
+
+    node: Any
+    name: str
+    text: str
+    uses: Collection[str]
+    is_callable: bool
+    is_constant: bool
+
+
+def find_repeats(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> list[Statement]:
+    """The statements of code that repeat others. Names that are then still defined twice are refused later.
+
+    Args:
+        own: The statements of the code.
+        known: The functions that exist when it runs. Definitions of them are repeats.
+        beside: The statements of these functions. Their helpers are repeats if they are the same or not used.
+    """
+    found: list[Statement] = []
+    there = {each.name: each.text for each in beside if each.name}
+    count = -1
+    while len(found) > count:  # Removing a repeat may leave others unused.
+        count = len(found)
+        for each in [one for one in own if one not in found]:
+            used = any(each.name in other.uses for other in own if other is not each and other not in found)
+            same = each.is_constant and each.text == there.get(each.name)
+            if each.is_callable if each.name in known else each.name in there and (same or not used):
+                found.append(each)
+    return found
 
 
 MARK = "Written by CodeRoom"
@@ -390,6 +430,7 @@ def call_inside(module: str, function: str, *arguments: object) -> str:
     return f"__import__('sys').modules['{_PACKAGE}.{module}'].{function}({given})"
 
 
-def setting(longest: int) -> str:
-    """A Python expression with a false value that sets the maximum length of an answer."""
-    return f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"
+def run_inside(module: str, function: str, longest: int, *arguments: object) -> str:
+    """A Python expression that has a module of the harness run jobs, with answers of at most `longest` characters."""
+    setting = f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"  # Its value is false.
+    return f"{setting} or {call_inside(module, function, *arguments)}"

@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from coderoom.generation.languages import CodeProblem, Language
+from coderoom.generation.languages import CodeProblem, Language, binding_problem
 from coderoom.generation.languages.python.declared import as_declared
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.languages.shared import binding_problem
 from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ class JavaScriptLanguage(Language):
     comment = "//"
     reserved = RESERVED
     processes = 16
-    _runs_jobs = ("nodes", "nodes")
+    runs_jobs = ("nodes", "nodes")
     without_repeats = staticmethod(source.without_repeats)
     check = staticmethod(source.check_source)  # Syntax errors are found when the code is loaded.
     write_module = staticmethod(source.javascript_module)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from coderoom.errors import MissingDependencyError
-from coderoom.generation.languages import CodeProblem
-from coderoom.generation.languages.shared import (
+from coderoom.generation.languages import (
+    CodeProblem,
     Statement,
     binding_problem,
     find_repeats,

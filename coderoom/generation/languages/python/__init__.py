@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 
 from coderoom.errors import RequestError
 from coderoom.generation.guest.values import LIBRARIES, error_matches
-from coderoom.generation.languages import START, Job, Language, Level, SecurityFinding, call_inside
+from coderoom.generation.languages import (
+    START,
+    Job,
+    Language,
+    SecurityFinding,
+    Statement,
+    call_inside,
+    find_repeats,
+)
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
 from coderoom.generation.languages.python.check import UNREADABLE, bindings, parameters_of, parsed
 from coderoom.generation.languages.python.pure import is_pure
 from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
-from coderoom.generation.languages.shared import Statement, find_repeats
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
 
 if TYPE_CHECKING:
@@ -85,9 +92,9 @@ class PythonLanguage(Language):
                 others.add(name)
         return {name: " or ".join(sorted(several)) for name, several in found.items() if name not in others}
 
-    def scan(self, source: str, *, severity: Level = "low", confidence: Level = "medium") -> list[SecurityFinding]:
+    def scan(self, source: str) -> list[SecurityFinding]:
         """See `Language.scan`."""
-        return checks.scan(source, severity=severity, confidence=confidence)
+        return checks.scan(source, severity="low")
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""

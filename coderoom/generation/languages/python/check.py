@@ -15,8 +15,14 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from coderoom.generation.languages import CodeProblem, Level, SecurityFinding
-from coderoom.generation.languages.shared import binding_problem, import_problem, parameter_problems
+from coderoom.generation.languages import (
+    CodeProblem,
+    Level,
+    SecurityFinding,
+    binding_problem,
+    import_problem,
+    parameter_problems,
+)
 from coderoom.generation.specs import FunctionSpec
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from coderoom.generation.languages.shared import job_of
+from coderoom.generation.languages import job_of
 
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
