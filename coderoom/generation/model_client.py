@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
 from coderoom._util.services import advice_for, is_out_of_credit, said
 from coderoom._util.tasks import RateLimiter, cancel_and_wait
@@ -106,23 +106,23 @@ class BudgetedModel:
                 raise Stopped(StopReason.SECONDS) from None
 
     async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
-        for number in range(self.retries + 1):
-            if number:
-                await asyncio.sleep(random.uniform(0, 2.0 ** min(number - 2, 5)))
-            reply, found = await self._try_once(messages, form)
-            if reply is not None:
-                return reply
-            if found is None or not _may_pass(found):
-                break
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(self.retries + 1),
+            wait=wait_random_exponential(multiplier=0.5, max=30),
+            retry=retry_if_result(_may_pass),
+            retry_error_callback=lambda state: state.outcome.result(),  # type: ignore[union-attr]
+        )
+        tried: _Tried = await attempts(self._try_once, messages, form)
+        reply, found = tried
+        if reply is not None:
+            return reply
         if issubclass(type(found), BudgetExceeded):
             raise Stopped(StopReason.BUDGET, str(found))
         text = f"The model {self.model.name!r} could not be called: {_described(found)}"
         self._broken = Stopped(StopReason.MODEL_FAILED, text)
         raise self._broken from found
 
-    async def _try_once(
-        self, messages: Sequence[Message], form: type[BaseModel] | None
-    ) -> tuple[Reply | None, BaseException | None]:
+    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> _Tried:
         """Send a request; return the reply, or what the model raised. Such an exception may lie about its class.
 
         The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
@@ -185,12 +185,16 @@ def _tokens(count: object) -> int:
     return min(count, _MOST_TOKENS) if type(count) is int and count > 0 else 0
 
 
-def _may_pass(error: BaseException) -> bool:
-    """Whether the same request may succeed later."""
-    if not _TRANSIENT & set(map(name_of, classes_of(type(error)))):
+_Tried = tuple[Reply | None, BaseException | None]
+
+
+def _may_pass(tried: _Tried) -> bool:
+    _, found = tried
+    names = set(map(name_of, classes_of(type(found))))
+    if found is None or not names & _TRANSIENT:
         return False
     try:
-        return not is_out_of_credit(error)
+        return not is_out_of_credit(found)
     except BaseException:
         return False
 
