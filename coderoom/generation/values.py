@@ -11,14 +11,14 @@ Most tags are described in `coderoom.sandbox.guest.encoding`. These are only for
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coderoom.generation.guest.values import Encoder, Record, decode
 from coderoom.sandbox.guest.decoding import TaggedError
 from coderoom.sandbox.guest.encoding import place
 
-__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "show", "tag_of"]
+__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "parts", "show", "tag_of"]
 
 _SHOWN = 200
 _WRAPPED = {
@@ -61,6 +61,14 @@ def tag_of(data: Any) -> tuple[str, Any]:
         return "$dict", [[key, item] for key, item in data.items()]
     names = {bool: "bool", int: "int", float: "float", str: "str", list: "list", type(None): "None"}
     return names.get(type(data), "?"), data
+
+
+def parts(data: Any) -> Iterator[Any]:
+    """Tagged data and all that is in it."""
+    left = [data]
+    for item in left:
+        yield item
+        left += item.values() if isinstance(item, dict) else item if isinstance(item, list | tuple) else ()
 
 
 def fields_of(content: Any) -> list[list[Any]]:

@@ -10,13 +10,13 @@ import base64
 import binascii
 import datetime
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.values import canonical, decode, encode, tag_of
+from coderoom.generation.values import canonical, decode, encode, parts, tag_of
 
 _LONGEST = 500
 _LONGEST_KEY = 200
@@ -65,7 +65,7 @@ _Made = tuple[Any, bool]
 def as_declared(data: Any, declared: str, *, result: bool = False) -> Any:
     """See `Language.as_declared`; data that cannot be converted, or is ambiguous, stays the same."""
     found = _read(data, re.sub(r"\bfloat\b", _RESULT, declared) if result else declared)
-    return found[0] if found is not None and not any(_unclear_in(found[0])) else data
+    return found[0] if found is not None and not _unclear_in(found[0]) else data
 
 
 def fits(data: Any, declared: str) -> bool:
@@ -77,9 +77,10 @@ def fits(data: Any, declared: str) -> bool:
 def unclear(data: Any, declared: str) -> str:
     """See `Language.unclear`."""
     found = _read(data, declared)
-    text = next(_unclear_in(found[0]), None) if found is not None else None
-    if text is None:
+    texts = _unclear_in(found[0]) if found is not None else []
+    if not texts:
         return ""
+    text = texts[0]
     letters = base64.b64encode(text.encode("ascii")).decode()
     return (
         f"{text!r} is ambiguous for the type {declared}, plain text or base64: write "
@@ -94,19 +95,15 @@ def _read(data: Any, declared: str) -> _Made | None:
     try:
         decode(data)
         made, fits = _made(data, parsed_expression(declared.partition("=")[0].strip()))
-        if not any(_unclear_in(made)):
+        if not _unclear_in(made):
             decode(made)
     except (*UNREADABLE, ArithmeticError, TypeError):
         return None
     return made, fits
 
 
-def _unclear_in(data: Any) -> Iterator[str]:
-    if isinstance(data, dict) and _UNCLEAR in data:
-        yield data[_UNCLEAR]
-    elif isinstance(data, dict | list):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from _unclear_in(each)
+def _unclear_in(data: Any) -> list[str]:
+    return [each[_UNCLEAR] for each in parts(data) if isinstance(each, dict) and _UNCLEAR in each]
 
 
 def _made(data: Any, kind: ast.expr) -> _Made:
