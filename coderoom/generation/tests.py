@@ -147,8 +147,7 @@ class FunctionTest(Data):
         if self.error_message is not None and self.expected_error is None:
             raise ValueError("error_message is allowed only with expected_error")
         for name, data in self.inputs.items():
-            problem = name_problem(name)
-            if problem is not None:
+            if problem := name_problem(name):
                 raise ValueError(f"inputs: {problem}")
             decode(data, f"inputs[{name!r}]", _any_name)
         if self.then and not any(step.call for step in self.then):
