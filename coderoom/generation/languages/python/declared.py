@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ast
 import base64
-import binascii
-import datetime
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -16,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.values import canonical, decode, encode, parts, tag_of
+from coderoom.generation.values import TaggedError, canonical, decode, encode, parts, tag_of
 
 _LONGEST = 500
 _LONGEST_KEY = 200
@@ -220,18 +219,13 @@ def _float_of_result(data: Any) -> float:
 
 
 def _complex(data: Any) -> complex:
-    return complex(data) if isinstance(data, str) else complex(*_two(data))
+    return complex(data) if isinstance(data, str) else complex(decode({"$complex": data}))
 
 
 def _fraction(data: Any) -> Fraction:
     if isinstance(data, str) and not _RATIO.fullmatch(data):
         raise ValueError  # A large exponent would take too long.
-    return Fraction(*_two(data)) if isinstance(data, list) else Fraction(data)
-
-
-def _timedelta(data: list[Any]) -> datetime.timedelta:
-    days, seconds, microseconds = data
-    return datetime.timedelta(days, seconds, microseconds)
+    return Fraction(decode({"$fraction": data}) if isinstance(data, list) else data)
 
 
 class _UnclearError(ValueError):
@@ -244,22 +238,10 @@ def _bytes(data: Any) -> bytes:
     if re.match("b['\"]", data):
         value = ast.literal_eval(parsed_expression(data))
         return bytes(value)
-    if data and _is_base64(data):
-        raise _UnclearError
+    with contextlib.suppress(TaggedError):
+        if decode({"$bytes": data}):
+            raise _UnclearError
     return bytes(data, "ascii")
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(binascii.a2b_base64(text, strict_mode=True))
-    except ValueError:
-        return False
-
-
-def _two(data: list[Any]) -> list[Any]:
-    if len(data) != 2 or any(type(each) not in (int, float) for each in data):
-        raise ValueError
-    return data
 
 
 _READERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
@@ -268,10 +250,10 @@ _READERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
     "complex": ((str, list), _complex),
     "Decimal": ((str, int, float), lambda data: Decimal(str(data))),
     "Fraction": ((str, int, list), _fraction),
-    "date": ((str,), datetime.date.fromisoformat),
-    "datetime": ((str,), datetime.datetime.fromisoformat),
-    "time": ((str,), datetime.time.fromisoformat),
-    "timedelta": ((list,), _timedelta),
+    "date": ((str,), lambda data: decode({"$date": data})),
+    "datetime": ((str,), lambda data: decode({"$datetime": data})),
+    "time": ((str,), lambda data: decode({"$time": data})),
+    "timedelta": ((list,), lambda data: decode({"$timedelta": data})),
     "bytes": ((str, list), _bytes),
     "bytearray": ((str, list), lambda data: bytearray(_bytes(data))),
 }
