@@ -73,11 +73,11 @@ def _of(kind: ast.expr) -> Make:
         return _of(parts[0])
     if not parts and name in _SIMPLE:
         return _SIMPLE[name]
-    parts = parts or [ast.Name("int")] * (2 if name in _DICTS else 1)
+    parts = parts or [ast.Name("int")] * (2 if name == "dict" else 1)
     items = [_part(each) for each in parts if not _is_dots(each)]
     if name == "tuple" and len(items) == len(parts):
         return lambda random, size: tuple(item(random, size) for item in items)
-    if name in _DICTS:
+    if name == "dict":
         key, value = (*items, _int)[:2]
         return lambda random, size: {key(random, size): value(random, size) for _ in range(size)}
     collect = _COLLECTIONS[name]
@@ -109,25 +109,15 @@ def _int(random: Random, size: int) -> int:
     return random.randint(-99, 99) if size else 0
 
 
-_COLLECTIONS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(["list", "sequence", "iterable", "iterator", "generator", "collection"], list),
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-}
-_DICTS = ("dict", "mapping", "mutablemapping", "defaultdict", "ordereddict", "counter", "map", "record")
+_COLLECTIONS: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 _ALIASES = {
-    "string": "str",
-    "text": "str",
-    "integer": "int",
-    "number": "int",
-    "bigint": "int",
+    **dict.fromkeys(("array", "sequence", "iterable", "iterator", "generator", "collection"), "list"),
+    **dict.fromkeys(("mapping", "mutablemapping", "defaultdict", "ordereddict", "counter", "map", "record"), "dict"),
+    **dict.fromkeys(("string", "text"), "str"),
+    **dict.fromkeys(("integer", "number", "bigint"), "int"),
+    **dict.fromkeys(("null", "undefined", "void"), "none"),
     "double": "float",
     "boolean": "bool",
-    "array": "list",
-    "null": "none",
-    "undefined": "none",
-    "void": "none",
 }
 _WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
 _PARTS = (None, 1, -2.5, "a", True, ("b", 0))

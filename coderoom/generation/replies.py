@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import functools
 import json
 import re
@@ -15,7 +15,8 @@ from coderoom._util.json_output import json_objects, without_thoughts
 from coderoom._util.text import encodable
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.generation.languages import Language
-from coderoom.generation.languages.python.check import parsed_expression
+from coderoom.generation.languages.python.check import UNREADABLE
+from coderoom.generation.languages.python.declared import literal
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import EXPECTATIONS, FunctionTest
 from coderoom.generation.values import encode
@@ -290,16 +291,9 @@ def _read(text: str) -> Any:
             continue
     if len(text) > _LARGEST_LITERAL:
         return None
-    literal = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
-    for candidate in (text, literal):
-        try:
-            return _as_data(ast.literal_eval(parsed_expression(candidate.lstrip())))
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue
+    with contextlib.suppress(*UNREADABLE, TypeError):
+        return _as_data(literal(text.lstrip()))
     return None
-
-
-_WORDS = {"null": "None", "true": "True", "false": "False"}
 
 
 def _kept(found: re.Match[str]) -> str:

@@ -184,11 +184,19 @@ def _key(text: str, kind: ast.expr) -> _Made:
     if fits or len(text) > _LONGEST_KEY:
         return made, fits
     try:
-        value = ast.literal_eval(parsed_expression(_WORDS.get(text, text)))
-        made, fits = _made(encode(value), kind)
+        made, fits = _made(encode(literal(text)), kind)
     except (*UNREADABLE, TypeError):
         return text, False
     return (made, True) if fits else (text, False)
+
+
+def literal(text: str) -> Any:
+    """The value of a Python literal, which may have JSON's words for its constants."""
+    try:
+        return ast.literal_eval(parsed_expression(text))
+    except (ValueError, SyntaxError):
+        text = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
+        return ast.literal_eval(parsed_expression(text))
 
 
 def named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
@@ -236,8 +244,7 @@ def _bytes(data: Any) -> bytes:
     if isinstance(data, list):
         return bytes(data)
     if re.match("b['\"]", data):
-        value = ast.literal_eval(parsed_expression(data))
-        return bytes(value)
+        return bytes(literal(data))
     with contextlib.suppress(TaggedError):
         if decode({"$bytes": data}):
             raise _UnclearError
