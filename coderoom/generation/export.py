@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from coderoom._util.files import refusing
 from coderoom._util.text import encodable, visible
+from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation.languages import MARK, Language
 from coderoom.generation.languages.python import imports_in
@@ -110,12 +111,9 @@ def _inline(text: str) -> str:
 
 
 def _block(text: str, language: str = "text") -> str:
-    """Untrusted text as a code block; its fence is longer than any in the text."""
+    """Untrusted text as a code block."""
     text = visible(encodable(text)).strip("\n")
-    text = text if len(text) <= _LONGEST_BLOCK else text[:_LONGEST_BLOCK] + "\n..."
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return fence(text if len(text) <= _LONGEST_BLOCK else text[:_LONGEST_BLOCK] + "\n...", language)
 
 
 def _lines(title: str, lines: Iterable[str]) -> list[str]:
