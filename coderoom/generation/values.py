@@ -76,7 +76,8 @@ def fields_of(content: Any) -> list[list[Any]]:
     fields = content.get("fields") if isinstance(content, Mapping) else None
     if isinstance(fields, Mapping):
         return [[name, item] for name, item in fields.items()]
-    return [pair for pair in fields or () if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
+    pairs = fields if isinstance(fields, list) else []
+    return [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
 
 
 def show(data: Any, most: int = _SHOWN) -> str:
