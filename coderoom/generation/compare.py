@@ -134,10 +134,12 @@ class _Differences:
         yield from self._alike(tag, wanted, actual_content, expected, actual)
 
     def _alike(self, tag: str, wanted: Any, actual_content: Any, expected: Any, actual: Any) -> Iterator[str]:
-        if tag in ("list", "$tuple"):
-            yield from self._items(wanted, actual_content)
-        elif tag in ("$set", "$frozenset"):
-            yield from self._members(wanted, actual_content)
+        if tag in ("list", "$tuple", "$set", "$frozenset"):
+            if isinstance(wanted, list) and isinstance(actual_content, list):
+                find = self._items if tag in ("list", "$tuple") else self._members
+                yield from find(wanted, actual_content)
+            else:
+                yield self._say("it has no items")
         elif tag == "$dict":
             yield from self._entries(wanted, actual_content, "key")
         elif tag in ("$object", "$namedtuple"):
@@ -147,10 +149,7 @@ class _Differences:
         elif not (self._equal(wanted, actual_content) if tag == "$complex" else _same(expected, actual)):
             yield self._differ(expected, actual)
 
-    def _items(self, wanted: Any, actual_content: Any) -> Iterator[str]:
-        if not isinstance(wanted, list) or not isinstance(actual_content, list):
-            yield self._say("it has no items")
-            return
+    def _items(self, wanted: list[Any], actual_content: list[Any]) -> Iterator[str]:
         for index, (one, other) in enumerate(zip(wanted, actual_content, strict=False)):
             yield from self._at("index", index, one, other)
         if len(wanted) != len(actual_content):
@@ -161,10 +160,7 @@ class _Differences:
                 f"expected length {len(wanted)}, got {len(actual_content)}; item {number}, {show(beyond)}, {word}"
             )
 
-    def _members(self, wanted: Any, actual_content: Any) -> Iterator[str]:
-        if not isinstance(wanted, list) or not isinstance(actual_content, list):
-            yield self._say("it has no items")
-            return
+    def _members(self, wanted: list[Any], actual_content: list[Any]) -> Iterator[str]:
         missing, extra = self._paired(_without(wanted, actual_content), _without(actual_content, wanted))
         if missing:
             yield self._say(f"the item {show(missing[0])} is missing")

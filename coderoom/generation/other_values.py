@@ -172,14 +172,12 @@ async def vacuous_tests(
     ]
     verdicts = iter(await runner.look(looks))
     for test in candidates:
-        absurd = [next(verdicts) for _ in _ABSURD]
-        mixed = [next(verdicts) for _ in _MIXED] if not typed else []
-        others = [next(verdicts) for _ in typed]
+        absurd, others = ([next(verdicts) for _ in several] for several in (_ABSURD, typed or _MIXED))
         if all(absurd):
             found.append((test, _ANYTHING))
-        elif not typed and sum(mixed) >= len(mixed) - _FEW:
+        elif not typed and sum(others) >= len(others) - _FEW:
             found.append((test, "nearly all values of any type"))
-        elif len(others) > 1 and all(others):
+        elif len(typed) > 1 and all(others):
             found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
     return found
 
