@@ -278,9 +278,9 @@ def check_folder(
     names = ["report.md", "report.json"]
     if name is not None:
         names.append(language.tests_file(name))
-    if name is not None and not tests_only:
-        _check_name(name, set(), language)
-        names.append(f"{name}{language.suffix}")
+        if not tests_only:
+            _check_name(name, set(), language)
+            names.append(f"{name}{language.suffix}")
     root = Path(folder)
     with refusing(f"The solution cannot be written to {str(root)!r}"):
         if root.exists() and not root.is_dir():

@@ -206,19 +206,15 @@ def _as_spec(data: Mapping[str, Any]) -> dict[str, Any]:
     spec = {key: data[key] for key in FunctionSpec.model_fields if key in data}
     if isinstance(spec.get("name"), str):
         spec["name"] = spec["name"].strip().removesuffix("()")
-    inputs = spec.get("inputs")
+    inputs = spec.get("inputs") or []
     if isinstance(inputs, Mapping):
-        spec["inputs"] = [{"name": name, "type": kind} for name, kind in inputs.items()]
-    elif isinstance(inputs, list):
-        spec["inputs"] = [_as_input(each) for each in inputs]
-    elif inputs is None:
-        spec["inputs"] = []
-    outputs = spec.get("outputs")
+        inputs = [{"name": name, "type": kind} for name, kind in inputs.items()]
+    spec["inputs"] = [_as_input(each) for each in inputs] if isinstance(inputs, list) else inputs
+    outputs = spec.get("outputs") or "Any"
+    outputs = {"type": outputs} if isinstance(outputs, str) else outputs
     if isinstance(outputs, Mapping):
-        spec["outputs"] = {key: outputs[key] for key in ("type", "description") if outputs.get(key) is not None}
-        spec["outputs"].setdefault("type", "Any")
-    elif isinstance(outputs, str) or outputs is None:
-        spec["outputs"] = {"type": outputs or "Any"}
+        given = {key: outputs[key] for key in ("type", "description") if outputs.get(key) is not None}
+        spec["outputs"] = {"type": "Any", **given}
     needs = spec.get("dependencies") or []
     spec["dependencies"] = [each for each in needs if each != spec.get("name")] if isinstance(needs, list) else needs
     if spec.get("complexity") not in ("simple", "medium", "complex"):
@@ -305,10 +301,9 @@ def _as_data(value: Any) -> Any:
         return encode(value)
     if isinstance(value, list):
         return [_as_data(item) for item in value]
-    if isinstance(value, tuple):
-        return {"$tuple": [_as_data(item) for item in value]}
-    if isinstance(value, set | frozenset):
-        return {"$set": [_as_data(item) for item in sorted(value, key=repr)]}
+    if isinstance(value, tuple | set):
+        items = sorted(value, key=repr) if isinstance(value, set) else value
+        return {f"${type(value).__name__}": [_as_data(item) for item in items]}
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {encodable(key): _as_data(item) for key, item in value.items()}
