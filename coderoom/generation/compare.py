@@ -6,16 +6,13 @@ it is compared.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
-from coderoom.generation.values import canonical, fields_of, show, tag_of
+from coderoom.generation.values import TaggedError, canonical, decode, fields_of, show, tag_of
 from coderoom.sandbox.guest.encoding import place
 
 _MOST_NODES = 1_000_000
@@ -25,8 +22,7 @@ _EXACT = 2**53
 _REL = 1e-9
 _ABS_OF_ZERO = 1e-12
 
-_MOMENTS: dict[str, Any] = {"$datetime": datetime.datetime, "$date": datetime.date, "$time": datetime.time}
-_OF_NUMBERS: dict[str, Any] = {"$fraction": Fraction, "$timedelta": datetime.timedelta}
+_NUMBERS = ("int", "float", "$float", "$int")
 _NAMES = {"$float": "float", "None": "None", "$str": "str", "$int": "int"}
 
 
@@ -122,8 +118,8 @@ class _Differences:
         if other == "$opaque":
             yield self._say(f"expected {show(expected)}, got {show(actual)}")
             return
-        if _is_number(tag) and _is_number(other):
-            if not self._close(_number(tag, wanted), _number(other, actual_content)):
+        if tag in _NUMBERS and other in _NUMBERS:
+            if not self._close(_number(expected), _number(actual)):
                 yield self._differ(expected, actual)
             return
         if other == "$enum" and tag != "$enum" and _get(actual_content, "mixed") is True:
@@ -138,29 +134,22 @@ class _Differences:
         yield from self._alike(tag, wanted, actual_content, expected, actual)
 
     def _alike(self, tag: str, wanted: Any, actual_content: Any, expected: Any, actual: Any) -> Iterator[str]:
-        if tag in ("list", "$tuple"):
-            yield from self._items(wanted, actual_content)
-        elif tag in ("$set", "$frozenset"):
-            yield from self._members(wanted, actual_content)
+        if tag in ("list", "$tuple", "$set", "$frozenset"):
+            if isinstance(wanted, list) and isinstance(actual_content, list):
+                find = self._items if tag in ("list", "$tuple") else self._members
+                yield from find(wanted, actual_content)
+            else:
+                yield self._say("it has no items")
         elif tag == "$dict":
             yield from self._entries(wanted, actual_content, "key")
         elif tag in ("$object", "$namedtuple"):
             yield from self._objects(wanted, actual_content)
         elif tag == "$array":
             yield from self._arrays(wanted, actual_content)
-        elif tag == "$complex" and _is_pair(wanted) and _is_pair(actual_content):
-            if not all(
-                self._close(_number(*tag_of(a)), _number(*tag_of(b)))
-                for a, b in zip(wanted, actual_content, strict=True)
-            ):
-                yield self._differ(expected, actual)
-        elif not _same(tag, wanted, actual_content):
+        elif not (self._equal(wanted, actual_content) if tag == "$complex" else _same(expected, actual)):
             yield self._differ(expected, actual)
 
-    def _items(self, wanted: Any, actual_content: Any) -> Iterator[str]:
-        if not isinstance(wanted, list) or not isinstance(actual_content, list):
-            yield self._say("it has no items")
-            return
+    def _items(self, wanted: list[Any], actual_content: list[Any]) -> Iterator[str]:
         for index, (one, other) in enumerate(zip(wanted, actual_content, strict=False)):
             yield from self._at("index", index, one, other)
         if len(wanted) != len(actual_content):
@@ -171,14 +160,8 @@ class _Differences:
                 f"expected length {len(wanted)}, got {len(actual_content)}; item {number}, {show(beyond)}, {word}"
             )
 
-    def _members(self, wanted: Any, actual_content: Any) -> Iterator[str]:
-        if not isinstance(wanted, list) or not isinstance(actual_content, list):
-            yield self._say("it has no items")
-            return
-        missing, extra = _unpaired(
-            [(_key(item), item) for item in wanted], [(_key(item), item) for item in actual_content]
-        )
-        missing, extra = self._paired(missing, extra)
+    def _members(self, wanted: list[Any], actual_content: list[Any]) -> Iterator[str]:
+        missing, extra = self._paired(_without(wanted, actual_content), _without(actual_content, wanted))
         if missing:
             yield self._say(f"the item {show(missing[0])} is missing")
         elif extra:
@@ -208,12 +191,12 @@ class _Differences:
             return
         for key, (name, item) in ours.items():
             if key in theirs:
-                yield from self._at(kind, _Key(name) if kind == "key" else name, item, theirs[key][1])
+                yield from self._at(kind, name, item, theirs[key][1])
             else:
-                yield self._say(f"the {_word(kind)} {show(name)} is missing")
+                yield self._say(f"the {kind} {show(name)} is missing")
         for key, (name, item) in theirs.items():
             if key not in ours:
-                yield self._say(f"the {_word(kind)} {show(name)} was not expected; its value is {show(item)}")
+                yield self._say(f"the {kind} {show(name)} was not expected; its value is {show(item)}")
 
     def _objects(self, wanted: Any, actual_content: Any) -> Iterator[str]:
         one, other = (str(_get(side, "type"))[:80] for side in (wanted, actual_content))
@@ -249,7 +232,8 @@ class _Differences:
             return bool(wanted == actual_content)
 
     def _say(self, what: str) -> str:
-        return f"{place('result', self._path)}: {what}"
+        path = [("index", show(key, 60)) if kind == "key" else (kind, key) for kind, key in self._path]
+        return f"{place('result', path)}: {what}"
 
     def _differ(self, expected: Any, actual: Any) -> str:
         one, other = show(expected), show(actual)
@@ -266,20 +250,6 @@ class _Differences:
         return f"{text}, of the type {_name(other)} instead of {_name(tag)}"
 
 
-class _Key:
-    """A dict key, shown as in Python."""
-
-    def __init__(self, data: Any) -> None:
-        self._data = data
-
-    def __repr__(self) -> str:
-        return show(self._data, 60)
-
-
-def _word(kind: str) -> str:
-    return "key" if kind == "key" else "field"
-
-
 def _name(tag: str) -> str:
     return _NAMES.get(tag, tag.removeprefix("$"))
 
@@ -288,41 +258,28 @@ def _get(content: Any, name: str) -> Any:
     return content.get(name) if isinstance(content, dict) else None
 
 
-def _is_number(tag: str) -> bool:
-    return tag in ("int", "float", "$float", "$int")
-
-
-def _number(tag: str, content: Any) -> int | float:
+def _number(data: Any) -> Any:
     try:
-        if tag == "$float":
-            return float(content) if content in ("nan", "inf", "-inf") else math.nan
-        return int(content, 16) if tag == "$int" else content
-    except (TypeError, ValueError):
+        return decode(data) if type(data) is dict else data
+    except TaggedError:
         return math.nan
 
 
-def _is_pair(content: Any) -> bool:
-    return isinstance(content, list) and len(content) == 2 and all(_is_number(tag_of(part)[0]) for part in content)
-
-
-def _same(tag: str, wanted: Any, actual_content: Any) -> bool:
-    """Whether values without parts are equal."""
-    try:
-        if tag == "$decimal":
-            one, other = Decimal(wanted), Decimal(actual_content)
-            return bool(one == other) or (one.is_nan() and other.is_nan())
-        if tag in _MOMENTS:
-            return bool(_MOMENTS[tag].fromisoformat(wanted) == _MOMENTS[tag].fromisoformat(actual_content))
-        if tag in _OF_NUMBERS:  # The expected one need not be normalized.
-            return bool(_OF_NUMBERS[tag](*wanted) == _OF_NUMBERS[tag](*actual_content))
-    except (TypeError, ValueError, ArithmeticError):
-        return False
+def _same(expected: Any, actual: Any) -> bool:
+    """Whether values without parts are equal; the expected one need not be normalized."""
+    tag, wanted = tag_of(expected)
     if tag == "$enum":
+        content = tag_of(actual)[1]
         return all(
-            _get(wanted, name) is not None and _get(wanted, name) == _get(actual_content, name)
-            for name in ("type", "name")
-        ) and _get(wanted, "value") == _get(actual_content, "value")
-    return type(wanted) is type(actual_content) and bool(wanted == actual_content)
+            _get(wanted, name) is not None and _get(wanted, name) == _get(content, name) for name in ("type", "name")
+        ) and _get(wanted, "value") == _get(content, "value")
+    if not tag.startswith("$"):
+        return type(expected) is type(actual) and bool(expected == actual)
+    try:
+        one, other = decode(expected), decode(actual)
+        return bool(one == other or (one != one and other != other))
+    except (TaggedError, ArithmeticError):
+        return False
 
 
 def _as_items(tag: str, other: str, actual_content: Any) -> list[Any] | None:
@@ -364,14 +321,8 @@ def _by_key(pairs: Any) -> dict[str, tuple[Any, Any]] | None:
     return found if len(found) == len(pairs) else None
 
 
-def _unpaired(wanted: list[tuple[str, Any]], actual_content: list[tuple[str, Any]]) -> tuple[list[Any], list[Any]]:
-    there, here = Counter(key for key, _ in actual_content), Counter(key for key, _ in wanted)
-    missing: list[Any] = []
-    extra: list[Any] = []
-    for rest, pairs, found in ((missing, wanted, there), (extra, actual_content, here)):
-        for key, item in pairs:
-            if found[key] > 0:
-                found[key] -= 1
-            else:
-                rest.append(item)
-    return missing, extra
+def _without(items: list[Any], others: list[Any]) -> list[Any]:
+    """The items that are not among others; those that occur more often remain."""
+    by_key = {_key(item): item for item in items}
+    left = Counter(map(_key, items)) - Counter(map(_key, others))
+    return [by_key[key] for key in left.elements()]

@@ -12,10 +12,13 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from coderoom._util.files import refusing
 from coderoom._util.text import encodable, visible
+from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation.languages import MARK, Language
 from coderoom.generation.languages.python import imports_in
@@ -27,7 +30,6 @@ from coderoom.generation.values import show
 from coderoom.outcome import Outcome
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$#!@]")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LONGEST = 1_000
 _LONGEST_BLOCK = 20_000
 _COLUMNS = ("Function", "Tests passed", "Attempts", "Time of tests", "Slowest", "Peak memory", "Stop reason")
@@ -104,18 +106,14 @@ def _inline(text: str) -> str:
     """Untrusted text within a line or a table cell, with Markdown and HTML escaped."""
     text = visible(encodable(" ".join(text.split())))
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    text = re.sub("[&<>]", lambda found: _ENTITIES[found.group()], text)
-    text = _SPECIAL.sub(lambda found: "\\" + found.group(), text)
+    text = _SPECIAL.sub(r"\\\g<0>", escape(text, quote=False))
     return f"\\{text}" if text[:1] in ("-", "+", "=") else text
 
 
 def _block(text: str, language: str = "text") -> str:
-    """Untrusted text as a code block; its fence is longer than any in the text."""
+    """Untrusted text as a code block."""
     text = visible(encodable(text)).strip("\n")
-    text = text if len(text) <= _LONGEST_BLOCK else text[:_LONGEST_BLOCK] + "\n..."
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return fence(text if len(text) <= _LONGEST_BLOCK else text[:_LONGEST_BLOCK] + "\n...", language)
 
 
 def _lines(title: str, lines: Iterable[str]) -> list[str]:
@@ -280,11 +278,11 @@ def check_folder(
     names = ["report.md", "report.json"]
     if name is not None:
         names.append(language.tests_file(name))
-    if name is not None and not tests_only:
-        _check_name(name, set(), language)
-        names.append(f"{name}{language.suffix}")
+        if not tests_only:
+            _check_name(name, set(), language)
+            names.append(f"{name}{language.suffix}")
     root = Path(folder)
-    try:
+    with refusing(f"The solution cannot be written to {str(root)!r}"):
         if root.exists() and not root.is_dir():
             raise RequestError(f"The solution cannot be written to {str(root)!r}: it is not a folder.")
         for each in names:
@@ -292,8 +290,6 @@ def check_folder(
         there = next(each for each in (root.absolute(), *root.absolute().parents) if each.exists())
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(_PROBE_BYTES))
-    except OSError as error:
-        raise _unwritable(root, error) from error
 
 
 def write_solution(
@@ -325,23 +321,21 @@ def write_solution(
     stem = existing.stem if existing is not None else _module_name(solution, name, language)
     place = os.path.relpath(existing.resolve().parent, root.resolve()) if existing is not None else "."
     texts = _texts(solution, stem, language, place)
-    try:
+    with refusing(f"The solution cannot be written to {str(root)!r}"):
         root.mkdir(parents=True, exist_ok=True)
         for each in texts:
             _check_replaceable(root / each)
         _write_all(root, texts)
-    except OSError as error:
-        raise _unwritable(root, error) from error
-    code, tests = f"{stem}{language.suffix}", language.tests_file(stem)
-    cases = str(Path(tests).with_suffix(".json"))
+    paths = {name: root / name for name in texts}
+    tests = language.tests_file(stem)
     return WrittenFiles(
         folder=root,
-        module=root / code if code in texts else None,
-        tests=root / tests if tests in texts else None,
-        cases=root / cases if cases in texts else None,
-        report=root / "report.md",
-        data=root / "report.json",
-        support=tuple(root / each for each in texts if each not in (code, tests, cases, "report.md", "report.json")),
+        module=paths.pop(f"{stem}{language.suffix}", None),
+        tests=paths.pop(tests, None),
+        cases=paths.pop(str(Path(tests).with_suffix(".json")), None),
+        report=paths.pop("report.md"),
+        data=paths.pop("report.json"),
+        support=tuple(paths.values()),
     )
 
 
@@ -359,10 +353,6 @@ def _check_name(name: str, needed: set[str], language: Language) -> None:
     problem = _name_problem(name, needed, language)
     if problem is not None:
         raise RequestError(f"{problem.removesuffix('; take another name')}. Choose another name, such as 'solution'.")
-
-
-def _unwritable(root: Path, error: OSError) -> RequestError:
-    return RequestError(f"The solution cannot be written to {str(root)!r}: {error.strerror or error}.")
 
 
 def _name_problem(name: str, needed: set[str], language: Language) -> str | None:

@@ -74,11 +74,11 @@ def _of(kind: ast.expr) -> Make:
         return _of(parts[0])
     if not parts and name in _SIMPLE:
         return _SIMPLE[name]
-    parts = parts or [ast.Name("int")] * (2 if name in _DICTS else 1)
+    parts = parts or [ast.Name("int")] * (2 if name == "dict" else 1)
     items = [_part(each) for each in parts if not _is_dots(each)]
     if name == "tuple" and len(items) == len(parts):
         return lambda random, size: tuple(item(random, size) for item in items)
-    if name in _DICTS:
+    if name == "dict":
         key, value = (*items, _int)[:2]
         return lambda random, size: {key(random, size): value(random, size) for _ in range(size)}
     collect = _COLLECTIONS[name]
@@ -110,25 +110,15 @@ def _int(random: Random, size: int) -> int:
     return random.randint(-99, 99) if size else 0
 
 
-_COLLECTIONS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(["list", "sequence", "iterable", "iterator", "generator", "collection"], list),
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-}
-_DICTS = ("dict", "mapping", "mutablemapping", "defaultdict", "ordereddict", "counter", "map", "record")
+_COLLECTIONS: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 _ALIASES = {
-    "string": "str",
-    "text": "str",
-    "integer": "int",
-    "number": "int",
-    "bigint": "int",
+    **dict.fromkeys(("array", "sequence", "iterable", "iterator", "generator", "collection"), "list"),
+    **dict.fromkeys(("mapping", "mutablemapping", "defaultdict", "ordereddict", "counter", "map", "record"), "dict"),
+    **dict.fromkeys(("string", "text"), "str"),
+    **dict.fromkeys(("integer", "number", "bigint"), "int"),
+    **dict.fromkeys(("null", "undefined", "void"), "none"),
     "double": "float",
     "boolean": "bool",
-    "array": "list",
-    "null": "none",
-    "undefined": "none",
-    "void": "none",
 }
 _WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
 _PARTS = (None, 1, -2.5, "a", True, ("b", 0))
@@ -179,14 +169,12 @@ async def vacuous_tests(
     looks = [look_of(each, result, dict.fromkeys(each.inputs, result)) for each in candidates for result in results]
     verdicts = iter(await runner.look(looks))
     for test in candidates:
-        absurd = [next(verdicts) for _ in _ABSURD]
-        mixed = [next(verdicts) for _ in _MIXED] if not typed else []
-        others = [next(verdicts) for _ in typed]
+        absurd, others = ([next(verdicts) for _ in several] for several in (_ABSURD, typed or _MIXED))
         if all(absurd):
             found.append((test, _ANYTHING))
-        elif not typed and sum(mixed) >= len(mixed) - _FEW:
+        elif not typed and sum(others) >= len(others) - _FEW:
             found.append((test, "nearly all values of any type"))
-        elif len(others) > 1 and all(others):
+        elif len(typed) > 1 and all(others):
             found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
     return found
 

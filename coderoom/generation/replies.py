@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import functools
 import json
 import re
@@ -15,7 +15,8 @@ from coderoom._util.json_output import json_objects, without_thoughts
 from coderoom._util.text import encodable
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.generation.languages import Language
-from coderoom.generation.languages.python.check import parsed_expression
+from coderoom.generation.languages.python.check import UNREADABLE
+from coderoom.generation.languages.python.declared import literal
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import EXPECTATIONS, FunctionTest
 from coderoom.generation.values import encode
@@ -125,9 +126,6 @@ def code_in(text: str, function: str, language: Language) -> str:
         for key in ("implementation", "code", function):
             if isinstance(data.get(key), str):
                 return _bare(data[key], language)
-        inner = data.get("implementations")
-        if isinstance(inner, Mapping) and isinstance(inner.get(function), str):
-            return _bare(inner[function], language)
     if blocks:
         return "\n\n".join(blocks)
     return text if function in language.names_defined(text) else ""
@@ -208,19 +206,15 @@ def _as_spec(data: Mapping[str, Any]) -> dict[str, Any]:
     spec = {key: data[key] for key in FunctionSpec.model_fields if key in data}
     if isinstance(spec.get("name"), str):
         spec["name"] = spec["name"].strip().removesuffix("()")
-    inputs = spec.get("inputs")
+    inputs = spec.get("inputs") or []
     if isinstance(inputs, Mapping):
-        spec["inputs"] = [{"name": name, "type": kind} for name, kind in inputs.items()]
-    elif isinstance(inputs, list):
-        spec["inputs"] = [_as_input(each) for each in inputs]
-    elif inputs is None:
-        spec["inputs"] = []
-    outputs = spec.get("outputs")
+        inputs = [{"name": name, "type": kind} for name, kind in inputs.items()]
+    spec["inputs"] = [_as_input(each) for each in inputs] if isinstance(inputs, list) else inputs
+    outputs = spec.get("outputs") or "Any"
+    outputs = {"type": outputs} if isinstance(outputs, str) else outputs
     if isinstance(outputs, Mapping):
-        spec["outputs"] = {key: outputs[key] for key in ("type", "description") if outputs.get(key) is not None}
-        spec["outputs"].setdefault("type", "Any")
-    elif isinstance(outputs, str) or outputs is None:
-        spec["outputs"] = {"type": outputs or "Any"}
+        given = {key: outputs[key] for key in ("type", "description") if outputs.get(key) is not None}
+        spec["outputs"] = {"type": "Any", **given}
     needs = spec.get("dependencies") or []
     spec["dependencies"] = [each for each in needs if each != spec.get("name")] if isinstance(needs, list) else needs
     if spec.get("complexity") not in ("simple", "medium", "complex"):
@@ -290,16 +284,9 @@ def _read(text: str) -> Any:
             continue
     if len(text) > _LARGEST_LITERAL:
         return None
-    literal = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
-    for candidate in (text, literal):
-        try:
-            return _as_data(ast.literal_eval(parsed_expression(candidate.lstrip())))
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue
+    with contextlib.suppress(*UNREADABLE, TypeError):
+        return _as_data(literal(text.lstrip()))
     return None
-
-
-_WORDS = {"null": "None", "true": "True", "false": "False"}
 
 
 def _kept(found: re.Match[str]) -> str:
@@ -314,10 +301,9 @@ def _as_data(value: Any) -> Any:
         return encode(value)
     if isinstance(value, list):
         return [_as_data(item) for item in value]
-    if isinstance(value, tuple):
-        return {"$tuple": [_as_data(item) for item in value]}
-    if isinstance(value, set | frozenset):
-        return {"$set": [_as_data(item) for item in sorted(value, key=repr)]}
+    if isinstance(value, tuple | set):
+        items = sorted(value, key=repr) if isinstance(value, set) else value
+        return {f"${type(value).__name__}": [_as_data(item) for item in items]}
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {encodable(key): _as_data(item) for key, item in value.items()}

@@ -29,8 +29,7 @@ def name_problem(name: str) -> str | None:
 
 
 def _check_name(name: str) -> str:
-    problem = name_problem(name)
-    if problem is not None:
+    if problem := name_problem(name):
         raise ValueError(problem)
     return name
 
@@ -90,13 +89,11 @@ class FunctionSpec(Data):
 
     @model_validator(mode="after")
     def _check(self) -> FunctionSpec:
-        twice = _twice([each.name for each in self.inputs])
-        if twice:
+        if twice := _twice([each.name for each in self.inputs]):
             raise ValueError(f"the argument {twice!r} of {self.name!r} is listed twice")
         if self.name in self.dependencies:
             raise ValueError(f"{self.name!r} is one of its own dependencies; recursion is not a dependency")
-        twice = _twice(self.dependencies)
-        if twice:
+        if twice := _twice(self.dependencies):
             raise ValueError(f"the dependency {twice!r} of {self.name!r} is listed twice")
         return self
 
@@ -134,22 +131,14 @@ def order(specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
         wrong.append("There is no function; at least one is needed.")
     if len(specs) > _MOST:
         wrong.append(f"There are {len(specs)} functions; at most {_MOST} are allowed.")
-    twice = _twice([spec.name for spec in specs])
-    if twice:
+    if twice := _twice([spec.name for spec in specs]):
         wrong.append(f"The function {twice!r} is listed twice.")
     for spec in specs:
-        unknown = [name for name in spec.dependencies if name not in by_name]
-        if unknown:
-            listed = ", ".join(repr(name) for name in unknown)
-            wrong.append(
-                f"{spec.name!r} depends on {listed}, which is not among the functions {', '.join(map(repr, by_name))}."
-            )
+        if unknown := ", ".join(repr(name) for name in spec.dependencies if name not in by_name):
+            known = ", ".join(map(repr, by_name))
+            wrong.append(f"{spec.name!r} depends on {unknown}, which is not among the functions {known}.")
     if wrong:
         raise GenerationError("\n".join(wrong))
-    return _layers(by_name)
-
-
-def _layers(by_name: dict[str, FunctionSpec]) -> list[list[FunctionSpec]]:
     sorter = graphlib.TopologicalSorter({spec.name: spec.dependencies for spec in by_name.values()})
     try:
         sorter.prepare()
@@ -158,12 +147,11 @@ def _layers(by_name: dict[str, FunctionSpec]) -> list[list[FunctionSpec]]:
         raise GenerationError(
             f"There is a dependency cycle: {cycle}. Remove one of these dependencies, or merge the functions."
         ) from error
-    places = {name: index for index, name in enumerate(by_name)}
     layers = []
     while sorter.is_active():
-        ready = sorted(sorter.get_ready(), key=places.__getitem__)
+        ready = sorter.get_ready()
         sorter.done(*ready)
-        layers.append([by_name[name] for name in ready])
+        layers.append([spec for spec in specs if spec.name in ready])
     return layers
 
 

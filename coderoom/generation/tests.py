@@ -6,7 +6,7 @@ import builtins
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, model_serializer, model_validator
@@ -15,7 +15,7 @@ from coderoom.errors import GenerationError
 from coderoom.generation.guest.steps import BUILTINS
 from coderoom.generation.languages.python.check import check_property, names_in
 from coderoom.generation.specs import Data, FunctionSpec, name_problem, validated
-from coderoom.generation.values import canonical, decode, tag_of
+from coderoom.generation.values import canonical, decode, parts
 
 _LONGEST = 20_000
 _MOST_STEPS = 100
@@ -147,8 +147,7 @@ class FunctionTest(Data):
         if self.error_message is not None and self.expected_error is None:
             raise ValueError("error_message is allowed only with expected_error")
         for name, data in self.inputs.items():
-            problem = name_problem(name)
-            if problem is not None:
+            if problem := name_problem(name):
                 raise ValueError(f"inputs: {problem}")
             decode(data, f"inputs[{name!r}]", _any_name)
         if self.then and not any(step.call for step in self.then):
@@ -219,78 +218,59 @@ def read_tests(
         GenerationError: The data is invalid; the message lists every mistake.
     """
     tests = validated(_TESTS, data, "tests")
-    names = [spec.name for spec in specs] if functions is None else functions
-    wrong = [*_problems_together(tests, specs)]
-    for function, cases in tests.items():
-        for index, test in enumerate(cases):
-            wrong += [f"tests.{function}[{index}]: {each}." for each in problems_of_steps(test, names)]
-    if wrong:
-        raise GenerationError("\n".join(wrong))
-    order = {spec.name: [each.name for each in spec.inputs] for spec in specs}
-    return {function: [_ordered(test, order[function]) for test in cases] for function, cases in tests.items()}
-
-
-def _ordered(test: FunctionTest, names: Sequence[str]) -> FunctionTest:
-    """A test whose inputs are in the order of the spec, since they may be passed by position."""
-    return test.model_copy(update={"inputs": {name: test.inputs[name] for name in names if name in test.inputs}})
-
-
-def _problems_together(tests: Mapping[str, Sequence[FunctionTest]], specs: Sequence[FunctionSpec]) -> list[str]:
-    """Mismatches between tests and specs."""
     by_name = {spec.name: spec for spec in specs}
-    wrong = []
+    wrong, found = [], {}
     for function, cases in tests.items():
-        if function not in by_name:
+        spec = by_name.get(function)
+        if spec is None:
             wrong.append(f"tests.{function}: there is no such function; there are {', '.join(map(repr, by_name))}.")
             continue
-        seen: set[str] = set()
         for index, test in enumerate(cases):
-            found = test.problems(by_name[function])
-            if test.name in seen:
-                found.append(f"another test of this function has the same name {test.name!r}")
-            seen.add(test.name)
-            wrong += [f"tests.{function}[{index}]: {each}." for each in found]
+            problems = [*test.problems(spec), *problems_of_steps(test, [*by_name] if functions is None else functions)]
+            if test.name in [each.name for each in cases[:index]]:
+                problems.append(f"another test of this function has the same name {test.name!r}")
+            wrong += [f"tests.{function}[{index}]: {each}." for each in problems]
+        # Inputs are in the order of the spec, since they may be passed by position.
+        names = [each.name for each in spec.inputs]
+        found[function] = [
+            test.model_copy(update={"inputs": {name: test.inputs[name] for name in names if name in test.inputs}})
+            for test in cases
+        ]
     wrong += [f"tests: there are none for {name!r}." for name in by_name if not tests.get(name)]
-    return wrong
+    if wrong:
+        raise GenerationError("\n".join(wrong))
+    return found
 
 
 def problems_of_steps(test: FunctionTest, functions: Sequence[str]) -> list[str]:
     """The names in the steps of a test that are unknown. Classes of the program begin with a capital letter."""
     known = {*functions}
-    found = []
+    found: list[str] = []
+
+    def check(place: str, paths: Iterable[str], hint: str) -> None:
+        unknown = [each for each in paths if each not in BUILTINS and each.partition(".")[0] not in known]
+        found.extend(f"{place}: {each!r} is unknown; {hint}" for each in unknown if not each[0].isupper())
+
+    hint = (
+        f"a step may use {', '.join(map(repr, functions))}, classes of the program, names of earlier steps, and "
+        "built-in functions like len, list, next and sorted"
+    )
     for kind, steps in (("setup", test.setup), ("then", test.then)):
-        known |= {"result"} if kind == "then" else set()
         for number, step in enumerate(steps):
-            used = [*_names_used([*step.args, *step.kwargs.values(), step.value])]
-            used += [step.call] if step.call else []
-            owner = (step.assign or "").rpartition(".")[0]
-            used += [owner] if owner and not step.assign.startswith("os.environ.") else []  # type: ignore[union-attr]
-            for path in used:
-                first = path.partition(".")[0]
-                if path not in BUILTINS and first not in known and not first[0].isupper():
-                    calls = ", ".join(map(repr, functions))
-                    found.append(
-                        f"{kind}[{number}]: {path!r} is unknown; a step may use {calls}, classes of the program, names "
-                        "of earlier steps, and built-in functions like len, list, next and sorted"
-                    )
-            known |= {name for name in (step.name, None if owner else step.assign) if name}
+            owner, _, attribute = (step.assign or "").rpartition(".")
+            called = [each for each in (step.call, owner) if each and each != "os.environ"]
+            check(f"{kind}[{number}]", [*_names_used([*step.args, *step.kwargs.values(), step.value]), *called], hint)
+            known |= {name for name in (step.name, attribute) if name and not owner}
         if kind == "setup":
-            found += [
-                f"inputs: {path!r} is unknown; name a step of the setup or a function of the program"
-                for path in _names_used([*test.inputs.values()])
-                if path not in BUILTINS and path.partition(".")[0] not in known and not path[0].isupper()
-            ]
+            names = _names_used([*test.inputs.values()])
+            check("inputs", names, "name a step of the setup or a function of the program")
+            known.add("result")
     return found
 
 
 def _names_used(data: list[Any]) -> Iterator[str]:
-    for item in data:
-        if isinstance(item, dict):
-            if isinstance(item.get("$name"), str):
-                yield item["$name"]
-            yield from _names_used([*item.values()])
-        elif isinstance(item, list | tuple):
-            yield from _names_used([*item])
+    names = (item.get("$name") for item in parts(data) if isinstance(item, dict))
+    return (name for name in names if isinstance(name, str))
 
 
 _WIDEST, _WIDEST_OF_ZERO = 0.1, 0.01
@@ -303,27 +283,13 @@ def content_key(test: FunctionTest) -> str:
 
 def tolerance_problem(test: FunctionTest) -> str:
     """Why the tolerances of a test are too wide for one of its expected numbers; empty if they are not."""
-    sizes = [_WIDEST * size if size else _WIDEST_OF_ZERO for size in _sizes(test.expected_output)]
+    numbers = [abs(each) for each in parts(test.expected_output) if type(each) in (int, float)]
+    sizes = [_WIDEST * min(each, 2.0**1_000) if each else _WIDEST_OF_ZERO for each in numbers]
     most = min(sizes, default=_WIDEST)
     rel, slack = test.rel or 0, test.abs or 0
     if rel <= _WIDEST and slack <= most:
         return ""
     return f"rel={rel:g} and abs={slack:g} are too wide; at most rel={_WIDEST:g} and abs={most:g} here"
-
-
-def _sizes(data: Any) -> Iterator[float]:
-    level = [data]
-    while level:
-        item = level.pop()
-        tag, content = tag_of(item)
-        if tag == "int" and content.bit_length() > 1_000:
-            yield 2.0**1_000
-        elif tag in ("int", "float"):
-            yield abs(float(content))
-        elif isinstance(item, dict):
-            level += item.values()
-        elif isinstance(item, list):
-            level += item
 
 
 class TestChange(Data):

@@ -11,14 +11,14 @@ Most tags are described in `coderoom.sandbox.guest.encoding`. These are only for
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from coderoom.generation.guest.values import Encoder, Record, decode
 from coderoom.sandbox.guest.decoding import TaggedError
 from coderoom.sandbox.guest.encoding import place
 
-__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "show", "tag_of"]
+__all__ = ["Record", "TaggedError", "canonical", "decode", "encode", "fields_of", "parts", "show", "tag_of"]
 
 _SHOWN = 200
 _WRAPPED = {
@@ -63,12 +63,21 @@ def tag_of(data: Any) -> tuple[str, Any]:
     return names.get(type(data), "?"), data
 
 
+def parts(data: Any) -> Iterator[Any]:
+    """Tagged data and all that is in it."""
+    left = [data]
+    for item in left:
+        yield item
+        left += item.values() if isinstance(item, dict) else item if isinstance(item, list | tuple) else ()
+
+
 def fields_of(content: Any) -> list[list[Any]]:
     """The fields of an object as pairs."""
     fields = content.get("fields") if isinstance(content, Mapping) else None
     if isinstance(fields, Mapping):
         return [[name, item] for name, item in fields.items()]
-    return [pair for pair in fields or () if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
+    pairs = fields if isinstance(fields, list) else []
+    return [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)]
 
 
 def show(data: Any, most: int = _SHOWN) -> str:

@@ -39,20 +39,16 @@ BUILTINS = frozenset(
 _ENVIRONMENT = "os.environ."
 
 
-class StepError(Exception):
-    """A step before the call raised `error`. A test cannot expect that."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(error)
-        self.error = error
-
-
 class CallError(Exception):
     """A call raised `error`, which may be one that no generator can raise."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
+
+
+class StepError(CallError):
+    """A step before the call raised `error`. A test cannot expect that."""
 
 
 def ask(function: Any, positional: Tuple[Any, ...], named: Dict[str, Any]) -> Generator[Any, Any, Any]:

@@ -20,18 +20,17 @@ __all__ = ["Encoder", "Record", "decode", "error_matches", "name_of"]
 _MOST_ITEMS = 200_000
 _MOST_CHARACTERS = 2_000_000
 _WHY = {
+    **dict.fromkeys(
+        ("function", "builtin_function_or_method", "method", "partial"),
+        "functions have no value to compare; return what it computes",
+    ),
+    **dict.fromkeys(
+        ("TextIOWrapper", "BufferedReader", "BufferedWriter", "StringIO", "BytesIO"),
+        "it is an open file; return its content",
+    ),
     "async_generator": "it can be iterated only once; return a list",
     "coroutine": "it was not awaited",
-    "function": "functions have no value to compare; return what it computes",
-    "builtin_function_or_method": "functions have no value to compare; return what it computes",
-    "method": "functions have no value to compare; return what it computes",
-    "partial": "functions have no value to compare; return what it computes",
     "module": "modules have no value to compare",
-    "TextIOWrapper": "it is an open file; return its content",
-    "BufferedReader": "it is an open file; return its content",
-    "BufferedWriter": "it is an open file; return its content",
-    "StringIO": "it is an open file; return its content",
-    "BytesIO": "it is an open file; return its content",
 }
 
 _ITERATED = frozenset(map(id, (range, map, filter, zip, enumerate, reversed, *map(type, (
@@ -196,7 +195,7 @@ class Encoder(ValueEncoder):
         most = self.most_items(value)
         if most is not None:
             return self._list(list(islice(value, most)))
-        for find in (self._enum, self._known, self._named, self._based, self._dataclass):
+        for find in (self._enum, self._known, self._named, self._based):
             found = find(value, kind)
             if found is not UNKNOWN:
                 return found
@@ -249,27 +248,18 @@ class Encoder(ValueEncoder):
             return self._opaque(value, "its class has special methods; return plain data")
         return self._object(name_of(kind), fields, "$namedtuple")
 
-    def _dataclass(self, value: Any, kind: type) -> Any:
-        library = self._library("dataclasses")
-        names = getattr(kind, "__dataclass_fields__", None)
-        if (
-            library is None
-            or type(names) is not dict
-            or any(type(each) is not library.Field for each in names.values())
-        ):
-            return UNKNOWN
-        fields = self._fields_of(value, kind)
-        if fields is None:
-            return self._opaque(value)
-        return self._object(name_of(kind), {name: fields[name] for name in names if name in fields})
-
     def _of_fields(self, value: Any, kind: type) -> Any:
-        if issubclass(kind, type) or name_of(kind) in _WHY:
+        library = self._library("dataclasses")
+        names: Any = getattr(kind, "__dataclass_fields__", None)
+        is_data = library and type(names) is dict and all(type(each) is library.Field for each in names.values())
+        if not is_data and (issubclass(kind, type) or name_of(kind) in _WHY):
             return self._opaque(value, "classes have no value to compare" if issubclass(kind, type) else "")
         fields = self._fields_of(value, kind)
         if fields is None:
             return self._opaque(value)
-        if issubclass(kind, BaseException):
+        if is_data:
+            fields = {name: fields[name] for name in names if name in fields}
+        elif issubclass(kind, BaseException):
             fields = {"args": value.args, **fields}
         return self._object(name_of(kind), fields)
 

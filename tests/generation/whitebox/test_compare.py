@@ -225,6 +225,7 @@ HOSTILE: list[Any] = [
     [[]] * 500_000,
     {"$object": 3},
     {"$object": {"type": "Point", "fields": [1, [2], ["x"]]}},
+    {"$object": {"type": "Point", "fields": 3}},
     {"$object": {"type": {"a": 1}, "fields": {"x": 1.0, "y": 2.0}}},
     {"$dict": [[1, 2], [1, 3]]},
     {"$dict": {"a": 1}},

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import ast
 import base64
-import binascii
-import datetime
+import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.values import canonical, decode, encode, tag_of
+from coderoom.generation.values import TaggedError, canonical, decode, encode, parts, tag_of
 
 _LONGEST = 500
 _LONGEST_KEY = 200
@@ -65,7 +64,7 @@ _Made = tuple[Any, bool]
 def as_declared(data: Any, declared: str, *, result: bool = False) -> Any:
     """See `Language.as_declared`; data that cannot be converted, or is ambiguous, stays the same."""
     found = _read(data, re.sub(r"\bfloat\b", _RESULT, declared) if result else declared)
-    return found[0] if found is not None and not any(_unclear_in(found[0])) else data
+    return found[0] if found is not None and not _unclear_in(found[0]) else data
 
 
 def fits(data: Any, declared: str) -> bool:
@@ -77,9 +76,10 @@ def fits(data: Any, declared: str) -> bool:
 def unclear(data: Any, declared: str) -> str:
     """See `Language.unclear`."""
     found = _read(data, declared)
-    text = next(_unclear_in(found[0]), None) if found is not None else None
-    if text is None:
+    texts = _unclear_in(found[0]) if found is not None else []
+    if not texts:
         return ""
+    text = texts[0]
     letters = base64.b64encode(text.encode("ascii")).decode()
     return (
         f"{text!r} is ambiguous for the type {declared}, plain text or base64: write "
@@ -94,19 +94,15 @@ def _read(data: Any, declared: str) -> _Made | None:
     try:
         decode(data)
         made, fits = _made(data, parsed_expression(declared.partition("=")[0].strip()))
-        if not any(_unclear_in(made)):
+        if not _unclear_in(made):
             decode(made)
     except (*UNREADABLE, ArithmeticError, TypeError):
         return None
     return made, fits
 
 
-def _unclear_in(data: Any) -> Iterator[str]:
-    if isinstance(data, dict) and _UNCLEAR in data:
-        yield data[_UNCLEAR]
-    elif isinstance(data, dict | list):
-        for each in data.values() if isinstance(data, dict) else data:
-            yield from _unclear_in(each)
+def _unclear_in(data: Any) -> list[str]:
+    return [each[_UNCLEAR] for each in parts(data) if isinstance(each, dict) and _UNCLEAR in each]
 
 
 def _made(data: Any, kind: ast.expr) -> _Made:
@@ -188,11 +184,19 @@ def _key(text: str, kind: ast.expr) -> _Made:
     if fits or len(text) > _LONGEST_KEY:
         return made, fits
     try:
-        value = ast.literal_eval(parsed_expression(_WORDS.get(text, text)))
-        made, fits = _made(encode(value), kind)
+        made, fits = _made(encode(literal(text)), kind)
     except (*UNREADABLE, TypeError):
         return text, False
     return (made, True) if fits else (text, False)
+
+
+def literal(text: str) -> Any:
+    """The value of a Python literal, which may have JSON's words for its constants."""
+    try:
+        return ast.literal_eval(parsed_expression(text))
+    except (ValueError, SyntaxError):
+        text = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
+        return ast.literal_eval(parsed_expression(text))
 
 
 def named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
@@ -223,18 +227,13 @@ def _float_of_result(data: Any) -> float:
 
 
 def _complex(data: Any) -> complex:
-    return complex(data) if isinstance(data, str) else complex(*_two(data))
+    return complex(data) if isinstance(data, str) else complex(decode({"$complex": data}))
 
 
 def _fraction(data: Any) -> Fraction:
     if isinstance(data, str) and not _RATIO.fullmatch(data):
         raise ValueError  # A large exponent would take too long.
-    return Fraction(*_two(data)) if isinstance(data, list) else Fraction(data)
-
-
-def _timedelta(data: list[Any]) -> datetime.timedelta:
-    days, seconds, microseconds = data
-    return datetime.timedelta(days, seconds, microseconds)
+    return Fraction(decode({"$fraction": data}) if isinstance(data, list) else data)
 
 
 class _UnclearError(ValueError):
@@ -245,24 +244,11 @@ def _bytes(data: Any) -> bytes:
     if isinstance(data, list):
         return bytes(data)
     if re.match("b['\"]", data):
-        value = ast.literal_eval(parsed_expression(data))
-        return bytes(value)
-    if data and _is_base64(data):
-        raise _UnclearError
+        return bytes(literal(data))
+    with contextlib.suppress(TaggedError):
+        if decode({"$bytes": data}):
+            raise _UnclearError
     return bytes(data, "ascii")
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        return bool(binascii.a2b_base64(text, strict_mode=True))
-    except ValueError:
-        return False
-
-
-def _two(data: list[Any]) -> list[Any]:
-    if len(data) != 2 or any(type(each) not in (int, float) for each in data):
-        raise ValueError
-    return data
 
 
 _READERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
@@ -271,10 +257,10 @@ _READERS: dict[str, tuple[tuple[type, ...], Callable[[Any], Any]]] = {
     "complex": ((str, list), _complex),
     "Decimal": ((str, int, float), lambda data: Decimal(str(data))),
     "Fraction": ((str, int, list), _fraction),
-    "date": ((str,), datetime.date.fromisoformat),
-    "datetime": ((str,), datetime.datetime.fromisoformat),
-    "time": ((str,), datetime.time.fromisoformat),
-    "timedelta": ((list,), _timedelta),
+    "date": ((str,), lambda data: decode({"$date": data})),
+    "datetime": ((str,), lambda data: decode({"$datetime": data})),
+    "time": ((str,), lambda data: decode({"$time": data})),
+    "timedelta": ((list,), lambda data: decode({"$timedelta": data})),
     "bytes": ((str, list), _bytes),
     "bytearray": ((str, list), lambda data: bytearray(_bytes(data))),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ _PARTS = (
     ("coderoom.generation", "values"),
     ("coderoom.generation", "compare"),
 )
+_OWN = ("from .", "from coderoom.", "from __future__ ")  # Imports that it does not need.
 
 _FILE = '''\
 """Tests of {module}: run them with pytest. The cases are in {cases}."""
@@ -142,24 +143,15 @@ def _support() -> tuple[str, str]:
     parts = []
     for package, name in _PARTS:
         source = (resources.files(package) / f"{name}.py").read_text("utf-8")
-        tree = ast.parse(source)
-        left_out = [*_left_out(tree)]
-        imports |= {ast.unparse(node) for node in left_out if _is_of_library(node)}
-        lines: list[str | None] = [*source.split("\n")]
-        for node in left_out:
-            lines[node.lineno - 1 : node.end_lineno] = [None] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-        parts.append("\n".join(line for line in lines if line is not None).strip("\n"))
+        lines = source.split("\n")
+        body = ast.parse(source).body
+        imported = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports |= {each for each in map(ast.unparse, imported) if not each.startswith(_OWN)}
+        named = [node for node in body if lines[node.lineno - 1].startswith("__all__ =")]
+        left_out = {
+            number
+            for node in (body[0], *imported, *named)
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno)
+        }
+        parts.append("\n".join(line for number, line in enumerate(lines) if number not in left_out).strip("\n"))
     return "\n".join(sorted(imports)) + "\n", "\n\n\n".join(parts) + "\n"
-
-
-def _left_out(tree: ast.Module) -> Iterator[ast.stmt]:
-    for number, node in enumerate(tree.body):
-        named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id
-        if isinstance(node, ast.Import | ast.ImportFrom) or named == "__all__" or not number:
-            yield node
-
-
-def _is_of_library(node: ast.stmt) -> bool:
-    if isinstance(node, ast.ImportFrom):
-        return not node.level and (node.module or "").split(".")[0] not in ("coderoom", "__future__")
-    return isinstance(node, ast.Import)
