@@ -126,6 +126,9 @@ def code_in(text: str, function: str, language: Language) -> str:
         for key in ("implementation", "code", function):
             if isinstance(data.get(key), str):
                 return _bare(data[key], language)
+        inner = data.get("implementations")
+        if isinstance(inner, Mapping) and isinstance(inner.get(function), str):
+            return _bare(inner[function], language)
     if blocks:
         return "\n\n".join(blocks)
     return text if function in language.names_defined(text) else ""
