@@ -13,7 +13,7 @@ import time
 from itertools import islice
 
 from .steps import CallError, StepError, Steps, ask, undo
-from .values import Encoder, classes_of, decode, keep_libraries, name_of
+from .values import Encoder, JudgedRecord, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -72,13 +72,14 @@ def make_call(job: Dict[str, Any]) -> Call:
     if "functions" in job:
         after: Dict[str, Any] = {}
         return _with_steps, (job, after), {}, after if "after" in job else None
-    inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
     if "property" in job:
-        look = compile(job["property"], "<property>", "eval")
-        names = {**inputs, "result": decode(job["result"], "result")}
+        given = {**job["inputs"], "result": job["result"]}
+        names = {each: decode(data, each, record=JudgedRecord) for each, data in given.items()}
         if "after" in job:
-            names["after"] = {name: decode(data, "after[%r]" % name) for name, data in job["after"].items()}
-        return _look, (look, names), {}, None
+            later = job["after"].items()
+            names["after"] = {each: decode(data, "after[%r]" % each, None, JudgedRecord) for each, data in later}
+        return _look, (compile(job["property"], "<property>", "eval"), names), {}, None
+    inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
     function = _function(job["function"])
     return (function, *_arranged(job["function"], function, inputs), inputs if "after" in job else None)
 
@@ -170,7 +171,7 @@ def _answering_now(
         call = make_call(job)
     except BaseException as error:
         return _dumps(_failed(error))
-    text: str = yield from answering(call, Encoder(judged="judged" in job), kept, around)
+    text: str = yield from answering(call, Encoder(judged=job.get("judged", "")), kept, around)
     return text
 
 
@@ -249,7 +250,7 @@ def serve(
     time.sleep(linger)
     for number, (known, kept) in enumerate(returned):
         value, after = kept[0] if kept else (None, None)
-        if kept and text_of(_report(value, after, Encoder(judged="judged" in jobs[number]))) not in known:
+        if kept and text_of(_report(value, after, Encoder(judged=jobs[number].get("judged", "")))) not in known:
             tell_other(number, _dumps(_error("the returned value changes later")))
     end = now() + _SECONDS_AGAIN
     for _ in range(rounds - 1):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     from coderoom.sandbox.guest.encoding import Path
 
-__all__ = ["Encoder", "Record", "decode", "error_matches", "name_of"]
+__all__ = ["Encoder", "JudgedRecord", "Record", "decode", "error_matches", "name_of"]
 
 _MOST_ITEMS = 200_000
 _MOST_CHARACTERS = 2_000_000
@@ -45,6 +45,7 @@ classes_of = type.__dict__["__mro__"].__get__
 _names_of = type.__dict__["__dict__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
 _MADE_BY_CODE = 1 << 9  # The flag of classes that are not part of the interpreter.
+_IMMUTABLE = 1 << 8  # The flag of classes of the standard library that are written in C.
 
 LIBRARIES = ("collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "itertools", "numpy", "pandas",
               "pathlib", "uuid")  # fmt: skip
@@ -109,10 +110,11 @@ class Encoder(ValueEncoder):
     """Turns a value into tagged data, also objects, iterators and subclasses of built-in types.
 
     A value without tagged form becomes `$opaque`, or what `refuse` returns for its type, the reason and the place.
-    If the data is `judged` by a property, values of classes with special methods of their own have no tagged form.
+    If the data is `judged` by a property, values of classes with special methods of their own have no tagged form. If
+    that property asks for `types`, those of which the data has another type have none either.
     """
 
-    def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None, judged: bool = False) -> None:
+    def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None, judged: str = "") -> None:
         super().__init__(_MOST_ITEMS, _MOST_CHARACTERS)
         self._refuse = refuse
         self._judged = judged
@@ -192,6 +194,8 @@ class Encoder(ValueEncoder):
         return max(self._items, 0) + 1 if is_listed else None
 
     def _derived(self, value: Any, kind: type) -> Any:
+        if self._judged == "types" and self._changes_type(value, kind):
+            return self._opaque(value, "the property asks for its type, which is not one of plain data")
         most = self.most_items(value)
         if most is not None:
             return self._list(list(islice(value, most)))
@@ -200,6 +204,15 @@ class Encoder(ValueEncoder):
             if found is not UNKNOWN:
                 return found
         return self._of_fields(value, kind)
+
+    def _changes_type(self, value: Any, kind: type) -> bool:
+        """Whether the data of a value has another type: that of an iterator, a deque, or a number or array of NumPy."""
+        numpy = self._library("numpy")
+        arrays = (numpy.ndarray, numpy.generic) if hasattr(numpy, "ndarray") else ()
+        if issubclass(kind, arrays):
+            return not issubclass(kind, (float, complex, str, bytes))
+        is_deque = name_of(kind) == "deque" and self._has("collections", kind)
+        return is_deque or self.most_items(value) is not None
 
     def _based(self, value: Any, kind: type) -> Any:
         """The data of a value of a class that is derived from a built-in one."""
@@ -272,6 +285,9 @@ class Encoder(ValueEncoder):
             own = _flags_of(owner) & _MADE_BY_CODE
             if own and "__getattribute__" in names:
                 return None
+            in_c = not own or _flags_of(owner) & _IMMUTABLE
+            if in_c and "__dict__" not in names and not issubclass(owner, BaseException):
+                return None  # It has content that is not in fields.
             found = found or "__slots__" in names
             for name, each in names.items():
                 if own and type(each) is _SLOT:
@@ -311,18 +327,33 @@ def _plain(value: Any, base: Any) -> Any:
     return base.__add__(value, 0)
 
 
-def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None) -> Any:
+class JudgedRecord(Record):
+    """A record that a property sees: it has the fields of an object, and nothing else of what its class does."""
+
+    __slots__ = ()
+
+    def _unknown(self, *_: Any) -> Any:
+        kind = self._kind_of_record
+        raise TypeError("a property sees the fields of a %s, and not what is equal to it, its text or its truth" % kind)
+
+    __eq__ = __ne__ = __hash__ = __bool__ = __repr__ = __format__ = _unknown
+
+
+def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None, record: type = Record) -> Any:
     """Convert tagged data to a value.
 
     Args:
         data: JSON-like data.
         root: The name of the whole value in error messages.
         named: Returns the object that `{"$name": NAME}` stands for; `None`: the tag is unknown.
+        record: The class that stands for objects.
 
     Raises:
         TaggedError: The data is not in the tagged form.
     """
-    tags = _TAGS if named is None else {**_TAGS, "$name": lambda _, name: named(as_text(name))}
+    tags = {**_TAGS, "$object": lambda reader, data: record(*_fields(reader, data))}
+    if named is not None:
+        tags["$name"] = lambda _, name: named(as_text(name))
     return Decoder(root, tags).read(data)
 
 
@@ -358,7 +389,6 @@ def _opaque(reader: Decoder, data: Any) -> Any:
 _TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     **TAGS,
     "$int": lambda reader, data: int(as_text(data), 16),
-    "$object": lambda reader, data: Record(*_fields(reader, data)),
     "$namedtuple": _namedtuple,
     "$enum": _enum,
     "$opaque": _opaque,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +23,10 @@ Job = Mapping[str, Any]
 (`property`, `result`, `inputs`).
 
 The `after` of a call says whether its answer includes the arguments after it; that of a property has these arguments.
-The `judged` of a call says that a property judges its answer.
+The `judged` of a call says that a property judges its answer: its `values`, or also its `types`.
 """
+
+_ASKS_FOR_TYPES = re.compile(r"\b(isinstance|issubclass|type|hasattr|json)\b|\bis (not )?(True|False)\b")
 
 
 def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[
         steps = test.model_dump(mode="json", include={"setup", "then"})
         job |= {"functions": list(functions), **{kind: each for kind, each in steps.items() if each}}
     if test.expects == "property":
-        job["judged"] = True
+        job["judged"] = "types" if _ASKS_FOR_TYPES.search(test.property or "") else "values"
     return {**job, "after": True} if test.sees_after else job
 
 

@@ -293,10 +293,17 @@ def check_property(text: str, inputs: Mapping[str, Any]) -> None:
     compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
     if any(_has_order_of_set(side) for node in compared for side in (node.left, *node.comparators)):
         raise ValueError("property: the order of a set is another one in each process; compare with sorted(...)")
+    identities = [node for node in compared if any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops)]
+    if not all(any(map(_is_single, (node.left, *node.comparators))) for node in identities):
+        raise ValueError("property: it sees copies of the values, so `is` compares only with None, True and False")
     changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
     results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
     if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
         raise ValueError("property: it does not use result")
+
+
+def _is_single(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool | None)
 
 
 def _has_order_of_set(node: ast.expr) -> bool:
