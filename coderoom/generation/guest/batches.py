@@ -210,7 +210,7 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
 def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int, room: int) -> None:
     _reseed()
     for job in jobs:
-        _forget()
+        re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
         sys.stdout = out = Out()
         start = time.monotonic()
         text_of_answer = answer_now(job)
@@ -232,13 +232,6 @@ def _reseed() -> None:
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
-
-
-def _forget() -> None:
-    """Clear caches of Python, which would return an earlier object that is equal but not the same."""
-    re.purge()
-    for forget in getattr(sys.modules.get("typing"), "_cleanups", ()):
-        forget()
 
 
 def _write(writer: int, data: bytes) -> None:
