@@ -7,14 +7,13 @@ import os
 import resource
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .batches import begin, in_turn, remember, tidy
+from .batches import begin, end_child, in_turn, remember, tidy
 from .calls import answer_now, budget
 
 __all__ = ["alone", "begin", "define", "load", "run", "run_in_order"]
@@ -60,7 +59,7 @@ _cells = [1]
 
 def load() -> Optional[str]:
     """Check that Node runs here; return why it does not."""
-    remember(tempfile.gettempdir())
+    remember()
     try:
         version = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, env=_environment()).stdout.decode()
     except OSError:
@@ -117,7 +116,7 @@ def alone(job: Dict[str, Any]) -> str:
     return done.answer or ""
 
 
-def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
+def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int, _: bool) -> List[Any]:
     """Run jobs like `batches.run`, each in a process of its own."""
     return in_turn(jobs, lambda job, *_: [_done(job, each, largest)], whole, largest, room) if tidy() else []
 
@@ -244,7 +243,8 @@ def _start(
         _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, len(jobs), seconds)
         took = time.monotonic() - start
     finally:
-        peak = _end(process)
+        process.returncode = 0  # It is reaped here.
+        peak = end_child(process.pid, os.killpg)
         for each in (process.stdout, process.stderr):
             each.close()
         os.close(reader)
@@ -282,16 +282,6 @@ def _read(readers: List[int], said: List[bytes], count: int, seconds: Optional[f
                 start = time.monotonic() if b"\0" in part else start
                 if not part or len(said[0]) >= rooms[0]:
                     answered = count
-
-
-def _end(process: Any) -> int:
-    """End a process and its group; return its peak memory."""
-    process.returncode = 0  # It was reaped here.
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-        return os.wait4(process.pid, 0)[2].ru_maxrss * 1024
-    except OSError:
-        return 0
 
 
 def _write(files: Dict[str, str]) -> str:

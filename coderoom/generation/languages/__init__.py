@@ -278,8 +278,8 @@ class Language(ABC):
             room: The maximum length of all answers together.
             stateless: Whether `is_stateless` holds for each job, so that they may share one state.
         """
-        do = "run_together" if stateless else "run"
-        cell = call_inside(self._runs_jobs[0], do, [*map(self.job, jobs)], each, whole, longest, room)
+        how = each, whole, longest, room, stateless
+        cell = call_inside(self._runs_jobs[0], "run", [*map(self.job, jobs)], *how)
         return f"{setting(longest)} or {cell}"
 
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
