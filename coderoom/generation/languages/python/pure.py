@@ -11,12 +11,12 @@ import functools
 import re
 import symtable
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from coderoom.generation.languages.python.check import UNREADABLE, parsed, parsed_expression, words
+from coderoom.generation.languages.python.check import UNREADABLE, parsed, parsed_expression, scopes_of, words
 
 _EXCEPTIONS: Final = {
     name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)
@@ -109,7 +109,7 @@ def is_pure(sources: tuple[str, ...]) -> bool:
         body = [node for source in sources for node in parsed(source).body]
         body = [node for node in body if getattr(node, "module", "") != "__future__"]
         tree = ast.Module(body, [])
-        scopes = [*_scopes(symtable.symtable(ast.unparse(tree), "<code>", "exec"))]
+        scopes = [*scopes_of(symtable.symtable(ast.unparse(tree), "<code>", "exec"))]
     except UNREADABLE:
         return False
     return _has_plain_annotations(tree) and _Program(tree, scopes).is_pure()
@@ -124,12 +124,6 @@ def is_pure_expression(source: str, names: frozenset[str]) -> bool:
         return False
     function = f"import math\ndef evaluated_({', '.join(sorted(names))}):\n    return {text}\n"
     return all(name.isascii() and name.isidentifier() for name in names) and is_pure((function,))
-
-
-def _scopes(scope: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    yield scope
-    for child in scope.get_children():
-        yield from _scopes(child)
 
 
 def _has_plain_annotations(tree: ast.AST) -> bool:
