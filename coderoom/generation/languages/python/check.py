@@ -149,24 +149,17 @@ def _is_example(node: ast.stmt, own: Collection[str]) -> bool:
     return isinstance(node, ast.Assert)
 
 
-def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeProblem]:
-    found = []
+def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
     for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-            if node.level:
-                found.append(CodeProblem(line=node.lineno, text="relative imports are not possible here"))
-                continue
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield CodeProblem(line=node.lineno, text="relative imports are not possible here")
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            problems = [import_problem(name, name.split("."), allowed, ".") for name in names]
+            yield from (CodeProblem(line=node.lineno, text=text) for text in problems if text)
         elif allowed is not None and isinstance(node, ast.Name) and node.id == "__import__":
             text = "__import__() is not available; import one of the allowed modules"
-            found.append(CodeProblem(line=node.lineno, text=text))
-        for name in names:
-            if text := import_problem(name, name.split("."), allowed, "."):
-                found.append(CodeProblem(line=getattr(node, "lineno", None), text=text))
-    return found
+            yield CodeProblem(line=node.lineno, text=text)
 
 
 def _is_overload(node: ast.stmt) -> bool:
