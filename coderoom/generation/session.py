@@ -280,9 +280,9 @@ class TestSession:
         by another job: run that job again with `alone`, as those without an answer.
         """
         largest = min(_LARGE, self.longest // 4)
-        do = "run_together" if all(map(self.is_stateless, jobs)) else "run"
-        given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest
-        cell = run_inside(self._language.runs_jobs[0], do, largest, *given)
+        stateless = all(map(self.is_stateless, jobs))
+        given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest, stateless
+        cell = run_inside(self._language.runs_jobs[0], "run", largest, *given)
         result = await self._run(cell, _WHOLE + _FAST + _SLACK)
         values = value_of(result)
         if not isinstance(values, list):

@@ -11,14 +11,15 @@ import re
 import resource
 import select
 import signal
+import stat
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .calls import answer_now, warm
 
-__all__ = ["alone", "begin", "clear", "in_turn", "lines", "remember", "run", "run_together", "tidy"]
+__all__ = ["alone", "begin", "end_child", "in_turn", "lines", "remember", "run", "tidy"]
 
 _MOST_FILES = 2_000
 
@@ -26,9 +27,9 @@ _folders: List[str] = []
 _before: Dict[str, Tuple[int, ...]] = {}
 
 
-def remember(scratch: str) -> None:
-    """Record the files that exist, `scratch` being the folder for temporary ones."""
-    _folders[:] = sorted({os.getcwd(), scratch})
+def remember() -> None:
+    """Record the files that exist, here and in the folder for temporary ones."""
+    _folders[:] = sorted({os.getcwd(), tempfile.gettempdir()})
     _before.clear()
     _before.update(_files())
 
@@ -60,27 +61,16 @@ def tidy() -> bool:
 
 def _files() -> Dict[str, Tuple[int, ...]]:
     found: Dict[str, Tuple[int, ...]] = {}
-    seen: Set[str] = set()
-    folders = list(_folders)
-    while folders:
-        folder = folders.pop()
-        if folder in seen:
+    for folder, folders, files in itertools.chain.from_iterable(map(os.walk, _folders)):
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            folders.clear()  # An interpreter below /tmp is mounted there, so that nothing can be written.
             continue
-        seen.add(folder)
-        try:
-            if os.statvfs(folder).f_flag & os.ST_RDONLY:
-                continue  # An interpreter below /tmp is mounted there, so that nothing can be written.
-            entries = list(os.scandir(folder))
-        except OSError:
-            continue
-        for entry in entries:
-            facts = entry.stat(follow_symlinks=False)
-            is_folder = entry.is_dir(follow_symlinks=False)
-            found[entry.path] = () if is_folder else (facts.st_size, facts.st_mtime_ns, facts.st_ino)
+        for path in [os.path.join(folder, name) for name in folders + files]:
+            facts = os.lstat(path)
+            is_folder = stat.S_ISDIR(facts.st_mode)
+            found[path] = () if is_folder else (facts.st_size, facts.st_mtime_ns, facts.st_ino)
             if len(found) > _MOST_FILES:
                 return found
-            if is_folder:
-                folders.append(entry.path)
     return found
 
 
@@ -110,7 +100,7 @@ class Out(io.TextIOBase):
 
 def begin() -> None:
     """Record the state before the first job."""
-    remember(tempfile.gettempdir())
+    remember()
     _fork[:] = [os.fork]
     try:
         import ctypes
@@ -128,37 +118,26 @@ def alone(job: Dict[str, Any]) -> str:
     return answer_now(job) if tidy() else "untidy"
 
 
-def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
+def run(
+    jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int, stateless: bool
+) -> List[Optional[List[Any]]]:
     """Run jobs until time or room is used up, or a job takes too long or leaves something behind.
 
-    Each job runs in a fork of its own. `each` and `whole` are the seconds for a job
-    and for starting jobs, `largest` and `room` the bytes for an answer and for all of them.
+    Each job runs in a fork of its own; if they are `stateless`, all jobs of a function in one. `each` and `whole` are
+    the seconds for a job and for starting jobs, `largest` and `room` the bytes for an answer and for all of them.
 
     Returns:
         For each job, in order, its answer, the printed text, its duration in seconds and its memory; `None` without an
         answer. The list may be shorter than the jobs.
     """
-    return _in_forks([[job] for job in jobs], each, whole, largest, room)
-
-
-def run_together(
-    jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int
-) -> List[Optional[List[Any]]]:
-    """Like `run`, for stateless jobs: all jobs of a function run in one fork."""
-    groups = [list(several) for _, several in itertools.groupby(jobs, lambda job: job.get("function"))]
-    return _in_forks(groups, each, whole, largest, room)
-
-
-def _in_forks(
-    groups: List[List[Dict[str, Any]]], each: float, whole: float, largest: int, room: int
-) -> List[Optional[List[Any]]]:
     if _thread._count() > 1 or not tidy():
         return []
+    groups = itertools.groupby(jobs, lambda job: job.get("function") if stateless else id(job))
 
     def do(several: List[Dict[str, Any]], end: float, room: int) -> List[Any]:
         return _forked(several, each, end, largest, room)
 
-    return in_turn(groups, do, whole, largest, room)
+    return in_turn([list(several) for _, several in groups], do, whole, largest, room)
 
 
 def in_turn(items: List[Any], do: Callable[..., List[Any]], whole: float, largest: int, room: int) -> List[Any]:
@@ -184,7 +163,8 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
     pid = _fork[0]()
     if not pid:
         try:
-            _tell_all(jobs, writer, end, largest, room)
+            with open(writer, "wb") as file:
+                _tell_all(jobs, file, end, largest, room)
         finally:
             os._exit(0)
     os.close(writer)
@@ -201,16 +181,16 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
                 answers.append(None)
         took = time.monotonic() - start
     finally:
-        peak = _end(pid)
+        peak = end_child(pid)
     if len(jobs) == 1 and answers and answers[0]:
         answers[0][2:] = took, peak  # The code may have changed what its own process measures.
     return answers
 
 
-def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int, room: int) -> None:
+def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, room: int) -> None:
     _reseed()
     for job in jobs:
-        _forget()
+        re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
         sys.stdout = out = Out()
         start = time.monotonic()
         text_of_answer = answer_now(job)
@@ -218,10 +198,11 @@ def _tell_all(jobs: List[Dict[str, Any]], writer: int, end: float, largest: int,
         room -= 2 * len(text_of_answer) + 100
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         found = None if len(text_of_answer) > largest else [text_of_answer, "".join(out.kept), took, peak]
-        _write(writer, json.dumps(found).encode() + b"\n")
+        file.write(json.dumps(found).encode() + b"\n")
+        file.flush()
         if room < 2 * largest or time.monotonic() > end:
             break
-    _write(writer, b"end\n")
+    file.write(b"end\n")
 
 
 def _reseed() -> None:
@@ -232,18 +213,6 @@ def _reseed() -> None:
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
-
-
-def _forget() -> None:
-    """Clear caches of Python, which would return an earlier object that is equal but not the same."""
-    re.purge()
-    for forget in getattr(sys.modules.get("typing"), "_cleanups", ()):
-        forget()
-
-
-def _write(writer: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(writer, data) :]
 
 
 def lines(file: Any, seconds: float) -> Iterator[bytes]:
@@ -262,10 +231,10 @@ def lines(file: Any, seconds: float) -> Iterator[bytes]:
         yield from lines
 
 
-def _end(pid: int) -> int:
-    """End a fork and return its peak memory."""
+def end_child(pid: int, kill: Callable[[int, int], None] = os.kill) -> int:
+    """End a child and return its peak memory."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        kill(pid, signal.SIGKILL)
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
     except OSError:
         return 0

@@ -374,7 +374,7 @@ def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[A
         return tuple(named.values()), {}  # A decorator has the place of the function: its inputs are in order.
     takes_names = not by_type and (outer is None or outer.co_flags & _VARKEYWORDS or outer is code)
     if several not in named and space["by_name"] and takes_names:
-        first = max(getattr(code, "co_posonlyargcount", 0) - skipped, space["by_name"] - 1)
+        first = max(getattr(code, "co_posonlyargcount", 0) - skipped, min(first, space["by_name"] - 1))
     positional = []
     for name in names[:first]:
         if name not in named:

@@ -7,14 +7,13 @@ import os
 import resource
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .batches import begin, in_turn, remember, tidy
+from .batches import begin, end_child, in_turn, remember, tidy
 from .calls import answer_now, budget
 
 __all__ = ["alone", "begin", "define", "load", "run", "run_in_order"]
@@ -24,6 +23,7 @@ _MOST_PRINTED = 10_000
 _MOST_COMPLAINED = 20_000
 _CHUNK = 65_536
 _SECONDS_TO_TRY = 20.0
+_NO_LIMIT = 1e6  # Seconds; the host ends what takes too long.
 _ZONES = ("UTC", "Asia/Kathmandu", "America/St_Johns")  # Of processes that run all jobs, for other users, too.
 _HOOK = "export async function coderoom$(inputs) { return { value: await eval(arguments[1]), inputs }; }"
 
@@ -60,7 +60,7 @@ _cells = [1]
 
 def load() -> Optional[str]:
     """Check that Node runs here; return why it does not."""
-    remember(tempfile.gettempdir())
+    remember()
     try:
         version = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, env=_environment()).stdout.decode()
     except OSError:
@@ -117,7 +117,7 @@ def alone(job: Dict[str, Any]) -> str:
     return done.answer or ""
 
 
-def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int) -> List[Any]:
+def run(jobs: List[Dict[str, Any]], each: float, whole: float, largest: int, room: int, _: bool) -> List[Any]:
     """Run jobs like `batches.run`, each in a process of its own."""
     return in_turn(jobs, lambda job, *_: [_done(job, each, largest)], whole, largest, room) if tidy() else []
 
@@ -210,7 +210,7 @@ def _loaded(parts: List[Part]) -> Optional[str]:
 def _start(
     jobs: List[Dict[str, Any]],
     parts: List[Part],
-    seconds: Optional[float] = None,
+    seconds: float = _NO_LIMIT,
     show: bool = False,
     plain: bool = False,
     zone: str = "UTC",
@@ -244,7 +244,8 @@ def _start(
         _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, len(jobs), seconds)
         took = time.monotonic() - start
     finally:
-        peak = _end(process)
+        process.returncode = 0  # It is reaped here.
+        peak = end_child(process.pid, os.killpg)
         for each in (process.stdout, process.stderr):
             each.close()
         os.close(reader)
@@ -256,20 +257,17 @@ def _start(
     return Done(answers, printed, said[2].decode("utf-8", "replace"), took, peak)
 
 
-def _read(readers: List[int], said: List[bytes], count: int, seconds: Optional[float]) -> None:
+def _read(readers: List[int], said: List[bytes], count: int, seconds: float) -> None:
     """Read until all answers are there or the next one is late; keep the beginning of the printed text."""
     rooms = [4 * budget["text"] + 10, 4 * _MOST_PRINTED, _MOST_COMPLAINED]
     poll = select.poll()
     for each in readers:
         poll.register(each, select.POLLIN)
-    start = time.monotonic()
+    late = time.monotonic() + seconds
     answered = 0
     while True:
-        left = None if seconds is None else (start + seconds - time.monotonic()) * 1000
-        if left is not None and left <= 0:
-            return
-        ready = poll.poll(0 if answered >= count else left)
-        if answered >= count and not ready:
+        ready = poll.poll(0 if answered >= count else max(late - time.monotonic(), 0) * 1000)
+        if not ready or time.monotonic() > late:
             return
         for fd, _ in ready:
             index = readers.index(fd)
@@ -279,19 +277,9 @@ def _read(readers: List[int], said: List[bytes], count: int, seconds: Optional[f
             said[index] += part[: max(rooms[index] - len(said[index]), 0)]
             if not index:
                 answered += part.count(b"\0")
-                start = time.monotonic() if b"\0" in part else start
+                late = time.monotonic() + seconds if b"\0" in part else late
                 if not part or len(said[0]) >= rooms[0]:
                     answered = count
-
-
-def _end(process: Any) -> int:
-    """End a process and its group; return its peak memory."""
-    process.returncode = 0  # It was reaped here.
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-        return os.wait4(process.pid, 0)[2].ru_maxrss * 1024
-    except OSError:
-        return 0
 
 
 def _write(files: Dict[str, str]) -> str:

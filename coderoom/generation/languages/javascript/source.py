@@ -313,11 +313,9 @@ def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
 def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
     """See `Language.without_repeats`; the code is unchanged if nothing was removed."""
     program = read_program(source)
-    own = _statements(program) if known else []
-    if not own or len(own) > _MOST:
-        return source, []
+    own = _statements(program)
     beside = [each for code in known.values() for each in _statements(read_program(code))]
-    repeats = find_repeats(own, known, beside)
+    repeats = find_repeats(own, known, beside) if len(own) <= _MOST else []
     if not repeats:
         return source, []
     left = _encoded(program.text)

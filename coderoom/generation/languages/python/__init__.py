@@ -20,9 +20,8 @@ from coderoom.generation.languages import (
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
 from coderoom.generation.languages.python.check import UNREADABLE, bindings, parameters_of, parsed
-from coderoom.generation.languages.python.pure import is_pure
+from coderoom.generation.languages.python.pure import is_pure, is_pure_expression
 from coderoom.generation.languages.python.pytest_file import pytest_files
-from coderoom.generation.languages.python.stateless import is_stateless, is_stateless_expression
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
 
 if TYPE_CHECKING:
@@ -102,10 +101,10 @@ class PythonLanguage(Language):
 
     def is_stateless(self, sources: Collection[str], job: Job) -> bool:
         """See `Language.is_stateless`."""
-        if not is_stateless(tuple(sources)) or "functions" in job:
+        if not self.is_pure(sources) or "functions" in job:
             return False
         names = frozenset({*job["inputs"], "result", "after"})
-        return "property" not in job or is_stateless_expression(job["property"], names)
+        return "property" not in job or is_pure_expression(job["property"], names)
 
     def load(self, sources: Collection[str]) -> str:
         """See `Language.load`."""

@@ -31,15 +31,13 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 def parsed(source: str) -> ast.Module:
     """Parse code without showing its syntax warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return ast.parse(source)
 
 
 def parsed_expression(source: str) -> ast.expr:
     """Parse an expression without showing its syntax warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return ast.parse(source, mode="eval").body
 
 
@@ -157,24 +155,17 @@ def _is_example(node: ast.stmt, own: Collection[str]) -> bool:
     return isinstance(node, ast.Assert)
 
 
-def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> list[CodeProblem]:
-    found = []
+def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
     for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
-            if node.level:
-                found.append(CodeProblem(line=node.lineno, text="relative imports are not possible here"))
-                continue
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield CodeProblem(line=node.lineno, text="relative imports are not possible here")
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            problems = [import_problem(name, name.split("."), allowed, ".") for name in names]
+            yield from (CodeProblem(line=node.lineno, text=text) for text in problems if text)
         elif allowed is not None and isinstance(node, ast.Name) and node.id == "__import__":
             text = "__import__() is not available; import one of the allowed modules"
-            found.append(CodeProblem(line=node.lineno, text=text))
-        for name in names:
-            if text := import_problem(name, name.split("."), allowed, "."):
-                found.append(CodeProblem(line=getattr(node, "lineno", None), text=text))
-    return found
+            yield CodeProblem(line=node.lineno, text=text)
 
 
 def _is_overload(node: ast.stmt) -> bool:
@@ -277,8 +268,7 @@ def check_property(text: str, inputs: Mapping[str, Any]) -> None:
     try:
         tree = parsed_expression(text)
         names = names_in(text)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             compile(text, "property", "eval")  # Finds some errors that parsing does not.
     except UNREADABLE as error:
         raise ValueError(f"property: it is not valid Python: {error}") from error
@@ -321,16 +311,17 @@ def _is_set(node: ast.expr) -> bool:
 
 def names_in(text: str) -> set[str]:
     """The names that an expression does not define itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _free(symtable.symtable(text, "property", "eval"))
+    with warnings.catch_warnings(action="ignore"):
+        whole, *inner = scopes_of(symtable.symtable(text, "property", "eval"))
+    names = {symbol.get_name() for symbol in whole.get_symbols() if not symbol.is_assigned()}
+    return names.union(symbol.get_name() for scope in inner for symbol in scope.get_symbols() if symbol.is_global())
 
 
-def _free(table: symtable.SymbolTable) -> set[str]:
-    names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_global()}
-    if table.get_type() == "module":
-        names = {symbol.get_name() for symbol in table.get_symbols() if not symbol.is_assigned()}
-    return names.union(*(_free(child) for child in table.get_children()))
+def scopes_of(scope: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """A scope and all scopes in it."""
+    yield scope
+    for child in scope.get_children():
+        yield from scopes_of(child)
 
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:
@@ -343,7 +334,13 @@ def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium
         severity: The lowest severity to report.
         confidence: The lowest confidence to report.
     """
-    with _quiet(), tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8", errors="replace") as file:
+    for name in ("bandit", "stevedore"):  # Invalid files, which they complain about, are reported elsewhere.
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with (
+        contextlib.redirect_stderr(io.StringIO()),
+        warnings.catch_warnings(action="ignore"),
+        tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8", errors="replace") as file,
+    ):
         from bandit.core import config, manager  # type: ignore[import-untyped]
 
         if not source:
@@ -354,30 +351,14 @@ def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium
         scanner.discover_files([file.name])
         scanner.run_tests()
         issues = scanner.get_issue_list(severity.upper(), confidence.upper())
-    return sorted((_finding(issue) for issue in issues), key=lambda finding: (finding.line, finding.id))
-
-
-def _finding(issue: Any) -> SecurityFinding:
-    return SecurityFinding(
-        severity=issue.severity.lower(),
-        confidence=issue.confidence.lower(),
-        id=issue.test_id,
-        text=issue.text,
-        line=issue.lineno,
-    )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress the scanner's messages about invalid files, which are reported elsewhere, and its own warnings."""
-    loggers = [logging.getLogger(name) for name in ("bandit", "stevedore")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+    found = [
+        SecurityFinding(
+            severity=issue.severity.lower(),
+            confidence=issue.confidence.lower(),
+            id=issue.test_id,
+            text=issue.text,
+            line=issue.lineno,
+        )
+        for issue in issues
+    ]
+    return sorted(found, key=lambda finding: (finding.line, finding.id))
