@@ -210,9 +210,9 @@ async def test_what_is_printed_is_kept_and_bounded(runner: TestRunner, words: Wo
 @pytest.mark.slow
 async def test_no_test_sees_what_another_did(runner: TestRunner, words: Words) -> None:
     for source in words.alone:
-        tests = [test_of(f"{number}", inputs={"x": number}, expected_output=1) for number in range(6)]
+        tests = [test_of(f"{number}", inputs={"x": number}, expected_output=1) for number in range(3)]
         results = await runner.run({"f": source}, frozen("f", *tests))
-        assert [each.passed for each in results] == [True] * 6, source
+        assert [each.passed for each in results] == [True] * 3, source
 
 
 async def test_a_function_that_cannot_be_loaded_harms_no_other(runner: TestRunner, words: Words) -> None:
