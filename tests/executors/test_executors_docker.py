@@ -17,11 +17,14 @@ from tests.support.docker import client
 
 pytestmark = pytest.mark.docker
 
+# The shell of AutoGen's container is deaf to Docker's request to end, and would be killed ten seconds later.
+HEARS = "trap exit TERM; while :; do sleep 0.1; done"
+
 
 async def test_it_runs_in_order_and_its_container_goes_with_the_stop(
     docker_host: str, docker_image: str, tmp_path: Path
 ) -> None:
-    executor = DockerCommandLineCodeExecutor(docker_image, work_dir=tmp_path, timeout=20)
+    executor = DockerCommandLineCodeExecutor(docker_image, work_dir=tmp_path, timeout=20, init_command=HEARS)
     dumped = executor.dump_component()
     runner = ExecutorRunner(executor)
     result = await run(runner, shell("echo one"), python("print('two'); exit(3)"), shell("echo never"))
@@ -34,7 +37,9 @@ async def test_it_runs_in_order_and_its_container_goes_with_the_stop(
 
 
 async def test_a_cancelled_run_is_not_waited_for(docker_host: str, docker_image: str, tmp_path: Path) -> None:
-    runner = ExecutorRunner(DockerCommandLineCodeExecutor(docker_image, work_dir=tmp_path, timeout=20))
+    runner = ExecutorRunner(
+        DockerCommandLineCodeExecutor(docker_image, work_dir=tmp_path, timeout=20, init_command=HEARS)
+    )
     task = asyncio.create_task(runner.run([shell("touch ready; sleep 15")]))
     await until((tmp_path / "ready").exists, 30)
     task.cancel()

@@ -177,7 +177,7 @@ def source_of(body: str) -> str:
     return body if "def median(" in body else f"def median(numbers):\n{textwrap.indent(body, '    ')}"
 
 
-def some(cases: Mapping[str, str], *quick: str) -> list[Any]:
+def some(cases: Mapping[str, Any], *quick: str) -> list[Any]:
     """All cases, of which only a few run every time."""
     assert cases.keys() >= set(quick)
     return [pytest.param(each, marks=() if each in quick else pytest.mark.attack) for each in cases]

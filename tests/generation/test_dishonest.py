@@ -109,13 +109,13 @@ def expectations(secret: str) -> list[FunctionTest]:
 @pytest.mark.parametrize("name", some(DISHONEST, "skips", "exits at once", "forges the end"))
 async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
-    honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(20)]
+    honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(4)]
     sources = {"g": HONEST, "f": source_of(DISHONEST[name])}
     tests = freeze({"f": expectations(secret), "g": honest})
     results = await hasty.run(sources, tests)
     assert [each.passed for each in results if each.function == "f"] == [False] * 3
     assert all(each.why for each in results if not each.passed)
-    assert [each.passed for each in results if each.function == "g"] == [True] * 20
+    assert [each.passed for each in results if each.function == "g"] == [True] * 4
 
 
 @pytest.fixture

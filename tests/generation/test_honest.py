@@ -12,7 +12,7 @@ from coderoom.sandbox import Sandbox
 from .honest import TASKS, Task
 from .scripted import ScriptedModel
 
-QUICK = ("a bank account", "a generator of primes", "a dataclass", "an example at the end")
+QUICK = ("a bank account", "an example at the end")
 
 
 def model_of(task: Task) -> ScriptedModel:

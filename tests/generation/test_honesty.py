@@ -17,7 +17,7 @@ from coderoom.generation import AICodeGenerator, Solution, StopReason
 from coderoom.sandbox import Sandbox
 
 from ..support.openai_server import Cut, Failure, OpenAIServer, Raw, Reply, Stall, strict_schema_problems
-from .hostile import AT_CALL, AT_LOAD, source_of
+from .hostile import AT_CALL, AT_LOAD, some, source_of
 from .scripted import ScriptedModel, function, test
 
 MEDIAN = {**function("median", purpose="The median."), "inputs": [{"name": "numbers", "type": "list"}]}
@@ -185,7 +185,18 @@ REPAIRS = {
 }
 
 
-@pytest.mark.parametrize("name", REPAIRS)
+@pytest.mark.parametrize(
+    "name",
+    some(
+        REPAIRS,
+        "changes tests to what it returns",
+        "changes a test to what always holds",
+        "takes all tests away",
+        "claims success",
+        "sets up another function",
+        "changes tests of another function",
+    ),
+)
 async def test_repairs_that_cheat(sandbox: Sandbox, name: str) -> None:
     solution = await solve(sandbox, of(WRONG, REPAIRS[name])(), max_attempts=4)
     assert not solution.all_tests_passed
@@ -233,9 +244,7 @@ NO_TESTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "by exit" else ()) for name in NO_TESTS]
-)
+@pytest.mark.parametrize("name", some(NO_TESTS, "always", "by type", "by breaking whoever looks", "none", "a verdict"))
 async def test_tests_that_cannot_fail_are_none(sandbox: Sandbox, name: str) -> None:
     cases = NO_TESTS[name]
     model = of(WRONG, tests={"median": [cases if isinstance(cases, dict) else {"tests": cases}]})()
@@ -405,7 +414,10 @@ IN_CODE = {
 }
 
 
-@pytest.mark.parametrize("name", IN_CODE)
+@pytest.mark.parametrize(
+    "name",
+    some(IN_CODE, "a nul", "halves of characters", "deep code", "two functions", "other parameters"),
+)
 async def test_code_of_any_form_ends_with_a_reason(sandbox: Sandbox, name: str) -> None:
     code = IN_CODE[name]
     solution = await solve(sandbox, of(code, code)(), max_attempts=2, block_severity="high")
@@ -432,7 +444,9 @@ IN_TESTS = {
 }
 
 
-@pytest.mark.parametrize("name", IN_TESTS)
+@pytest.mark.parametrize(
+    "name", some(IN_TESTS, "a property that no expression is", "deep data", "tags that are none", "very many tests")
+)
 async def test_tests_of_any_form_end_with_a_reason(sandbox: Sandbox, name: str) -> None:
     solution = await solve(sandbox, of(WRONG, tests={"median": [{"tests": IN_TESTS[name]}]})())
     assert not solution.all_tests_passed

@@ -1,9 +1,10 @@
 # ruff: noqa: E501 (pieces of code, one to a line)
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,70 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
+RIGHT: list[tuple[str, dict[str, Any]]] = [
+    ("const f = (x, y = 2) => x * y", {"inputs": {"x": 2}, "expected_output": 4.0}),
+    ("export default async function f(y, x) { await null; return x - y }", {"inputs": {"x": 3, "y": 1}, "expected_output": 2}),
+    ("export const f = async x => x;\nexport { f as default };", {"inputs": {"x": 1}, "expected_output": 1}),
+    ("function f(x) { return new Promise(done => setTimeout(() => done(x), 20)) }", {"inputs": {"x": 1}, "expected_output": 1}),
+    ("function f() {}", {"expected_output": None}),
+    ("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}),
+    ("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}),
+    ("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}),
+    ("class P { #a = 1; constructor() { this.x = 1 } }\nfunction f() { return new P }", {"expected_output": {"$object": {"type": "P", "fields": {"x": 1}}}}),
+    ("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}),
+    ("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}),
+    ("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}),
+    ("function f() { null.x }", {"expected_error": "TypeError"}),
+    ("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}),
+    ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}),
+    ("class Lost extends RangeError {}\nfunction f() { throw new Lost('no') }", {"expected_error": "RangeError"}),
+    ("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}),
+    ("function f(x) { return x.reverse() }", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
+    ("function f() { return new Map([[[1, 2], new Set([[3]])]]) }", {"property": "result[(1, 2)] == {(3,)}"}),
+    ("class Q { constructor(x) { this.x = x } twice() { return 2 * this.x } }\nfunction f(p) { return p }", {"inputs": {"p": {"$name": "p"}}, "setup": [{"call": "Q", "args": [2], "name": "p"}, {"assign": "p.x", "value": 3}], "then": [{"call": "result.twice"}], "expected_output": 6}),
+    ("import fs from 'fs'\nfunction f(x) { return fs.readFileSync(x, 'utf8') }", {"inputs": {"x": "a/b"}, "setup": [{"file": "a/b", "text": "c"}], "expected_output": "c"}),
+    ("function f(n) { return (x) => x + n }", {"inputs": {"n": 1}, "then": [{"call": "result", "args": [4]}], "expected_output": 5}),
+    ("function f() { setInterval(() => {}, 5); return 1 }", {"expected_output": 1}),
+    ("function f(x) { const re = /[/`'\"]/g; return `${x.replace(re, `${'}'}`)}` }", {"inputs": {"x": "a`b"}, "expected_output": "a}b"}),
+]  # fmt: skip
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("function f(x) { return [x, x + 1] }", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: expected 3, got 2"),
+    ("function f() { let x = 1; for (let i = 2; i <= 25; i++) x *= i; return x }", {"expected_output": 15511210043330985984000001}, "expected"),
+    ("function f() { return f }", {"expected_output": [1]}, "functions and classes have no value"),
+    ("function f() { return Symbol('x') }", {"expected_output": [1]}, "symbols have no value"),
+    ("function f() { const x = {}; x.x = x; return x }", {"expected_output": {}}, "it contains itself"),
+    ("function f() { let x = []; for (let i = 0; i < 90; i++) x = [x]; return x }", {"expected_output": []}, "levels deep"),
+    ("function* f() { yield 1 }", {"expected_output": [1]}, "it can be iterated only once"),
+    ("function f() { return [1].values() }", {"expected_output": [1]}, "it can be iterated only once"),
+    ("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no tagged form"),
+    ("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "may change with each access"),
+    ("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "it was not awaited"),
+    ("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date"),
+    ("function f() { return 'x'.repeat(10 ** 6) }", {"expected_output": 1}, "more than 400000 characters"),
+    ("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items"),
+    ("function f() { return 1 }", {"expected_error": "TypeError"}, "expected TypeError, but it returned 1"),
+    ("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "but it raised Error: TypeError"),
+    ("function f() { throw 'text' }", {"expected_error": "Error"}, "but it raised string: text"),
+    ("function f() { throw null }", {"expected_error": "Error"}, "but it raised null: null"),
+    ("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "but it raised"),
+    ("function f() { return new Promise(() => {}) }", {"expected_error": "Error"}, "was not settled"),
+    ("function f() { setTimeout(() => { throw new Error('late') }); return new Promise(() => {}) }", {"expected_error": "Error"}, "outside of the call: late"),
+    ("function f() { throw new Error('no') }", {"property": "result is None"}, "but it raised Error: no"),
+    ("function f() { return 1 }", {"property": "result == 2"}, "does not hold"),
+    ("function f(a) { return 1 }", {"inputs": {"x": 1}, "expected_error": "TypeError"}, "f has no parameter x"),
+    ("function g() { return 1 }", {"expected_error": "ReferenceError"}, "the function f is not defined"),
+    ("function f(x) { return x }", {"inputs": {"x": {"$decimal": "1"}}, "expected_output": 1}, "x: JavaScript has no value for $decimal"),
+]  # fmt: skip
+
+
+async def run_all(runner: TestRunner, cases: Sequence[tuple[str, dict[str, Any]]]) -> list[TestResult]:
+    """Run cases in one program: `f` is called `f0`, `f1` and so on there."""
+    sources = {f"f{number}": re.sub(r"\bf\b", f"f{number}", source) for number, (source, _) in enumerate(cases)}
+    tests = {name: [test_of(**fields)] for name, (_, fields) in zip(sources, cases, strict=True)}
+    found = {each.function: each for each in await runner.run(sources, freeze(tests))}
+    return [found[name] for name in sources]
+
+
 @needs_node
 class TestVerdicts:
     @pytest.mark.slow
@@ -64,68 +129,22 @@ class TestVerdicts:
         results = await runner.run({"f": SAME}, frozen("f", *tests))
         assert [each.test for each in results if each.passed] == []
 
-    @pytest.mark.parametrize(
-        ("source", "fields"),
-        [
-            ("const f = (x, y = 2) => x * y", {"inputs": {"x": 2}, "expected_output": 4.0}),
-            ("export default async function f(y, x) { await null; return x - y }", {"inputs": {"x": 3, "y": 1}, "expected_output": 2}),
-            pytest.param("export const f = async x => x;\nexport { f as default };", {"inputs": {"x": 1}, "expected_output": 1}, marks=pytest.mark.slow),
-            pytest.param("function f(x) { return new Promise(done => setTimeout(() => done(x), 20)) }", {"inputs": {"x": 1}, "expected_output": 1}, marks=pytest.mark.slow),
-            pytest.param("function f() {}", {"expected_output": None}, marks=pytest.mark.slow),
-            pytest.param("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}, marks=pytest.mark.slow),
-            pytest.param("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}, marks=pytest.mark.slow),
-            pytest.param("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}, marks=pytest.mark.slow),
-            ("class P { #a = 1; constructor() { this.x = 1 } }\nfunction f() { return new P }", {"expected_output": {"$object": {"type": "P", "fields": {"x": 1}}}}),
-            pytest.param("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}, marks=pytest.mark.slow),
-            pytest.param("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}, marks=pytest.mark.slow),
-            pytest.param("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}, marks=pytest.mark.slow),
-            pytest.param("function f() { null.x }", {"expected_error": "TypeError"}, marks=pytest.mark.slow),
-            pytest.param("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}, marks=pytest.mark.slow),
-            pytest.param("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}, marks=pytest.mark.slow),
-            pytest.param("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "RangeError"}, marks=pytest.mark.slow),
-            pytest.param("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}, marks=pytest.mark.slow),
-            ("function f(x) { return x.reverse() }", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
-            pytest.param("function f() { return new Map([[[1, 2], new Set([[3]])]]) }", {"property": "result[(1, 2)] == {(3,)}"}, marks=pytest.mark.slow),
-            ("class P { constructor(x) { this.x = x } twice() { return 2 * this.x } }\nfunction f(p) { return p }", {"inputs": {"p": {"$name": "p"}}, "setup": [{"call": "P", "args": [2], "name": "p"}, {"assign": "p.x", "value": 3}], "then": [{"call": "result.twice"}], "expected_output": 6}),
-            pytest.param("import fs from 'fs'\nfunction f(x) { return fs.readFileSync(x, 'utf8') }", {"inputs": {"x": "a/b"}, "setup": [{"file": "a/b", "text": "c"}], "expected_output": "c"}, marks=pytest.mark.slow),
-            pytest.param("function f(n) { return (x) => x + n }", {"inputs": {"n": 1}, "then": [{"call": "result", "args": [4]}], "expected_output": 5}, marks=pytest.mark.slow),
-            pytest.param("function f() { setInterval(() => {}, 5); return 1 }", {"expected_output": 1}, marks=pytest.mark.slow),
-            pytest.param("function f(x) { const re = /[/`'\"]/g; return `${x.replace(re, `${'}'}`)}` }", {"inputs": {"x": "a`b"}, "expected_output": "a}b"}, marks=pytest.mark.slow),
-        ],
-    )  # fmt: skip
-    async def test_what_is_right_passes(self, runner: TestRunner, source: str, fields: dict[str, Any]) -> None:
-        result = await run_one(runner, source, **fields)
-        assert result.passed, result
+    @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
+    async def test_what_is_right_passes(self, runner: TestRunner, step: int) -> None:
+        results = await run_all(runner, RIGHT[::step])
+        assert [each for each in results if not each.passed] == []
+
+    @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
+    async def test_what_is_wrong_fails_and_says_why(self, runner: TestRunner, step: int) -> None:
+        cases = WRONG[::step]
+        results = await run_all(runner, [(source, fields) for source, fields, _ in cases])
+        for number, ((_, _, why), result) in enumerate(zip(cases, results, strict=True)):
+            assert not result.passed
+            assert re.sub(r"\bf\b", f"f{number}", why) in result.why, result
 
     @pytest.mark.parametrize(
         ("source", "fields", "why"),
         [
-            ("function f(x) { return [x, x + 1] }", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: expected 3, got 2"),
-            pytest.param("function f() { let x = 1; for (let i = 2; i <= 25; i++) x *= i; return x }", {"expected_output": 15511210043330985984000001}, "expected", marks=pytest.mark.slow),
-            ("function f() { return f }", {"expected_output": [1]}, "functions and classes have no value"),
-            pytest.param("function f() { return Symbol('x') }", {"expected_output": [1]}, "symbols have no value", marks=pytest.mark.slow),
-            pytest.param("function f() { const x = {}; x.x = x; return x }", {"expected_output": {}}, "it contains itself", marks=pytest.mark.slow),
-            pytest.param("function f() { let x = []; for (let i = 0; i < 90; i++) x = [x]; return x }", {"expected_output": []}, "levels deep", marks=pytest.mark.slow),
-            pytest.param("function* f() { yield 1 }", {"expected_output": [1]}, "it can be iterated only once", marks=pytest.mark.slow),
-            pytest.param("function f() { return [1].values() }", {"expected_output": [1]}, "it can be iterated only once", marks=pytest.mark.slow),
-            pytest.param("function f() { return new URL('http://x/') }", {"expected_output": {"$object": {"type": "URL", "fields": {}}}}, "no tagged form", marks=pytest.mark.slow),
-            pytest.param("function f() { return new Proxy({}, {}) }", {"expected_output": {}}, "may change with each access", marks=pytest.mark.slow),
-            pytest.param("function f() { return [Promise.resolve(1)] }", {"expected_output": [1]}, "it was not awaited", marks=pytest.mark.slow),
-            pytest.param("function f() { return new Date(NaN) }", {"expected_output": None}, "invalid date", marks=pytest.mark.slow),
-            ("function f() { return 'x'.repeat(10 ** 6) }", {"expected_output": 1}, "more than 400000 characters"),
-            pytest.param("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items", marks=pytest.mark.slow),
-            pytest.param("function f() { return 1 }", {"expected_error": "TypeError"}, "expected TypeError, but it returned 1", marks=pytest.mark.slow),
-            pytest.param("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "but it raised Error: TypeError", marks=pytest.mark.slow),
-            pytest.param("function f() { throw 'text' }", {"expected_error": "Error"}, "but it raised string: text", marks=pytest.mark.slow),
-            pytest.param("function f() { throw null }", {"expected_error": "Error"}, "but it raised null: null", marks=pytest.mark.slow),
-            pytest.param("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "but it raised", marks=pytest.mark.slow),
-            ("function f() { return new Promise(() => {}) }", {"expected_error": "Error"}, "was not settled"),
-            pytest.param("function f() { setTimeout(() => { throw new Error('late') }); return new Promise(() => {}) }", {"expected_error": "Error"}, "outside of the call: late", marks=pytest.mark.slow),
-            pytest.param("function f() { throw new Error('no') }", {"property": "result is None"}, "but it raised Error: no", marks=pytest.mark.slow),
-            pytest.param("function f() { return 1 }", {"property": "result == 2"}, "does not hold", marks=pytest.mark.slow),
-            pytest.param("function f(a) { return 1 }", {"inputs": {"x": 1}, "expected_error": "TypeError"}, "f has no parameter x", marks=pytest.mark.slow),
-            pytest.param("function g() { return 1 }", {"expected_error": "ReferenceError"}, "the function f is not defined", marks=pytest.mark.slow),
-            pytest.param("function f(x) { return x }", {"inputs": {"x": {"$decimal": "1"}}, "expected_output": 1}, "x: JavaScript has no value for $decimal", marks=pytest.mark.slow),
             ("function f(", {"expected_output": 1}, "could not be loaded: SyntaxError"),
             pytest.param("throw new Error('at once')\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: at once", marks=pytest.mark.slow),
             pytest.param("import x from 'lodash'\nfunction f() {}", {"expected_output": 1}, "could not be loaded: Error: Cannot find package 'lodash'", marks=pytest.mark.slow),
@@ -134,7 +153,7 @@ class TestVerdicts:
             pytest.param("function f() { const x = []; while (true) x.push(new Array(1000).fill(x.length)) }", {"expected_output": None}, "more memory than", marks=pytest.mark.slow),
         ],
     )  # fmt: skip
-    async def test_what_is_wrong_fails_and_says_why(
+    async def test_what_ends_a_program_fails_and_says_why(
         self, runner: TestRunner, source: str, fields: dict[str, Any], why: str
     ) -> None:
         result = await run_one(runner, source, **fields)

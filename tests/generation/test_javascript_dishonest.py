@@ -154,18 +154,19 @@ async def test_what_a_getter_throws_is_not_thrown_by_the_function(sandbox: Sandb
     assert "reading it throws an error" in result.why
 
 
-@pytest.mark.parametrize(
-    ("body", "expected", "passes"),
-    [
+async def test_users_get_what_tests_see(sandbox: Sandbox) -> None:
+    cases: list[tuple[str, object, bool]] = [
         ("return new Date(2024, 0, 2).toISOString()", "2024-01-02T00:00:00.000Z", False),
         ("return new Date(Date.UTC(2024, 0, 2)).toISOString()", "2024-01-02T00:00:00.000Z", True),
         ("return [new Number(4)]", [4], False),
         ("let k = 0; return { get a() { return k++ < 3 ? 4 : -1 } }", {"a": 4}, False),
         ("return { a: 4, message: 'x' }", {"a": 4, "message": "x"}, True),
-    ],
-)
-async def test_users_get_what_tests_see(sandbox: Sandbox, body: str, expected: object, passes: bool) -> None:
-    runner = TestRunner(sandbox, language=JavaScriptLanguage())
-    tests = freeze({"f": [test_of("a", inputs={"x": 1}, expected_output=expected)]})
-    [result] = await runner.run({"f": source_of(body)}, tests)
-    assert result.passed == passes, result.why
+    ]
+    sources = {f"f{number}": f"function f{number}(x) {{ {body} }}" for number, (body, _, _) in enumerate(cases)}
+    tests = {
+        name: [test_of("a", inputs={"x": 1}, expected_output=expected)]
+        for name, (_, expected, _) in zip(sources, cases, strict=True)
+    }
+    results = await TestRunner(sandbox, language=JavaScriptLanguage()).run(sources, freeze(tests))
+    for (body, _, passes), result in zip(cases, results, strict=True):
+        assert result.passed == passes, (body, result.why)

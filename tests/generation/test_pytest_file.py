@@ -159,13 +159,13 @@ async def test_exact_types_and_tolerances(runner: TestRunner, tmp_path: Path) ->
         test_of("int", inputs={"x": 2.0000000000000004}, expected_output=2.0),
     ]
     right = {"f": "def f(x): return x"}
-    for wrong in (
+    wrong = (
         "tuple(x) if isinstance(x, (list, tuple)) else x",
         "list(x) if isinstance(x, (tuple, set)) else x",
         "frozenset(x) if isinstance(x, set) else x",
         "3",
-    ):
-        await agrees(runner, tmp_path, right, freeze({"f": tests}), {"f": f"def f(x): return {wrong}"})
+    )
+    await agrees(runner, tmp_path, right, freeze({"f": tests}), *({"f": f"def f(x): return {each}"} for each in wrong))
 
 
 ERRORS = """
@@ -198,15 +198,15 @@ async def test_errors(runner: TestRunner, tmp_path: Path) -> None:
         )
         for number, (x, name, message) in enumerate(expected)
     ]
-    for wrong in (
+    wrong = (
         "return x",
         "raise ValueError('no')",
         "raise Missing('such (thing) [')",
         "raise KeyError('No such')",
         "import sys; sys.exit(3)",
-    ):
-        code = {"f": f"class Missing(LookupError): ...\ndef f(x): {wrong}"}
-        await agrees(runner, tmp_path, {"f": ERRORS}, freeze({"f": tests}), code)
+    )
+    codes = [{"f": f"class Missing(LookupError): ...\ndef f(x): {each}"} for each in wrong]
+    await agrees(runner, tmp_path, {"f": ERRORS}, freeze({"f": tests}), *codes)
 
 
 PROPERTIES = [
@@ -221,10 +221,8 @@ PROPERTIES = [
 @pytest.mark.slow
 async def test_properties(runner: TestRunner, tmp_path: Path) -> None:
     tests = [test_of(f"{number}", inputs={"x": x}, property=text) for number, (text, x) in enumerate(PROPERTIES)]
-    for wrong in ("'w'", "None", "[5]", "0", "[x, x]"):
-        await agrees(
-            runner, tmp_path, {"f": "def f(x): return x"}, freeze({"f": tests}), {"f": f"def f(x): return {wrong}"}
-        )
+    right, *wrong = ({"f": f"def f(x): return {each}"} for each in ("x", "'w'", "None", "[5]", "0", "[x, x]"))
+    await agrees(runner, tmp_path, right, freeze({"f": tests}), *wrong)
 
 
 async def test_properties_see_the_inputs_as_they_were(runner: TestRunner, tmp_path: Path) -> None:
@@ -251,12 +249,13 @@ async def test_properties_see_no_changes_of_the_code(runner: TestRunner, tmp_pat
         "f'{result}' == str(sum(range(x)))",
     )
     tests = [test_of(f"{text}, {x}", inputs={"x": x}, property=text) for text in texts for x in (4, 6)]
-    for wrong in (
+    wrong = (
         "import builtins\nbuiltins.sum = lambda *a: 0\ndef f(x): return 0",
         "import math\ndef f(x):\n    math.sqrt = lambda x: 1\n    return 1",
         "class A(int):\n    def __str__(self): return '6'\n    __format__ = lambda self, how: '6'\ndef f(x): return A(sum(range(x)))",
-    ):
-        await agrees(runner, tmp_path, {"f": "def f(x): return sum(range(x))"}, freeze({"f": tests}), {"f": wrong})
+    )
+    right = {"f": "def f(x): return sum(range(x))"}
+    await agrees(runner, tmp_path, right, freeze({"f": tests}), *({"f": each} for each in wrong))
 
 
 @pytest.mark.slow
@@ -271,8 +270,9 @@ async def test_objects_are_fields_for_properties(runner: TestRunner, tmp_path: P
         test_of("any", inputs={"x": 0}, expected_output={"$array": {"items": [1, 2]}}),
     ]
     right = {"f": "import numpy\ndef f(x): return [numpy.array([1, 2]), numpy.bool_(True), numpy.float32(1.5)][x]"}
-    for wrong in ("numpy.array([[1, 2]])", "numpy.array([1.0, 2.0])", "[1, 2]", "numpy.int64(1)"):
-        await agrees(runner, tmp_path, right, freeze({"f": tests}), {"f": f"import numpy\ndef f(x): return {wrong}"})
+    wrong = ("numpy.array([[1, 2]])", "numpy.array([1.0, 2.0])", "[1, 2]", "numpy.int64(1)")
+    codes = [{"f": f"import numpy\ndef f(x): return {each}"} for each in wrong]
+    await agrees(runner, tmp_path, right, freeze({"f": tests}), *codes)
 
 
 STATE = """

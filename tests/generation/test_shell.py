@@ -21,6 +21,7 @@ from coderoom.generation import (
     ShellLanguage,
     TestResult,
     TestRunner,
+    freeze,
     make_sandbox,
     write_solution,
 )
@@ -54,29 +55,32 @@ async def run(sandbox: Sandbox, source: str, *tests: Any, strict: bool = False) 
     return await runner.run({"f": source}, frozen("f", *tests))
 
 
-@pytest.mark.parametrize(
-    ("source", "fields"),
-    [
-        ("# f(x: str) -> str\nf() { printf '%s' \"$1\"; }", {"inputs": {"x": "it's\n\n€ $(id) "}, "expected_output": "it's\n\n€ $(id) "}),
-        ("# f(x: str) -> str\nf() { echo \"$1\"; }", {"inputs": {"x": "a\n"}, "expected_output": "a\n"}),
-        ("# f(x: str, y: int) -> str\nf() { echo $2$1; }", {"inputs": {"y": 1, "x": "a"}, "expected_output": "1a"}),
-        ("# f(x: int, y: list[str]) -> list[str]\nf() { shift; printf '%s\\n' \"$@\"; }", {"inputs": {"x": 1, "y": ["a b", ""]}, "expected_output": ["a b", ""]}),
-        ("# f() -> list[int]\nf() { :; }", {"expected_output": []}),
-        ("# f(x: bool) -> bool\nf() { [ $1 = true ] && echo false || echo true; }", {"inputs": {"x": True}, "expected_output": False}),
-        ("# f(x: float) -> float\nf() { awk \"BEGIN { print $1 / 3 }\"; }", {"inputs": {"x": 1.5}, "expected_output": 0.5}),
-        ("# f() -> None\nf() { :; }", {"expected_output": None}),
-        ("# f() -> str\nf() { echo no such thing >&2; return 3; }", {"expected_error": "ExitStatus", "error_message": "3: no such"}),
-        ("# f() -> str\nf() { exit 4; }", {"expected_error": "ExitStatus", "error_message": "4"}),
-        ("# f(x: int) -> int\nf() { seq $1; }", {"inputs": {"x": 3}, "property": "result == '1\\n2\\n3'"}),
-        ("# f() -> int\nf() { wc -l < a/b; }", {"setup": [{"file": "a/b", "text": "1\n2\n"}], "expected_output": 2}),
-        ("# f() -> str\nf() { tr a-z A-Z; }", {"setup": [{"file": "-", "text": "abc"}], "expected_output": "ABC"}),
-        ("# f() -> int\nf() { sleep 60 & echo 1; }", {"expected_output": 1}),
-    ],
-)  # fmt: skip
+RIGHT: list[tuple[str, dict[str, Any]]] = [
+    ("# f(x: str) -> str\nf() { printf '%s' \"$1\"; }", {"inputs": {"x": "it's\n\n€ $(id) "}, "expected_output": "it's\n\n€ $(id) "}),
+    ("# f(x: str) -> str\nf() { echo \"$1\"; }", {"inputs": {"x": "a\n"}, "expected_output": "a\n"}),
+    ("# f(x: str, y: int) -> str\nf() { echo $2$1; }", {"inputs": {"y": 1, "x": "a"}, "expected_output": "1a"}),
+    ("# f(x: int, y: list[str]) -> list[str]\nf() { shift; printf '%s\\n' \"$@\"; }", {"inputs": {"x": 1, "y": ["a b", ""]}, "expected_output": ["a b", ""]}),
+    ("# f() -> list[int]\nf() { :; }", {"expected_output": []}),
+    ("# f(x: bool) -> bool\nf() { [ $1 = true ] && echo false || echo true; }", {"inputs": {"x": True}, "expected_output": False}),
+    ("# f(x: float) -> float\nf() { awk \"BEGIN { print $1 / 3 }\"; }", {"inputs": {"x": 1.5}, "expected_output": 0.5}),
+    ("# f() -> None\nf() { :; }", {"expected_output": None}),
+    ("# f() -> str\nf() { echo no such thing >&2; return 3; }", {"expected_error": "ExitStatus", "error_message": "3: no such"}),
+    ("# f() -> str\nf() { exit 4; }", {"expected_error": "ExitStatus", "error_message": "4"}),
+    ("# f(x: int) -> int\nf() { seq $1; }", {"inputs": {"x": 3}, "property": "result == '1\\n2\\n3'"}),
+    ("# f() -> int\nf() { wc -l < a/b; }", {"setup": [{"file": "a/b", "text": "1\n2\n"}], "expected_output": 2}),
+    ("# f() -> str\nf() { tr a-z A-Z; }", {"setup": [{"file": "-", "text": "abc"}], "expected_output": "ABC"}),
+    ("# f() -> int\nf() { sleep 60 & echo 1; }", {"expected_output": 1}),
+]  # fmt: skip
+
+
 @pytest.mark.slow
-async def test_what_is_right_passes(shells: Sandbox, source: str, fields: dict[str, Any]) -> None:
-    (result,) = await run(shells, source, test_of(**fields))
-    assert (result.passed, result.warning) == (True, ""), result
+async def test_what_is_right_passes(shells: Sandbox) -> None:
+    """All in one program, where `f` is called `f0`, `f1` and so on."""
+    sources = {f"f{number}": re.sub(r"\bf\(", f"f{number}(", source) for number, (source, _) in enumerate(RIGHT)}
+    tests = freeze({name: [test_of(**fields)] for name, (_, fields) in zip(sources, RIGHT, strict=True)})
+    results = await TestRunner(shells, timeout=2, language=LANGUAGE).run(sources, tests)
+    assert [each for each in results if not each.passed or each.warning] == []
+    assert len(results) == len(RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +110,22 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
 TESTS = [test_of(f"{number}", inputs={"x": number}, expected_output=number) for number in range(3)]
 
 
+def keeps(assign: str) -> str:
+    return f"{HEAD}calls=0\nf() {{\n  echo $(( $1 + calls ))\n  {assign}$(( calls + 1 ))\n}}"
+
+
 @pytest.mark.parametrize("assign", ["calls=", "export calls=", "declare -g calls="])
 @pytest.mark.slow
 async def test_state_that_is_kept_is_noticed(shells: Sandbox, assign: str) -> None:
-    source = f"{HEAD}calls=0\nf() {{\n  echo $(( $1 + calls ))\n  {assign}$(( calls + 1 ))\n}}"
-    lenient = await run(shells, source, *TESTS)
-    assert [each.passed for each in lenient] == [True] * 3
-    assert "the code keeps state" in lenient[2].warning
-    strict = await run(shells, source, *TESTS, strict=True)
-    assert [each.passed for each in strict] == [False] * 3
+    results = await run(shells, keeps(assign), *TESTS)
+    assert [each.passed for each in results] == [True] * 3
+    assert "the code keeps state" in results[2].warning
+
+
+@pytest.mark.slow
+async def test_state_that_is_kept_fails_where_it_may_not_be(shells: Sandbox) -> None:
+    results = await run(shells, keeps("calls="), *TESTS, strict=True)
+    assert [each.passed for each in results] == [False] * 3
 
 
 @pytest.mark.parametrize("body", ["readonly n=$1; echo $n", "false; echo $1; set -e"])

@@ -85,6 +85,7 @@ class TestWhatItKeeps:
 
 
 class TestHowMany:
+    @pytest.mark.slow
     async def test_those_that_a_rollback_discards_do_not_count(self, session: Session) -> None:
         discarded = []  # One that nobody has any more would end by itself.
         for _ in range(70):
@@ -185,6 +186,7 @@ class TestHowMany:
         await session.restart()
         assert not (await session.run("x")).success
 
+    @pytest.mark.slow
     async def test_a_loop_of_attempts_never_comes_to_an_end_of_them(self) -> None:
         async with Sandbox(limits=Limits(processes=8)) as sandbox, sandbox.session() as session:
             await value_of(session, "x = 0")

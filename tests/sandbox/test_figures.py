@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from coderoom.sandbox import Sandbox, Session
 pytest.importorskip("matplotlib")
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="module")
+async def drawing() -> AsyncIterator[Sandbox]:
+    """One that has imported what draws."""
+    async with Sandbox(preload=["matplotlib.pyplot"]) as sandbox:
+        yield sandbox
 
 
 @pytest.mark.parametrize("preload", [(), ("matplotlib.pyplot",)], ids=["imported by the code", "preloaded"])
@@ -31,12 +39,10 @@ async def test_a_figure_is_kept_when_it_is_shown_and_when_the_cell_ends(preload:
     assert contents[0] != contents[1]
 
 
-async def test_what_the_code_has_saved_is_not_kept_twice() -> None:
-    async with Sandbox() as sandbox:
-        result = await sandbox.run(
-            "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1])\n"
-            "fig.savefig('mine.svg')\nplt.show()"
-        )
+async def test_what_the_code_has_saved_is_not_kept_twice(drawing: Sandbox) -> None:
+    result = await drawing.run(
+        "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1])\nfig.savefig('mine.svg')\nplt.show()"
+    )
     assert [artifact.name for artifact in result.artifacts] == ["mine.svg"]
 
 
@@ -51,18 +57,16 @@ async def test_files_of_that_name_stay_and_figures_do_not_come_again(tmp_path: P
     assert after.artifacts == ()
 
 
-async def test_a_cell_that_fails_keeps_its_figures_too() -> None:
-    async with Sandbox() as sandbox:
-        result = await sandbox.run("import matplotlib.pyplot as plt\nplt.plot([1])\n1 / 0")
+async def test_a_cell_that_fails_keeps_its_figures_too(drawing: Sandbox) -> None:
+    result = await drawing.run("import matplotlib.pyplot as plt\nplt.plot([1])\n1 / 0")
     assert result.outcome is Outcome.ERROR
     assert [artifact.name for artifact in result.artifacts] == ["figure-1.png"]
 
 
-async def test_a_figure_that_cannot_be_saved_is_named_and_spoils_nothing() -> None:
-    async with Sandbox() as sandbox:
-        result = await sandbox.run(
-            "import matplotlib.pyplot as plt\nfig = plt.figure()\nfig.text(0.5, 0.5, r'$\\frac{$')\nx = 1\nx"
-        )
+async def test_a_figure_that_cannot_be_saved_is_named_and_spoils_nothing(drawing: Sandbox) -> None:
+    result = await drawing.run(
+        "import matplotlib.pyplot as plt\nfig = plt.figure()\nfig.text(0.5, 0.5, r'$\\frac{$')\nx = 1\nx"
+    )
     assert (result.outcome, result.value) == (Outcome.OK, 1)
     assert "A figure could not be saved: ValueError" in result.stderr
 
@@ -126,9 +130,9 @@ async def test_such_a_method_ends_at_the_deadline(session: Session) -> None:
     assert (await session.run("6 * 7")).value == 42
 
 
-async def test_a_closed_figure_is_kept_when_it_is_the_value() -> None:
+async def test_a_closed_figure_is_kept_when_it_is_the_value(drawing: Sandbox) -> None:
     closed = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\nplt.close(figure)\nfigure"
-    async with Sandbox() as sandbox, sandbox.session() as session:
+    async with drawing.session() as session:
         results = [
             await session.run(code) for code in (closed, "axes.plot([1])\nfigure", "figure.savefig('a.png')\nfigure")
         ]

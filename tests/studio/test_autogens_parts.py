@@ -8,20 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agents.helpers import python
 from tests.studio.autogens import calls_a_function, calls_a_server, calls_a_tool, executes, local, own_server
 from tests.studio.driving import Run, Studio
 from tests.studio.processes import below, connections, wait_until_gone
 from tests.studio.teams import CODING, ROUND, sandbox, team
 from tests.support.commands import ROOT
+from tests.support.openai_server import OpenAIServer
+from tests.support.studio import KEY, end, start_studio, wait_for
 from tests.support.studio import Studio as Server
-from tests.support.studio import end, start_studio, wait_for
 
 pytestmark = pytest.mark.studio
 
@@ -115,15 +117,6 @@ def _listens(port: int) -> bool:
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
-@contextmanager
-def busy_studio(case: str, folder: Path) -> Iterator[tuple[Server, dict[int, str]]]:
-    """A Studio of its own with such a run."""
-    with start_studio(folder.parent / "app", cwd=folder.parent) as server, closing(Studio(server.url)) as driver:
-        component = team(ROUND, RUNNING[case](folder))
-        with stuck(server, driver, component, folder) as (_, started):
-            yield server, started
-
-
 @pytest.mark.parametrize(("case", "kind"), list(zip(RUNNING, cycle([CODING, ROUND]), strict=False)))
 def test_stop_ends_it_at_once(case: str, kind: str, studio_server: Server, driver: Studio, tmp_path: Path) -> None:
     with stuck(studio_server, driver, team(kind, RUNNING[case](tmp_path)), tmp_path) as (run, started):
@@ -158,24 +151,38 @@ def test_a_run_that_goes_on_keeps_what_is_its_own(studio_server: Server, driver:
         component = team(ROUND, RUNNING["an endless loop"](tmp_path))
         with stuck(studio_server, driver, component, tmp_path) as (other, started):
             other.stop()
-            time.sleep(5)
+            assert wait_until_gone(started, SECONDS) == {}
+            time.sleep(1)
             assert below(studio_server.pid).keys() >= going.keys()
             run.stop()
-            assert wait_until_gone({**going, **started}, SECONDS) == {}
+            assert wait_until_gone(going, SECONDS) == {}
+
+
+LASTING = python("import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + ENDLESS)
 
 
 @pytest.mark.parametrize(
-    ("case", "how"),
+    ("how", "cases"),
     [
-        ("code that ignores signals", "the server is killed"),
-        ("code that ignores signals", "the command is killed"),
-        ("a tool of a server", "the server is killed"),
-        ("an endless loop in a tool", "the command is ended"),
+        ("the server is killed", ["code that ignores signals", "a tool of a server"]),
+        ("the command is killed", ["code that ignores signals"]),
+        ("the command is ended", ["an endless loop in a tool"]),
     ],
 )
-def test_nothing_is_left_of_it_when(case: str, how: str, tmp_path: Path) -> None:
-    folder = tmp_path / "work"
-    with busy_studio(case, folder) as (server, started):
+def test_nothing_is_left_when(how: str, cases: list[str], tmp_path: Path) -> None:
+    """Neither of these runs, nor of one of a shipped team that runs beside them."""
+    with (
+        OpenAIServer(respond=lambda request: LASTING) as model,
+        start_studio(tmp_path / "app", cwd=tmp_path, env={"OPENAI_BASE_URL": model.base_url}) as server,
+        closing(Studio(server.url)) as driver,
+        ExitStack() as runs,
+    ):
+        stuck_in = {tmp_path / case: team(ROUND, RUNNING[case](tmp_path / case)) for case in cases}
+        stuck_in[tmp_path / "coderoom-workspace"] = server.teams()["code-act"]["component"]
+        started: dict[int, str] = {}
+        for folder, component in stuck_in.items():
+            started |= runs.enter_context(stuck(server, driver, component, folder))[1]
+        assert model.requests[0].headers["authorization"] == f"Bearer {KEY}"
         everything = below(server.pid)
         end(server, how)
         assert wait_until_gone({**everything, **started}, 10) == {}

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Browser, Page, async_playwright, expect
 from ruamel.yaml import YAML
 
 from coderoom.configs import shipped_teams
@@ -51,20 +51,26 @@ WIDE = [[f"```python\nprint(6 * 7){' ' * 150}; print('far out')\n```"]]
 ASKS = [["```python\nopen('made_by_asks', 'w').write('x')\nprint(6 * 7)\n```", "It is 42."]]
 
 
-@pytest.fixture
-async def page(studio_server: Server) -> AsyncIterator[Page]:
-    """A page of a browser of its own."""
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[Browser]:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("there is no chromium (Debian: apt-get install chromium)")
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=flags)
-        page = await browser.new_page(viewport={"width": 1280, "height": 800}, base_url=studio_server.url)
-        page.set_default_timeout(30_000)
-        expect.set_options(timeout=30_000)
-        yield page
+        yield browser
         await browser.close()
+
+
+@pytest.fixture
+async def page(browser: Browser, studio_server: Server) -> AsyncIterator[Page]:
+    """A page that knows nothing of the others."""
+    page = await browser.new_page(viewport={"width": 1280, "height": 800}, base_url=studio_server.url)
+    page.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
+    yield page
+    await page.close()
 
 
 def replayed(team: str, label: str, replies: Sequence[Sequence[str]]) -> dict[str, Any]:

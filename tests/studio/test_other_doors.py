@@ -74,23 +74,18 @@ def test_serve_answers_with_the_whole_result(tmp_path: Path) -> None:
     assert "approved" in result["stop_reason"].lower()
 
 
-def closed_by_nobody(folder: Path) -> dict[str, dict[str, Any]]:
-    """Teams with agents that Studio does not close."""
+def test_serve_leaves_nothing_of_a_run(tmp_path: Path) -> None:
+    """Of a team with agents that Studio does not close."""
+    folder = tmp_path / "work"
     models = {"model_client": replay(GOOD, "It is 42.")}
     ours = agent(EXECUTOR, "coder", **models, code_executor=sandbox(folder))
     acting = agent(ACT, "coder", **models, code_executor=sandbox(folder))
+    nested_twice = team(ROUND, team(ROUND, acting, name="innermost"), name="inner")
     inner = team(ROUND, ours, name="inner")
-    society = "autogen_agentchat.agents.SocietyOfMindAgent"
-    return {
-        "nested twice": team(ROUND, team(ROUND, team(ROUND, acting, name="innermost"), name="inner")),
-        "a society of mind": team(ROUND, agent(society, "society", team=inner, model_client=replay("It is 42."))),
-        "our sandbox under AutoGen's tool": team(ROUND, calls_a_tool("print(6 * 7)", sandbox(folder))),
-    }
-
-
-@pytest.mark.parametrize("which", closed_by_nobody(Path()))
-def test_serve_leaves_nothing_of_a_run(which: str, tmp_path: Path) -> None:
-    with serving(closed_by_nobody(tmp_path / "work")[which], tmp_path) as (pid, ask):
+    provider = "autogen_agentchat.agents.SocietyOfMindAgent"
+    society = agent(provider, "society", team=inner, model_client=replay("It is 42."))
+    component = team(ROUND, nested_twice, society, calls_a_tool("print(6 * 7)", sandbox(folder)))
+    with serving(component, tmp_path) as (pid, ask):
         for _ in range(2):
             answer = ask()
             assert answer["status"], answer

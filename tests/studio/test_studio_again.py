@@ -26,16 +26,18 @@ def gallery(studio: Studio) -> list[dict[str, Any]]:
 
 
 def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.yaml"
+    mine, app = tmp_path / "mine.yaml", tmp_path / "app"
     own_team(mine, "The first.")
 
     def start() -> Any:
-        return start_studio(tmp_path / "app", "--no-browser", "--team", str(mine), cwd=tmp_path)
+        return start_studio(app, "--no-browser", "--team", "mine.yaml", cwd=tmp_path)
 
     with start() as studio:
         assert studio.left == []
         first = studio.teams()
         assert set(first) == {*shipped_teams(), "mine"}
+        # One's own team stands first, and then the one to begin with.
+        assert list(first)[:2] == ["mine", "coder-reviewer"]
         edited = {**first["analyst"]["component"], "description": "Edited by hand."}
         row = {"id": first["analyst"]["id"], "user_id": USER, "component": edited}
         studio.ask("POST", "/teams/", row)
@@ -44,8 +46,9 @@ def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
         studio.ask("POST", "/teams/", {"user_id": USER, "component": made})
         session = studio.ask("POST", "/sessions/", {"user_id": USER, "name": "kept", "team_id": first["mine"]["id"]})
     own_team(mine, "The second.")
+    left = ["team analyst: changed in Studio", "team code-act: deleted in Studio"]
     with start() as studio:
-        assert studio.left == ["team analyst: changed in Studio", "team code-act: deleted in Studio"]
+        assert studio.left == left
         second = studio.teams()
         assert set(second) == {*first, "made"} - {"code-act"}
         assert second["analyst"]["component"]["description"] == "Edited by hand."
@@ -56,28 +59,17 @@ def test_what_was_there_stays_and_what_is_new_comes(tmp_path: Path) -> None:
         [config] = gallery(studio)
         [team] = [team for team in config["components"]["teams"] if team["label"] == "mine"]
         assert team["description"] == "The second."
-
-
-def test_ones_own_team_stands_first_and_then_the_one_to_begin_with(tmp_path: Path) -> None:
-    own_team(tmp_path / "mine.yaml", "The first.")
-    with start_studio(tmp_path / "app", "--no-browser", "--team", "mine.yaml", cwd=tmp_path) as studio:
-        rows = studio.ask("GET", "/teams/", user_id=USER)
-    assert [row["component"]["label"] for row in rows][:2] == ["mine", "coder-reviewer"]
-
-
-def test_an_edited_gallery_is_left_alone(tmp_path: Path) -> None:
-    app = tmp_path / "app"
-    with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
         [row] = [row for row in studio.ask("GET", "/gallery/", user_id=USER) if row["config"]["id"] == "coderoom"]
         row["config"]["components"]["models"] = []
         body = {"user_id": USER, "config": row["config"]}
         studio.ask("PUT", f"/gallery/{row['id']}", body, user_id=USER)
-    with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
-        assert studio.left == ["gallery: changed in Studio"]
+    # A gallery that was edited is left alone.
+    with start() as studio:
+        assert sorted(studio.left) == ["gallery: changed in Studio", *left]
         assert [config["components"]["models"] for config in gallery(studio)] == [[]]
     # Whoever takes Studio's database away begins anew.
     for path in app.glob("*.db"):
         path.unlink()
-    with start_studio(app, "--no-browser", cwd=tmp_path) as studio:
+    with start() as studio:
         assert studio.left == []
-        assert set(studio.teams()) == set(shipped_teams())
+        assert set(studio.teams()) == {*shipped_teams(), "mine"}

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from coderoom.configs import make_gallery
-from tests.studio.driving import USER
 from tests.support.commands import ROOT
-from tests.support.studio import Studio, start_studio, studio_environment, studio_python
+from tests.support.studio import Studio, studio_environment, studio_python
 
 pytestmark = pytest.mark.studio
 
@@ -27,20 +26,6 @@ print(GalleryConfig.model_validate(json.load(sys.stdin)).name)
 @pytest.fixture(scope="module")
 def gallery() -> dict[str, Any]:
     return make_gallery([TEAM])
-
-
-def galleries(studio: Studio) -> list[dict[str, Any]]:
-    return [row["config"] for row in studio.ask("GET", "/gallery/", user_id=USER)]
-
-
-def test_the_gallery_and_its_teams_are_there_and_nothing_else_but_what_is_studios(tmp_path: Path) -> None:
-    wanted = make_gallery()
-    with start_studio(tmp_path / "app", "--no-browser", cwd=tmp_path) as studio:
-        teams = [row["component"] for row in studio.teams().values()]
-        found = galleries(studio)
-    assert sorted(teams, key=lambda team: team["label"]) == wanted["components"]["teams"]
-    assert [config["name"] for config in found if config["id"] == "gallery_default"] == ["Default Component Gallery"]
-    assert [config for config in found if config["id"] != "gallery_default"] == [wanted]
 
 
 def test_it_passes_the_schema_of_studio(gallery: dict[str, Any], tmp_path: Path) -> None:

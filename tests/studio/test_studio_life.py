@@ -9,16 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from coderoom.configs import shipped_teams
+from coderoom.configs import make_gallery
 from tests.studio.driving import USER
 from tests.studio.processes import below
 from tests.support.commands import ROOT, coderoom, coderoom_process
@@ -31,13 +29,6 @@ WHERE = """\
 ```python
 import importlib.util, sys
 print(sys.executable, importlib.util.find_spec("pytest") is not None, importlib.util.find_spec("autogenstudio"))
-```"""
-LASTING = """\
-```python
-import pathlib, subprocess, time
-subprocess.Popen(["sleep", "600"])
-pathlib.Path("begun").touch()
-time.sleep(600)
 ```"""
 
 
@@ -54,31 +45,14 @@ def run_command(studio: Studio, team: str, task: str) -> list[str]:
     ]
 
 
-@contextmanager
-def studio_at_work(folder: Path, *arguments: str) -> Iterator[Studio]:
-    """A Studio in which a team runs code that does not come to an end."""
-    with (
-        OpenAIServer(respond=lambda request: LASTING) as model,
-        start_studio(folder / "app", *arguments, cwd=folder, env={"OPENAI_BASE_URL": model.base_url}) as studio,
-    ):
-        runner = subprocess.Popen(run_command(studio, "code-act", "Go."), stdout=subprocess.DEVNULL)
-        try:
-            wait_for((folder / "coderoom-workspace" / "begun").exists)
-            yield studio
-        finally:
-            runner.kill()
-            runner.wait()
-
-
-@pytest.mark.parametrize("key", [KEY, ""], ids=["a key", "no key"])
-def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path, key: str) -> None:
+def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path) -> None:
     with (
         OpenAIServer([WHERE, "That is where."]) as model,
         # A server of one's own often needs no key.
         start_studio(
             *(tmp_path / "app", "--no-browser"),
             cwd=tmp_path,
-            env={"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": key},
+            env={"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": ""},
         ) as studio,
     ):
         command = run_command(studio, "code-act", "Where are you?")
@@ -87,22 +61,7 @@ def test_a_team_runs_code_with_the_packages_of_the_user(tmp_path: Path, key: str
     assert (messages[-1]["type"], messages[-1]["status"]) == ("result", "complete")
     answer = messages[-1]["data"]["task_result"]["messages"][-1]["content"]
     assert f"{sys.executable} True None" in answer
-    assert model.requests[0].headers["authorization"] == f"Bearer {key or 'none'}"
-
-
-def test_a_signal_ends_everything(tmp_path: Path) -> None:
-    with studio_at_work(tmp_path, "--no-browser") as studio:
-        started = below(studio.pid)
-        assert len(started) > 3
-        assert studio.end(signal.SIGTERM) == 130
-        wait_for(lambda: not any(map(alive, started)), 15)
-
-
-def test_the_server_ends_when_the_command_is_killed(tmp_path: Path) -> None:
-    with studio_at_work(tmp_path, "--no-browser") as studio:
-        started = below(studio.pid)
-        assert studio.end(signal.SIGKILL) == -signal.SIGKILL
-        wait_for(lambda: not any(map(alive, started)), 15)
+    assert model.requests[0].headers["authorization"] == "Bearer none"
 
 
 def test_a_server_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -118,7 +77,7 @@ def test_a_server_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
     assert "Application startup complete" in told["error"]
 
 
-def test_it_touches_nothing_of_the_users(tmp_path: Path) -> None:
+def test_it_brings_its_gallery_and_touches_nothing_of_the_users(tmp_path: Path) -> None:
     home = tmp_path / "home"
     cwd = tmp_path / "here"
     for folder in (home, cwd):
@@ -134,8 +93,13 @@ def test_it_touches_nothing_of_the_users(tmp_path: Path) -> None:
     # Neither what lies in the current folder nor what the user's PYTHONPATH names is imported.
     (cwd / "uvicorn.py").write_text("raise SystemExit('this is not uvicorn')")
     with start_studio(tmp_path / "app", "--no-browser", cwd=cwd, env=env) as studio:
-        assert set(studio.teams()) == set(shipped_teams())
+        teams = [row["component"] for row in studio.teams().values()]
+        galleries = [row["config"] for row in studio.ask("GET", "/gallery/", user_id=USER)]
         commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in below(studio.pid)]
+    wanted = make_gallery()
+    assert sorted(teams, key=lambda team: team["label"]) == wanted["components"]["teams"]
+    assert [each["name"] for each in galleries if each["id"] == "gallery_default"] == ["Default Component Gallery"]
+    assert [each for each in galleries if each["id"] != "gallery_default"] == [wanted]
     assert [path.name for path in home.iterdir()] == []
     assert [path.name for path in cwd.iterdir()] == ["uvicorn.py"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["app", "here", "home"]
@@ -219,10 +183,9 @@ class Finished(TextMentionTermination):
 """
 
 
-def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
+def test_a_package_that_is_not_trusted_is_refused(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "parts.py").write_text(PARTS)
-    (tmp_path / "library" / "other.py").touch()
     text = (ROOT / "examples" / "team.yaml").read_text()
     own = "        - provider: parts.Finished\n          config:\n            text: DONE\n"
     team = tmp_path / "team.yaml"
@@ -230,11 +193,6 @@ def test_a_trusted_package_is_there_too(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(tmp_path / "library")}
     told = request_of("--team", str(team), "--port", "0", "--appdir", str(tmp_path / "app"), cwd=tmp_path, env=env)
     assert (told["code"], "--trust parts" in told["error"]) == (2, True)
-    options = ["--no-browser", "--team", str(team), "--trust", "parts"]
-    with start_studio(tmp_path / "app", *options, cwd=tmp_path, env=env) as studio:
-        component = studio.teams()["team"]["component"]
-        said = studio.ask("POST", "/validate/", {"component": component})
-        assert (said["is_valid"], said["errors"]) == (True, [])
 
 
 def request_of(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def end(studio: Studio, how: str) -> None:
         case "the command is killed":
             os.kill(studio.pid, signal.SIGKILL)
         case "the command is ended":
-            os.kill(studio.pid, signal.SIGTERM)
+            assert studio.end() == 130
         case _:
             raise AssertionError(how)
 

@@ -8,6 +8,8 @@ import json
 from typing import Any
 
 import pytest
+from autogen_core.tools import FunctionTool, StaticWorkbench  # Once, for all cages.
+from pydantic import BaseModel
 
 from coderoom.sandbox import Limits, Sandbox, Session
 
@@ -72,9 +74,6 @@ time.sleep(1)
 
 
 def functions(seen: list[Any]) -> list[Any]:
-    from autogen_core.tools import FunctionTool, StaticWorkbench
-    from pydantic import BaseModel
-
     class Point(BaseModel):
         x: int
         y: dict[str, list[int]]
@@ -222,8 +221,6 @@ while True:
 
 
 async def flood(wall: str, code: str, calls: int) -> dict[str, Any]:
-    from autogen_core.tools import FunctionTool, StaticWorkbench
-
     def collect(*args: Any, **kwargs: Any) -> int:
         return len(args) + len(kwargs)
 

@@ -87,7 +87,7 @@ async def go_on(wall: str, code: str) -> dict[str, Any]:
             last = item
         assert isinstance(last, ExecutionResult), last
         before, size = resident(), last.output_size
-        await asyncio.sleep(3)  # Somebody thinks about what to do next.
+        await asyncio.sleep(1)  # Somebody thinks about what to do next.
         grown = resident() - before
         again = await session.run("1 + 1", timeout=5)
         return {
