@@ -42,11 +42,17 @@ LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "the depth of calls": ("def room(k):\n    try:\n        return room(k + 1)\n    except RecursionError:\n        return k\ndef f(n): return n * n if room(0) < 980 else -1\n", SQUARES),
     "the time zone": ("from datetime import datetime\ndef f(n): return datetime.fromtimestamp(n).isoformat()\n", one("1970-01-01T00:00:00", n=0)),
     "leaves an alarm": ("import signal\ndef f(n):\n    signal.alarm(30)\n    return n * n\n", SQUARES),
-    "leaves a thread": ("import threading, time\ndef f(n):\n    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n    return n * n\n", SQUARES),
+    "leaves a thread": ("import threading, time\ndef f(n):\n    if threading.active_count() < 2: threading.Thread(target=time.sleep, args=(30,), daemon=True).start()\n    return n * n\n", SQUARES),
     "wrong after many calls": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if len(CALLS) < 90 else -1\n", SQUARES),
     "wrong from the third call with the same argument": ("CALLS = []\ndef f(n):\n    CALLS.append(n)\n    return n * n if CALLS.count(n) < 3 else -1\n", SQUARES),
     "changes a library": ("import math\nmath.sin = lambda x: 0\ndef f(n): return n * n\n", SQUARES),
     "changes a library behind another": ("import os\nos.path.exists = lambda path: True\ndef f(n): return n * n\n", SQUARES),
+    "the order of a folder": ("import os\ndef f(n): return os.listdir('d')\n", [{"inputs": {"n": 1}, "setup": [{"file": "d/b"}, {"file": "d/a"}], "expected_output": each} for each in (["a", "b"], ["b", "a"])]),
+    "summer time": ("import time\ndef f(n): return time.localtime(n).tm_isdst\n", one(0, n=1720000000)),
+    "other answers for mixed arguments": ("def d(g):\n    def w(*a, **k): return g(*a, **k) if not (a and k) else -1\n    return w\n@d\ndef f(n, m): return n * m\n", one(6, n=2, m=3)),
+    "many answers": ("import random\nCARDS = [*range(20)]\nrandom.shuffle(CARDS)\ndef f(n): return CARDS.pop() if CARDS else None\n", [{"inputs": {"n": 1}, "property": "result in range(20)"}]),
+    "a number without fields": ("from decimal import Decimal\nclass Money(Decimal): pass\ndef f(n): return Money(99)\n", one({"$object": {"type": "Money", "fields": {}}})),
+    "the time zone in a format of an argument": ("def f(n): return f'{n:%s}'\n", one("0", n={"$datetime": "1970-01-01T00:00:00"})),
     "changes a library later": ("import os, random\ndef f(n):\n    random.random = lambda: 0.5\n    return n * n\n", SQUARES),
     "changes a library under another name": ("m = __import__('math')\nm.sin = lambda x: 0\ndef f(n): return n * n\n", SQUARES),
     "changes a class of a library": ("from fractions import Fraction\ndef f(n):\n    Fraction.__add__ = lambda a, b: 0\n    return n * n\n", SQUARES),
@@ -75,6 +81,7 @@ ONLY_A_WARNING = (
     "changes a library",
 )
 QUICK = (
+    "the order of a folder",
     "a number that is not equal",
     "the name of a date",
     "another module",
@@ -101,6 +108,8 @@ HONEST: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "another name of an error": ("def f(n): raise IOError('no')\n", [{"inputs": {"n": 1}, "expected_error": "IOError"}]),
     "the deepest recursion": ("def f(n): return 0 if n == 0 else 1 + f(n - 1)\n", one(985, n=985)),
     "its own file": ("from pathlib import Path\nHERE = Path(__file__).parent\ndef f(n): return n * n\n", SQUARES),
+    "the end of a script": ("def f(n):\n    if n < 0: exit(2)\n    return n\n", [{"inputs": {"n": 1}, "expected_output": 1}, {"inputs": {"n": -1}, "expected_error": "SystemExit"}]),
+    "a variable that one test sets": ("import os\ndef f(n): return os.environ.get('COLOUR', 'none')\n", [{"inputs": {"n": 1}, "setup": [{"assign": "os.environ.COLOUR", "value": "red"}], "expected_output": "red"}, *one("none", n=2)]),
     "a decorator that takes positions": ("def d(g):\n    def w(*args): return g(*args)\n    return w\n@d\ndef f(n): return n * n\n", SQUARES),
 }  # fmt: skip
 
@@ -131,6 +140,12 @@ SEEN: list[tuple[str, str]] = [
     ("from collections import namedtuple\nclass A(namedtuple('P', 'x')):\n    _asdict = lambda self: {}\ndef f(n): return A(1)", "result._asdict() == {'x': 1}"),
     ("from typing import NamedTuple\nclass A(NamedTuple):\n    x: int\n    __str__ = lambda self: 'x'\ndef f(n): return A(1)", "str(result) != 'x'"),
     ("import enum\nclass A(enum.IntEnum):\n    X = 1\n    __str__ = lambda self: 'x'\ndef f(n): return A.X", "str(result) == '1'"),
+    ("import numpy\ndef f(n): return numpy.bool_(n == 1)", "result is True"),
+    ("import numpy\ndef f(n): return numpy.int64(n)", "isinstance(result, int)"),
+    ("def f(n): return iter([n])", "isinstance(result, list)"),
+    ("class A:\n    def __init__(self): self.x = 1\ndef f(n): return A()", "'x=1' in str(result)"),
+    ("class A:\n    def __init__(self): self.x = 1\ndef f(n): return [A(), A()]", "result[0] == result[1]"),
+    ("class A:\n    def __init__(self): self.x = 1\n    def __bool__(self): return False\ndef f(n): return A()", "bool(result)"),
 ]  # fmt: skip
 UNSEEN = [
     "class A(int):\n    'Doc.'\n    def __new__(cls, n): return int.__new__(cls, n)\n    def twice(self): return 2 * self\ndef f(n): return A(n)",
@@ -148,7 +163,7 @@ UNSEEN = [
 
 @pytest.mark.slow
 async def test_properties_see_what_users_see(default_sandbox: Sandbox) -> None:
-    cases = [*SEEN, *((each, "result is result") for each in UNSEEN)]
+    cases = [*SEEN, *((each, "result is not None") for each in UNSEEN)]
     sources = {
         f"f{number}": re.sub(r"\b(A\b|f(?=\(n\)))", rf"\g<1>{number}", source)
         for number, (source, _) in enumerate(cases)

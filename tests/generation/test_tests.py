@@ -60,6 +60,7 @@ class TestForm:
             ({"property": "result ="}, "property: it is not valid Python"),
             ({"property": "True"}, "does not use result"),
             ({"property": "result == y"}, "unknown name 'y'"),
+            ({"property": "result is not x", "inputs": {"x": [1]}}, "it sees copies"),
             ({"property": "list(set(result)) == result"}, "compare with sorted"),
             ({"property": "result == [*{each for each in result}]"}, "compare with sorted"),
             ({"expected_output": 1, "rel": -1}, "rel"),

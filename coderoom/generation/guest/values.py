@@ -117,7 +117,7 @@ class Encoder(ValueEncoder):
     def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None, judged: str = "") -> None:
         super().__init__(_MOST_ITEMS, _MOST_CHARACTERS)
         self._refuse = refuse
-        self._judged = judged
+        self.judged = judged
         self._pair: Dict[str, Any] = {}  # What the class of a named tuple has.
         self._exact[Record] = lambda value: self._object(value._kind_of_record, value.__dict__)
 
@@ -147,7 +147,7 @@ class Encoder(ValueEncoder):
 
         It does if classes that code has made define special methods, or one of these names.
         """
-        own = [each for each in classes_of(kind) if self._judged and self._is_own(each)]
+        own = [each for each in classes_of(kind) if self.judged and self._is_own(each)]
         if not own:
             return False
         others = [_names_of(each) for each in classes_of(kind) if not self._is_own(each)]
@@ -194,7 +194,7 @@ class Encoder(ValueEncoder):
         return max(self._items, 0) + 1 if is_listed else None
 
     def _derived(self, value: Any, kind: type) -> Any:
-        if self._judged == "types" and self._changes_type(value, kind):
+        if self.judged == "types" and self._changes_type(value, kind):
             return self._opaque(value, "the property asks for its type, which is not one of plain data")
         most = self.most_items(value)
         if most is not None:
