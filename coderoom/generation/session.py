@@ -283,29 +283,33 @@ class TestSession:
         stateless = all(map(self.is_stateless, jobs))
         given = [*map(self._language.job, jobs)], _FAST, _WHOLE, largest, 2 * self.longest, stateless
         cell = run_inside(self._language.runs_jobs[0], "run", largest, *given)
-        result = await self._run(cell, _WHOLE + _FAST + _SLACK)
+        result = await self._run(cell, _WHOLE + _FAST + _SLACK, stateless)
         values = value_of(result)
         if not isinstance(values, list):
             return []
         whole = [each if isinstance(each, list) and len(each) == 4 else [None] for each in values[: len(jobs)]]
         return [read_answer(text, 2 * largest, about) for text, *about in whole]
 
-    async def _run(self, cell: str, seconds: float) -> ExecutionResult:
+    async def _run(self, cell: str, seconds: float, stateless: bool = False) -> ExecutionResult:
         """Run a cell in the state in which every test starts."""
         if self._session is None:
             await self.open()
         try:
-            return await self._run_from_mark(cell, seconds)
+            return await self._run_here(cell, seconds, stateless)
         except RequestError:  # Code has broken the checkpoint.
             await self.open()
-            return await self._run_from_mark(cell, seconds)
+            return await self._run_here(cell, seconds, stateless)
 
-    async def _run_from_mark(self, cell: str, seconds: float) -> ExecutionResult:
+    async def _run_here(self, cell: str, seconds: float, stateless: bool) -> ExecutionResult:
         assert self._session is not None
-        assert self._mark is not None
-        # Even the first time: the original process has the checkpoint as a child process, a fork has no children.
-        await self._session.rollback(self._mark)
-        return await self._session.run(cell, timeout=seconds)
+        if not stateless:
+            self._mark = self._mark or await self._session.checkpoint()
+            # Even the first time: the original process has the checkpoint as a child process, a fork has no children.
+            await self._session.rollback(self._mark)
+        result = await self._session.run(cell, timeout=seconds)
+        if result.state_lost:
+            await self.aclose()
+        return result
 
     async def open(self) -> None:
         """Start the session and load the functions, those in `failures` excepted."""
@@ -342,7 +346,8 @@ class TestSession:
         result = await session.run(call_inside("batches", "begin"), timeout=_LOAD_SECONDS)
         try:
             if result.outcome is Outcome.OK and not result.state_lost:
-                self._mark = await session.checkpoint()
+                if not self._language.is_pure(self._sources.values()):  # Otherwise nothing changes it.
+                    self._mark = await session.checkpoint()
                 return True
         except RequestError:  # Code has broken it.
             pass

@@ -285,7 +285,9 @@ def check_property(text: str, inputs: Mapping[str, Any]) -> None:
         raise ValueError("property: the order of a set is another one in each process; compare with sorted(...)")
     identities = [node for node in compared if any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops)]
     if not all(any(map(_is_single, (node.left, *node.comparators))) for node in identities):
-        raise ValueError("property: it sees copies of the values, so `is` compares only with None, True and False")
+        raise ValueError(
+            "property: it sees copies of the values, so `is` compares only with None, True, False and types"
+        )
     changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
     results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
     if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
@@ -293,6 +295,9 @@ def check_property(text: str, inputs: Mapping[str, Any]) -> None:
 
 
 def _is_single(node: ast.expr) -> bool:
+    """Whether an expression is None, a truth value or the type of something, of which there is only one."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "type"
     return isinstance(node, ast.Constant) and isinstance(node.value, bool | None)
 
 
