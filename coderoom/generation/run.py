@@ -46,6 +46,7 @@ _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
 _CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
 _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
 _HEAD = 200
+_VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
 _SLACK = 1.0
 T = TypeVar("T")
 
@@ -71,10 +72,10 @@ class Case:
         """The characters of its answer."""
         return (self.seen.answer or Answer()).size + _HEAD
 
-    def may_use_sets(self) -> bool:
-        """Whether the program or a step may get a set, whose order depends on the process, or NaN, as its hash does."""
+    def may_vary(self) -> bool:
+        """Whether pure code may give several answers: of a set's order, of NaN, or of a date in the local time zone."""
         given = canonical(self.test.inputs)
-        return self.test.has_steps or any(each in given for each in ('"$set"', '"$frozenset"', '"nan"'))
+        return self.test.has_steps or any(each in given for each in _VARYING)
 
 
 class Judge:
@@ -168,7 +169,7 @@ class Run:
         await self._run_once(cases)
         # Parts of code that could not be loaded may be there.
         pure = not failures and self.language.is_pure(self.sources.values())
-        varies = not pure or any(case.may_use_sets() for case in cases)
+        varies = not pure or any(case.may_vary() for case in cases)
         if varies:
             await self._run_again(self._passing(cases))
         await self._run_in_order(self._passing(cases), varies)
@@ -250,7 +251,6 @@ class Run:
             await self._see_several_in_order(several, count, again=varies)
 
     async def _see_several_in_order(self, cases: Sequence[Case], count: int, again: bool) -> None:
-        repeatable: dict[str, bool] = {}
         seconds = sum(case.seen.seconds for case in cases)
         again = again and seconds < _SECONDS_TO_RUN_AGAIN
         more: list[list[Seen]] = []
@@ -259,11 +259,9 @@ class Run:
             if not seen.why or not case.seen.passed:
                 continue
             more = more or [await self._see_in_order(cases, 1, again) for _ in range(_MORE_IN_ORDER)]
-            if case.function not in repeatable:
-                # Nothing runs before it.
-                [alone] = await self._see_in_order([case], _CHECKS)
-                repeatable[case.function] = not alone.why
-            if not repeatable[case.function] or not all(each[place].why for each in more):
+            checks = _LEAST_PROCESSES if any(each.seen.warning for each in cases[:place]) else _CHECKS
+            [alone] = await self._see_in_order([case], checks)  # Nothing runs before it.
+            if alone.why or not all(each[place].why for each in more):
                 case.seen = _not_repeatable(case.seen, seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"

@@ -342,7 +342,7 @@ class TestSession:
         return await self._settle(session)
 
     async def _settle(self, session: Session) -> bool:
-        """Make a checkpoint of the state in which every test starts."""
+        """Prepare the state in which every test starts, and make a checkpoint of it if something can change it."""
         result = await session.run(call_inside("batches", "begin"), timeout=_LOAD_SECONDS)
         try:
             if result.outcome is Outcome.OK and not result.state_lost:

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, model_serializer, model_validator
 
 from coderoom.errors import GenerationError
 from coderoom.generation.guest.steps import BUILTINS
-from coderoom.generation.languages.python.check import check_property, names_in
+from coderoom.generation.languages.python.check import check_property, judged_by, names_in
 from coderoom.generation.specs import Data, FunctionSpec, name_problem, validated
 from coderoom.generation.values import canonical, decode, parts
 
@@ -175,6 +175,11 @@ class FunctionTest(Data):
         return "output" if self.property is None else "property"
 
     @functools.cached_property
+    def judges_by(self) -> str:
+        """What its property sees of the values; see `coderoom.generation.Job`."""
+        return judged_by(self.property or "None")
+
+    @functools.cached_property
     def has_steps(self) -> bool:
         """Whether it has steps, or refers to functions of the program."""
         return bool(self.setup or self.then) or '"$name"' in canonical(self.inputs)
@@ -258,7 +263,8 @@ def problems_of_steps(test: FunctionTest, functions: Sequence[str]) -> list[str]
     for kind, steps in (("setup", test.setup), ("then", test.then)):
         for number, step in enumerate(steps):
             owner, _, attribute = (step.assign or "").rpartition(".")
-            called = [each for each in (step.call, owner) if each and each != "os.environ"]
+            owners = [] if owner.startswith("os.environ") else [owner]
+            called = [each for each in (step.call, *owners) if each]
             check(f"{kind}[{number}]", [*_names_used([*step.args, *step.kwargs.values(), step.value]), *called], hint)
             known |= {name for name in (step.name, attribute) if name and not owner}
         if kind == "setup":

@@ -13,7 +13,7 @@ import time
 from itertools import islice
 
 from .steps import CallError, StepError, Steps, ask, undo
-from .values import Encoder, JudgedRecord, classes_of, decode, keep_libraries, name_of
+from .values import Encoder, classes_of, decode, keep_libraries, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -74,10 +74,10 @@ def make_call(job: Dict[str, Any]) -> Call:
         return _with_steps, (job, after), {}, after if "after" in job else None
     if "property" in job:
         given = {**job["inputs"], "result": job["result"]}
-        names = {each: decode(data, each, record=JudgedRecord) for each, data in given.items()}
+        names = {each: decode(data, each, judged=True) for each, data in given.items()}
         if "after" in job:
             later = job["after"].items()
-            names["after"] = {each: decode(data, "after[%r]" % each, None, JudgedRecord) for each, data in later}
+            names["after"] = {each: decode(data, "after[%r]" % each, judged=True) for each, data in later}
         return _look, (compile(job["property"], "<property>", "eval"), names), {}, None
     inputs = {name: decode(data, name) for name, data in job["inputs"].items()}
     function = _function(job["function"])
@@ -135,7 +135,7 @@ def answering(
         _set_limit(raised)
         value = yield from (function(*positional) if function is _with_steps else ask(function, positional, named))
         most = encoder.most_items(value)
-        if most is not None and encoder.judged != "types":  # An endless one ends here.
+        if most is not None and "result" not in encoder.judged:  # An endless one ends here.
             items = yield from ask(islice, (value, most), {})
             value = yield from ask(_names["list"], (items,), {})
     except BaseException as error:

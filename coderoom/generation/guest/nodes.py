@@ -137,7 +137,7 @@ def run_in_order(
     _parameters.update((function, parameters) for function, _, _, parameters in program)
     found: List[List[Optional[str]]] = [[] for _ in jobs]
     rounds = 1 + again
-    for number in range(count):
+    for number in range(max(count, rounds)):  # The second one has more rounds.
         tidy()
         for _ in range(number % 2):  # Otherwise, all processes might have an even number, or all an odd one.
             subprocess.run(["true"])

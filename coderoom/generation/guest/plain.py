@@ -119,7 +119,7 @@ def _with_files_in_another_order(job: Dict[str, Any]) -> Dict[str, Any]:
     steps = job.get("setup", [])
     files = [step for step in steps if "file" in step]
     others = steps[len(files) :]
-    if steps != files + others or len({step["file"] for step in files}) < len(files):
+    if steps != files + others or len({os.path.normpath(step["file"]) for step in files}) < len(files):
         return job
     return {**job, "setup": files[::-1] + others}
 

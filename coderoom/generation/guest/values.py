@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     from coderoom.sandbox.guest.encoding import Path
 
-__all__ = ["Encoder", "JudgedRecord", "Record", "decode", "error_matches", "name_of"]
+__all__ = ["Encoder", "Record", "decode", "error_matches", "name_of"]
 
 _MOST_ITEMS = 200_000
 _MOST_CHARACTERS = 2_000_000
@@ -45,11 +45,12 @@ classes_of = type.__dict__["__mro__"].__get__
 _names_of = type.__dict__["__dict__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
 _MADE_BY_CODE = 1 << 9  # The flag of classes that are not part of the interpreter.
-_IMMUTABLE = 1 << 8  # The flag of classes of the standard library that are written in C.
+_IMMUTABLE = 1 << 8  # The flag of most classes of the standard library that are written in C.
 
 LIBRARIES = ("collections", "dataclasses", "datetime", "decimal", "enum", "fractions", "itertools", "numpy", "pandas",
               "pathlib", "uuid")  # fmt: skip
 _libraries: Dict[str, Any] = {}
+_BASES = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
 _EQUALITY = frozenset(["__eq__", "__ne__", "__getattribute__"])
 _ACCESS = _EQUALITY.union(["__bool__", "__contains__", "__getitem__", "__iter__", "__len__", "__reversed__"])
 _WITH_CLASSES = ("collections", "enum", "numpy", "numpy.ma")  # They may change what their own classes do.
@@ -94,7 +95,7 @@ class Record:
         self.__dict__.update(fields)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not Record:
+        if type(other) is not type(self):
             return NotImplemented
         return self._kind_of_record == other._kind_of_record and self.__dict__ == other.__dict__
 
@@ -110,8 +111,8 @@ class Encoder(ValueEncoder):
     """Turns a value into tagged data, also objects, iterators and subclasses of built-in types.
 
     A value without tagged form becomes `$opaque`, or what `refuse` returns for its type, the reason and the place.
-    If the data is `judged` by a property, values of classes with special methods of their own have no tagged form. If
-    that property asks for `types`, those of which the data has another type have none either.
+    If the data is `judged` by a property, values of classes with special methods of their own have no tagged form, and
+    none whose data has another type or text than the property asks for; see `coderoom.generation.languages.Job`.
     """
 
     def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None, judged: str = "") -> None:
@@ -194,8 +195,8 @@ class Encoder(ValueEncoder):
         return max(self._items, 0) + 1 if is_listed else None
 
     def _derived(self, value: Any, kind: type) -> Any:
-        if self.judged == "types" and self._changes_type(value, kind):
-            return self._opaque(value, "the property asks for its type, which is not one of plain data")
+        if "types" in self.judged and self._changes_type(value, kind):
+            return self._opaque(value, "the property asks for its type or its text, and sees a copy that is plain data")
         most = self.most_items(value)
         if most is not None:
             return self._list(list(islice(value, most)))
@@ -206,17 +207,20 @@ class Encoder(ValueEncoder):
         return self._of_fields(value, kind)
 
     def _changes_type(self, value: Any, kind: type) -> bool:
-        """Whether the data of a value has another type: that of an iterator, a deque, or a number or array of NumPy."""
-        numpy = self._library("numpy")
+        """Whether the data of a value has another type, or text, than the property asks for."""
+        numpy, paths = self._library("numpy"), self._library("pathlib")
         arrays = (numpy.ndarray, numpy.generic) if hasattr(numpy, "ndarray") else ()
-        if issubclass(kind, arrays):
-            return not issubclass(kind, (float, complex, str, bytes))
+        derived = issubclass(kind, _BASES) and not hasattr(kind, "_fields")
+        if derived and not issubclass(kind, arrays):
+            return "exact" in self.judged
+        if issubclass(kind, arrays) or (paths and issubclass(kind, paths.PurePath)):
+            return not derived or "exact" in self.judged
         is_deque = name_of(kind) == "deque" and self._has("collections", kind)
-        return is_deque or self.most_items(value) is not None
+        return "result" in self.judged and (is_deque or self.most_items(value) is not None)
 
     def _based(self, value: Any, kind: type) -> Any:
         """The data of a value of a class that is derived from a built-in one."""
-        for base in (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex):
+        for base in _BASES:
             if issubclass(kind, base):
                 names = _ACCESS.union(_READING.intersection(dir(base)))
                 if base in (str, bytes, int, float, complex):
@@ -274,7 +278,9 @@ class Encoder(ValueEncoder):
             fields = {name: fields[name] for name in names if name in fields}
         elif issubclass(kind, BaseException):
             fields = {"args": value.args, **fields}
-        return self._object(name_of(kind), fields)
+        own = [each for each in classes_of(kind) if not {"__bool__", "__len__"}.isdisjoint(_names_of(each))]
+        more: Dict[str, Any] = {} if own or not self.judged else {"truth": True}
+        return self._object(name_of(kind), fields, **more)
 
     def _fields_of(self, value: Any, kind: type) -> Optional[Dict[Any, Any]]:
         """The fields that a value has, whatever its class says; `None` if reading one may give something else."""
@@ -327,8 +333,8 @@ def _plain(value: Any, base: Any) -> Any:
     return base.__add__(value, 0)
 
 
-class JudgedRecord(Record):
-    """A record that a property sees: it has the fields of an object, and nothing else of what its class does."""
+class _JudgedEnum(Record):
+    """A member of an enum that a property sees: its class may give it another text."""
 
     __slots__ = ()
 
@@ -336,25 +342,44 @@ class JudgedRecord(Record):
         kind = self._kind_of_record
         raise TypeError("a property sees the fields of a %s, and not what is equal to it, its text or its truth" % kind)
 
-    __eq__ = __ne__ = __hash__ = __bool__ = __repr__ = __format__ = _unknown
+    __repr__ = __format__ = _unknown
 
 
-def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None, record: type = Record) -> Any:
+class _JudgedRecord(_JudgedEnum):
+    """An object that a property sees: it has the fields, and nothing else of what its class does."""
+
+    __slots__ = ()
+
+    __hash__ = __bool__ = _JudgedEnum._unknown
+
+    def __eq__(self, other: object) -> bool:
+        return self._unknown() if other is not None else False
+
+
+class _TrueRecord(_JudgedRecord):
+    """The same of a class that does not say what is true."""
+
+    __slots__ = ()
+    __hash__ = _JudgedEnum._unknown
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None, judged: bool = False) -> Any:
     """Convert tagged data to a value.
 
     Args:
         data: JSON-like data.
         root: The name of the whole value in error messages.
         named: Returns the object that `{"$name": NAME}` stands for; `None`: the tag is unknown.
-        record: The class that stands for objects.
+        judged: Whether a property sees the value.
 
     Raises:
         TaggedError: The data is not in the tagged form.
     """
-    tags = {**_TAGS, "$object": lambda reader, data: record(*_fields(reader, data))}
-    if named is not None:
-        tags["$name"] = lambda _, name: named(as_text(name))
-    return Decoder(root, tags).read(data)
+    tags = _JUDGED_TAGS if judged else _TAGS
+    return Decoder(root, tags if named is None else {**tags, "$name": lambda _, name: named(as_text(name))}).read(data)
 
 
 def _fields(reader: Decoder, data: Any) -> Any:
@@ -382,17 +407,30 @@ def _enum(reader: Decoder, data: Any) -> Any:
     return value if data.get("mixed") is True else Record(as_text(data["type"]), {"name": data["name"], "value": value})
 
 
+def _judged_object(reader: Decoder, data: Any) -> Any:
+    name, fields = _fields(reader, data)
+    return (_TrueRecord if data.get("truth") is True else _JudgedRecord)(name, fields)
+
+
+def _judged_enum(reader: Decoder, data: Any) -> Any:
+    found = _enum(reader, data)
+    return _JudgedEnum(found._kind_of_record, found.__dict__) if type(found) is Record else found
+
+
 def _opaque(reader: Decoder, data: Any) -> Any:
-    raise ValueError("opaque data cannot be decoded")
+    why = data.get("why") if type(data) is dict else None
+    raise ValueError("it cannot be decoded: %s" % why if type(why) is str else "opaque data cannot be decoded")
 
 
 _TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     **TAGS,
     "$int": lambda reader, data: int(as_text(data), 16),
+    "$object": lambda reader, data: Record(*_fields(reader, data)),
     "$namedtuple": _namedtuple,
     "$enum": _enum,
     "$opaque": _opaque,
 }
+_JUDGED_TAGS = {**_TAGS, "$object": _judged_object, "$enum": _judged_enum}
 
 
 def error_matches(expected: str, types: Sequence[str], base: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +22,9 @@ Job = Mapping[str, Any]
 (`property`, `result`, `inputs`).
 
 The `after` of a call says whether its answer includes the arguments after it; that of a property has these arguments.
-The `judged` of a call says that a property judges its answer: its `values`, or also its `types`.
+The `judged` of a call says that a property judges its answer, and by what: its `values`, and perhaps their `types`, the
+`exact` types or texts, or the type of the `result` itself.
 """
-
-_ASKS_FOR_TYPES = re.compile(r"\b(isinstance|issubclass|type|hasattr|json)\b|\bis (not )?(True|False)\b")
 
 
 def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[str, Any]:
@@ -36,7 +34,7 @@ def job_of(function: str, test: FunctionTest, functions: Sequence[str]) -> dict[
         steps = test.model_dump(mode="json", include={"setup", "then"})
         job |= {"functions": list(functions), **{kind: each for kind, each in steps.items() if each}}
     if test.expects == "property":
-        job["judged"] = "types" if _ASKS_FOR_TYPES.search(test.property or "") else "values"
+        job["judged"] = test.judges_by
     return {**job, "after": True} if test.sees_after else job
 
 

@@ -263,6 +263,11 @@ _REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|lo
 """Also forbidden within text that `eval` gets."""
 
 
+_ASKING = words("isinstance issubclass hasattr callable __import__")
+_EXACT = words("type str repr ascii format")
+"""Functions that ask for types, and those that ask for the exact one, or a text."""
+
+
 def check_property(text: str, inputs: Mapping[str, Any]) -> None:
     """Check the Python expression of a property, which may use the inputs of its test; a mistake is a `ValueError`."""
     try:
@@ -292,6 +297,33 @@ def check_property(text: str, inputs: Mapping[str, Any]) -> None:
     results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
     if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
         raise ValueError("property: it does not use result")
+
+
+def judged_by(text: str) -> str:
+    """What a property sees of the values, as `Job` says."""
+    found = {"values"}
+    for node in ast.walk(parsed_expression(text)):
+        subject: ast.AST | None = None
+        asks = exact = False
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            exact = node.func.id in _EXACT
+            asks = exact or node.func.id in _ASKING
+            subject = node.args[0] if node.args else None
+        elif isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            asks = any(isinstance(each, ast.Constant) and isinstance(each.value, bool) for each in sides) and any(
+                isinstance(each, ast.Is | ast.IsNot) for each in node.ops
+            )
+        elif isinstance(node, ast.Attribute | ast.FormattedValue):
+            asks = exact = getattr(node, "attr", "__class__") in ("__class__", "__dict__", "format")
+            subject = node.value
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            asks = exact = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+            subject = node.right
+        found |= {"types"} if asks else set()
+        found |= {"exact"} if exact else set()
+        found |= {"result"} if asks and isinstance(subject, ast.Name) and subject.id == "result" else set()
+    return " ".join(sorted(found))
 
 
 def _is_single(node: ast.expr) -> bool:
@@ -339,15 +371,17 @@ def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium
         severity: The lowest severity to report.
         confidence: The lowest confidence to report.
     """
-    for name in ("bandit", "stevedore"):  # Invalid files, which they complain about, are reported elsewhere.
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     with (
+        contextlib.ExitStack() as stack,
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(action="ignore"),
         tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8", errors="replace") as file,
     ):
         from bandit.core import config, manager  # type: ignore[import-untyped]
 
+        for each in map(logging.getLogger, ("bandit", "stevedore")):  # Invalid files are reported elsewhere.
+            stack.callback(each.setLevel, each.level)
+            each.setLevel(logging.CRITICAL)
         if not source:
             return []
         file.write(source)

@@ -74,8 +74,6 @@ _ATTRIBUTES: Final = {name for kind in _TYPES for name in dir(kind) if not name.
 # A format string may access attributes, also within nested fields.
 _FIELD: Final = re.compile(r"\{[^{}:!]*[.\[]")
 
-_DATE: Final = re.compile(r"%[-_^#]?[a-zA-Z]")
-
 _CONSTANT: Final = (ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context)
 _ANNOTATION: Final = (*_CONSTANT, ast.Name, ast.Attribute, ast.Subscript, ast.List)
 _NODES: Final = (
@@ -308,19 +306,12 @@ class _Program:
             (makes and any(map(self._shows, self._nodes)))
             or (views and self._any(ast.BitAnd, ast.BitOr, ast.BitXor, ast.Sub))
             or (calls_itself and any(map(self._catches_recursion, self._nodes)))
-            or any(map(self._formats_date, self._nodes))
             # The `finally` of a generator could run whenever it is collected, even in a later call.
             or (self._any(ast.Try) and self._any(ast.Yield, ast.YieldFrom))
         )
 
     def _any(self, *kinds: type[ast.AST]) -> bool:
         return any(isinstance(node, kinds) for node in self._nodes)
-
-    def _formats_date(self, node: ast.AST) -> bool:
-        """Whether a text may be the format of a date, which may depend on the time zone. One before `%` is not."""
-        text = node.value if isinstance(node, ast.Constant) else None
-        is_operand = getattr(self._parents.get(node), "left", None) is node
-        return isinstance(text, str) and bool(_DATE.search(text)) and not is_operand
 
     def _catches_recursion(self, node: ast.AST) -> bool:
         if not isinstance(node, ast.ExceptHandler):
@@ -343,7 +334,9 @@ class _Program:
         if not isinstance(node, ast.FormattedValue):
             return False
         call = self._parents[self._parents[node]]
-        return not (isinstance(call, ast.Call) and isinstance(self._parents[call], ast.Raise))
+        if not isinstance(call, ast.Call) or not isinstance(self._parents[call], ast.Raise) or len(call.args) > 1:
+            return True
+        return not isinstance(call.func, ast.Name) or self._called(call) not in _EXCEPTIONS
 
     def _has_address(self, node: ast.AST) -> bool:
         """Whether a node makes an object whose text is its address."""
