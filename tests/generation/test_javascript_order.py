@@ -43,7 +43,7 @@ async def test_code_that_keeps_state_is_noticed(node_sandbox: Sandbox, source: s
 async def test_code_that_keeps_state_fails_where_it_may_not(node_sandbox: Sandbox) -> None:
     strict = await run(node_sandbox, "let calls = 0\nfunction f(x) { return x + calls++ }", strict=True)
     assert [each.passed for each in strict] == [False] * 3
-    late = await run(node_sandbox, "let calls = 0\nfunction f(x) { return calls++ < 7 ? x : -1 }")
+    late = await run(node_sandbox, "let calls = 0\nfunction f(x) { return calls++ < 7 ? x : -1 }", strict=True)
     assert [each.passed for each in late] == [False] * 3
 
 
