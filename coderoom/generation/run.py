@@ -43,7 +43,7 @@ _SECONDS_IN_ORDER = 60.0  # Slower tests run in fewer processes in order, but in
 _LEAST_PROCESSES = 4
 _SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
-_CHECKS = 16  # In how many new processes a test runs again that has failed only after other tests.
+_CHECKS = 16  # In how many new processes the first test runs again that has failed only after other tests.
 _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
 _HEAD = 200
 _VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
@@ -254,14 +254,17 @@ class Run:
         seconds = sum(case.seen.seconds for case in cases)
         again = again and seconds < _SECONDS_TO_RUN_AGAIN
         more: list[list[Seen]] = []
+        checks = _CHECKS
         for place, seen in enumerate(await self._see_in_order(cases, count, again)):
             case = cases[place]
             if not seen.why or not case.seen.passed:
                 continue
             more = more or [await self._see_in_order(cases, 1, again) for _ in range(_MORE_IN_ORDER)]
-            checks = _LEAST_PROCESSES if any(each.seen.warning for each in cases[:place]) else _CHECKS
-            [alone] = await self._see_in_order([case], checks)  # Nothing runs before it.
-            if alone.why or not all(each[place].why for each in more):
+            is_state = all(each[place].why for each in more)
+            if is_state:
+                [alone] = await self._see_in_order([case], checks)  # Nothing runs before it.
+                is_state, checks = not alone.why, _LEAST_PROCESSES
+            if not is_state:
                 case.seen = _not_repeatable(case.seen, seen)
                 continue
             text = f"it passes alone, but after the other tests it {seen.said()}: the code keeps state"
