@@ -22,7 +22,6 @@ from typing import Any
 import yaml
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
-from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
 import coderoom
@@ -83,14 +82,13 @@ async def walks() -> dict[str, Walk]:
         found["Sandbox.run"] = await walk(lambda: sandbox.run("print(1)"))
         found["Session.run"] = await walk(lambda: session.run("print(1)"))
     replies = yaml.safe_load(SOLUTION.read_text())["replies"]
-    models = [ReplayChatCompletionClient(replies) for _ in range(2)]
-    found["AICodeGenerator, 2 functions, 13 tests"] = await walk(lambda: generate(models.pop()))
+    async with AICodeGenerator(ReplayChatCompletionClient([*replies, *replies]), cache=False) as generator:
+        found["AICodeGenerator, 2 functions, 13 tests"] = await walk(lambda: generate(generator))
     return found
 
 
-async def generate(model: ChatCompletionClient) -> None:
+async def generate(generator: AICodeGenerator) -> None:
     """Make a solution of two functions from recorded replies."""
-    generator = AICodeGenerator(model, cache=False)
     solution = await generator.generate_solution("Write numbers as Roman numerals, and read them.")
     assert solution.all_tests_passed
     assert len(solution.test_results) == 13

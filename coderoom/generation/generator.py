@@ -74,7 +74,8 @@ class AICodeGenerator:
             `Solution.cached_for`. `None`: only the same instruction counts.
         similarity: The least cosine of the embeddings of similar instructions.
         language: The language or its name.
-        sandbox: The sandbox for the code; `None`: a new one for each solution. See `TestRunner` for its requirements.
+        sandbox: The sandbox for the code; `None`: one for all solutions within `async with`, and otherwise a new one
+            for each. See `TestRunner` for its requirements.
         wall: The wall (isolation backend) of a new sandbox.
         max_attempts: The most attempts at each function.
         max_test_changes: The most test changes for each function.
@@ -158,6 +159,7 @@ class AICodeGenerator:
         self._embeddings = embeddings
         self._similarity = similarity
         self._sandbox = sandbox
+        self._opened: dict[asyncio.AbstractEventLoop, Sandbox] = {}
         self._wall = wall
         self._rules = Rules(
             max_attempts=max_attempts,
@@ -297,13 +299,18 @@ class AICodeGenerator:
                 await task
 
     async def __aenter__(self) -> Self:
+        if self._sandbox is None:
+            self._opened.setdefault(asyncio.get_running_loop(), make_sandbox(self._wall, self._language))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections that this object opened in this event loop."""
+        """Close the connections and the sandbox that this object opened in this event loop."""
+        sandbox = self._opened.pop(asyncio.get_running_loop(), None)
+        if sandbox is not None:
+            await sandbox.close()
         if self._own_model is not None:
             await self._own_model.close()
 
@@ -311,7 +318,7 @@ class AICodeGenerator:
         emit = program.emit
         key = self._key(program.instruction) if self.cache is not None else ""
         async with contextlib.AsyncExitStack() as stack:
-            sandbox = self._sandbox
+            sandbox = self._sandbox or self._opened.get(asyncio.get_running_loop())
             if sandbox is None:
                 sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
             language = copy(self._language)

@@ -59,6 +59,23 @@ async def test_an_instruction_becomes_tested_code(sandbox: Sandbox) -> None:
     assert model.asked == [("specs", ""), ("tests", "double"), ("code", "double")]
 
 
+async def test_solutions_of_an_open_generator_share_a_sandbox() -> None:
+    before, model = children(), ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD})
+    async with AICodeGenerator(model, cache=False) as generator:
+        solutions = [await generator.generate_solution("Double a number.")]
+        sandbox = children() - before
+        solutions.append(await generator.generate_solution("Double a number again."))
+        assert children() - before == sandbox
+    assert sandbox
+    assert children() <= before
+    assert all(solution.all_tests_passed for solution in solutions)
+
+
+def children() -> set[str]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {pid for task in tasks for pid in task.read_text().split()}
+
+
 async def test_the_dump_has_the_keys_and_shapes_that_users_know(sandbox: Sandbox) -> None:
     solution = await solve(ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}), sandbox)
     dump = solution.model_dump(mode="json")
