@@ -6,9 +6,10 @@ it is compared.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -326,3 +327,15 @@ def _without(items: list[Any], others: list[Any]) -> list[Any]:
     by_key = {_key(item): item for item in items}
     left = Counter(map(_key, items)) - Counter(map(_key, others))
     return [by_key[key] for key in left.elements()]
+
+
+def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
+    """See `Language.error_matches`.
+
+    Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
+    """
+    own = getattr(builtins, base, None)
+    known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
+    if isinstance(getattr(builtins, expected, None), type):
+        return getattr(builtins, expected) in known  # `IOError` is another name of `OSError`.
+    return bool(known) and expected in types

@@ -62,6 +62,9 @@ LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "the time zone by strftime": ("from datetime import datetime\ndef f(n): return int(datetime(1970, 1, 1 + n).strftime('%s'))\n", one(0, n=0)),
     "an array with other items": ("import numpy\nclass A(numpy.ndarray):\n    def tolist(self): return [1]\ndef f(n): return numpy.array([9]).view(A)\n", one([1])),
     "a number of a library with another value": ("import numpy\nclass A(numpy.float64):\n    def item(self): return 1.0\ndef f(n): return A(9)\n", one(1.0)),
+    "a date that is none": ("import numpy\ndef f(n): return numpy.datetime64('NaT')\n", one(None)),
+    "a date with nanoseconds": ("import numpy\ndef f(n): return numpy.array(['2024-01-01T00:00:00.000000001'], dtype='datetime64[ns]')\n", one([{"$datetime": "2024-01-01T00:00:00"}])),
+    "a masked item": ("import numpy\ndef f(n): return numpy.ma.array([1, 2], mask=[0, 1])\n", one([1, None])),
     "another value of a member": ("import enum\nclass E(enum.Enum):\n    A = 1\n    @property\n    def value(self): return 9\ndef f(n): return E.A\n", one({"$enum": {"type": "E", "name": "A", "value": 1}})),
     "a dict with other items": ("class D(dict):\n    def items(self): return [('a', 2)]\ndef f(n): return D(a=1)\n", one({"a": 1})),
     "a list that counts wrongly": ("class L(list):\n    def count(self, item): return 9\ndef f(n): return L([1])\n", one([1])),
@@ -151,11 +154,16 @@ SEEN: list[tuple[str, str]] = [
     ("class A:\n    def __init__(self): self.x = 1\ndef f(n): return A()", "'x=1' in str(result)"),
     ("class A:\n    def __init__(self): self.x = 1\ndef f(n): return [A(), A()]", "result[0] == result[1]"),
     ("class A:\n    def __init__(self): self.x = 1\n    def __bool__(self): return False\ndef f(n): return A()", "bool(result)"),
+    ("class A:\n    x = 1\n    def __init__(self): self.y = 1\ndef f(n): return A()", "not hasattr(result, 'x')"),
+    ("import enum\nclass A(enum.Flag):\n    X = 1\ndef f(n): return A(0)", "bool(result)"),
+    ("import numpy\ndef f(n): return numpy.array([n, 2])", "result[0:] == [1, 2]"),
+    ("import numpy\ndef f(n): return numpy.array([[n, 2]])", "result[0].count(2) == 1"),
 ]  # fmt: skip
 HONEST_PROPERTIES: list[tuple[str, str]] = [
     ("def f(n):\n    yield n", "all(isinstance(each, int) for each in result) and list(result) == [1]"),
     ("class A:\n    def __init__(self): self.x = 1\ndef f(n): return A()", "result and result != None and result.x == 1"),
     ("import numpy\ndef f(n): return numpy.float64(n)", "isinstance(result, float) and result == 1"),
+    ("import numpy\ndef f(n): return numpy.array([[n, 2], [3, 4]])", "len(result) == 2 and 3 in result[1] and [sum(x) for x in result] == [3, 7]"),
 ]  # fmt: skip
 UNSEEN = [
     "class A(int):\n    'Doc.'\n    def __new__(cls, n): return int.__new__(cls, n)\n    def twice(self): return 2 * self\ndef f(n): return A(n)",

@@ -1,21 +1,20 @@
-"""Encodes and decodes the values of tests, as `coderoom.generation.values` says, and compares names of exceptions."""
+"""Encodes and decodes the values of tests, as `coderoom.generation.values` says."""
 
 from __future__ import annotations
 
-import builtins
 import sys
 from itertools import islice
 
 from coderoom.sandbox.guest.decoding import TAGS, Decoder, as_text
-from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
+from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder, coarse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, FrozenSet, Iterable, Optional, Sequence
+    from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
     from coderoom.sandbox.guest.encoding import Path
 
-__all__ = ["Encoder", "Record", "decode", "error_matches", "name_of"]
+__all__ = ["Encoder", "Record", "decode", "name_of"]
 
 _MOST_ITEMS = 200_000
 _MOST_CHARACTERS = 2_000_000
@@ -252,6 +251,10 @@ class Encoder(ValueEncoder):
             names = frozenset(dir(base)) - _UNIMPORTANT - {"__array_finalize__"}
             if made and (self._changes(kind, base, names) or self._differs(kind)):
                 return self._opaque(value, "its class changes what operators do; return plain data")
+            if issubclass(kind, base) and value.dtype.kind in "mM" and (value != coarse(value, numpy)).any():
+                return self._opaque(value, "it has NaT, or units below microseconds")
+        if issubclass(kind, getattr(self._library("numpy.ma"), "MaskedArray", ())) and value.mask.any():
+            return self._opaque(value, "some of it is masked")
         return super()._known(value, kind)
 
     def _named(self, value: Any, kind: type) -> Any:
@@ -339,31 +342,46 @@ class _JudgedEnum(Record):
     __slots__ = ()
 
     def _unknown(self, *_: Any) -> Any:
-        kind = self._kind_of_record
-        raise TypeError("a property sees the fields of a %s, and not what is equal to it, its text or its truth" % kind)
+        raise TypeError("a property sees only fields and items of a %s, not what its class does" % self._kind_of_record)
 
-    __repr__ = __format__ = _unknown
+    __repr__ = __format__ = __bool__ = __getattr__ = _unknown
 
 
 class _JudgedRecord(_JudgedEnum):
     """An object that a property sees: it has the fields, and nothing else of what its class does."""
 
-    __slots__ = ()
+    __slots__ = ("_is_true",)
+    __hash__ = _JudgedEnum._unknown
 
-    __hash__ = __bool__ = _JudgedEnum._unknown
+    def __init__(self, kind: str, fields: Dict[str, Any], is_true: bool = False) -> None:
+        super().__init__(kind, fields)
+        self._is_true = is_true
+
+    def __bool__(self) -> bool:
+        return self._is_true or self._unknown()
 
     def __eq__(self, other: object) -> bool:
         return self._unknown() if other is not None else False
 
 
-class _TrueRecord(_JudgedRecord):
-    """The same of a class that does not say what is true."""
+class _JudgedItems(_JudgedRecord):
+    """An array that a property sees: it has items, and no operators and methods, which are not those of a list."""
 
-    __slots__ = ()
-    __hash__ = _JudgedEnum._unknown
+    __slots__ = ("_items",)
 
-    def __bool__(self) -> bool:
-        return True
+    def __init__(self, items: List[Any]) -> None:
+        super().__init__("ndarray", {})
+        self._items = [*map(_judged_items, items)]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _judged_items(self._items[index])
+
+
+def _judged_items(value: Any) -> Any:
+    return _JudgedItems(value) if type(value) is list else value
 
 
 def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]] = None, judged: bool = False) -> Any:
@@ -382,7 +400,7 @@ def decode(data: Any, root: str = "value", named: Optional[Callable[[str], Any]]
     return Decoder(root, tags if named is None else {**tags, "$name": lambda _, name: named(as_text(name))}).read(data)
 
 
-def _fields(reader: Decoder, data: Any) -> Any:
+def _fields(reader: Decoder, data: Any) -> Tuple[str, Dict[str, Any]]:
     """The class name and the fields of an object, given as a mapping or as ordered pairs."""
     if type(data) is not dict or "type" not in data or "fields" not in data:
         raise ValueError("expected {'type': NAME, 'fields': {...}}")
@@ -407,11 +425,6 @@ def _enum(reader: Decoder, data: Any) -> Any:
     return value if data.get("mixed") is True else Record(as_text(data["type"]), {"name": data["name"], "value": value})
 
 
-def _judged_object(reader: Decoder, data: Any) -> Any:
-    name, fields = _fields(reader, data)
-    return (_TrueRecord if data.get("truth") is True else _JudgedRecord)(name, fields)
-
-
 def _judged_enum(reader: Decoder, data: Any) -> Any:
     found = _enum(reader, data)
     return _JudgedEnum(found._kind_of_record, found.__dict__) if type(found) is Record else found
@@ -430,16 +443,9 @@ _TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     "$enum": _enum,
     "$opaque": _opaque,
 }
-_JUDGED_TAGS = {**_TAGS, "$object": _judged_object, "$enum": _judged_enum}
-
-
-def error_matches(expected: str, types: Sequence[str], base: str) -> bool:
-    """See `Language.error_matches`.
-
-    Only the built-in base classes of `base` count: a lying process cannot claim several kinds of exceptions.
-    """
-    own = getattr(builtins, base, None)
-    known = own.__mro__ if isinstance(own, type) and issubclass(own, BaseException) else ()
-    if isinstance(getattr(builtins, expected, None), type):
-        return getattr(builtins, expected) in known  # `IOError` is another name of `OSError`.
-    return bool(known) and expected in types
+_JUDGED_TAGS = {
+    **_TAGS,
+    "$object": lambda reader, data: _JudgedRecord(*_fields(reader, data), is_true=data.get("truth") is True),
+    "$enum": _judged_enum,
+    "$array": lambda reader, data: _judged_items(_TAGS["$array"](reader, data)),
+}

@@ -192,7 +192,7 @@ class ValueEncoder:
 
     def _scalar(self, value: Any, kind: type, numpy: Any) -> Any:
         is_time = issubclass(kind, (numpy.datetime64, numpy.timedelta64))
-        plain = (_coarse(value, numpy) if is_time else value).item()
+        plain = (coarse(value, numpy) if is_time else value).item()
         # Long doubles stay what they are, and the number of a duration does not include its unit.
         return self._opaque(value) if type(plain) is kind or (is_time and type(plain) is int) else self.encode(plain)
 
@@ -201,7 +201,7 @@ class ValueEncoder:
             return self._take_items(value, value.size)
         code = value.dtype.kind
         if code in "mM":
-            value = _coarse(value, numpy)
+            value = coarse(value, numpy)
             if int in {*map(type, value.ravel().tolist())}:  # As of single ones.
                 return self._opaque(value)
         items = value.tolist()
@@ -247,7 +247,7 @@ def _labelled(labels: Any, items: Any) -> Any:
     return found
 
 
-def _coarse(value: Any, numpy: Any) -> Any:
+def coarse(value: Any, numpy: Any) -> Any:
     """A NumPy date or duration, or an array of them, in units that Python has."""
     unit = numpy.datetime_data(value.dtype)[0]
     return value.astype(value.dtype.kind + "8[us]") if unit in _FINE_UNITS else value

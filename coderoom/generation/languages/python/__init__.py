@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coderoom.errors import RequestError
-from coderoom.generation.guest.values import LIBRARIES, error_matches
+from coderoom.generation.compare import error_matches
+from coderoom.generation.guest.values import LIBRARIES
 from coderoom.generation.languages import (
     START,
     Job,

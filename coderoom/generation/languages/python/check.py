@@ -257,13 +257,13 @@ def _origin(module: str, name: str) -> str:
 
 
 _OPEN = frozenset(dir(builtins)) | {"math"}
-_VARYING = frozenset(["breakpoint", "compile", "exec", "globals", "hash", "id", "input", "locals", "open"])
+_VARYING = words("breakpoint callable compile exec globals hash id input locals open")
 _PLAIN = "collections|decimal|fractions|itertools|json|math|re|string"
 _REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|loader|spec|subclasses)__"
 """Also forbidden within text that `eval` gets."""
 
 
-_ASKING = words("isinstance issubclass hasattr callable __import__")
+_ASKING = words("isinstance issubclass hasattr __import__")
 _EXACT = words("type str repr ascii format")
 """Functions that ask for types, and those that ask for the exact one, or a text."""
 
