@@ -43,7 +43,8 @@ _SECONDS_IN_ORDER = 60.0  # Slower tests run in fewer processes in order, but in
 _LEAST_PROCESSES = 4
 _SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
-_CHECKS = 16  # In how many new processes the first test runs again that has failed only after other tests.
+_CHECKS = 16  # In how many new processes the first test runs again that has failed only after other tests,
+_LATER_CHECKS = 4  # and in how many each later one.
 _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
 _HEAD = 200
 _VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
@@ -263,7 +264,7 @@ class Run:
             is_state = all(each[place].why for each in more)
             if is_state:
                 [alone] = await self._see_in_order([case], checks)  # Nothing runs before it.
-                is_state, checks = not alone.why, _LEAST_PROCESSES
+                is_state, checks = not alone.why, _LATER_CHECKS
             if not is_state:
                 case.seen = _not_repeatable(case.seen, seen)
                 continue
