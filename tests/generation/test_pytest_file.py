@@ -262,7 +262,7 @@ async def test_properties_see_no_changes_of_the_code(runner: TestRunner, tmp_pat
 @pytest.mark.slow
 async def test_objects_are_fields_for_properties(runner: TestRunner, tmp_path: Path) -> None:
     tests = [
-        test_of("array", inputs={"x": 0}, property="result == [1, 2] and result[0] is not None"),
+        test_of("array", inputs={"x": 0}, property="list(result) == [1, 2] and result[0] is not None"),
         test_of("bool", inputs={"x": 1}, property="result == True"),
         test_of("expected bool", inputs={"x": 1}, expected_output=True),
         test_of("scalar", inputs={"x": 2}, expected_output=1.5),
