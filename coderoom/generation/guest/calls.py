@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
-import _thread
-import atexit
 import builtins
 import math
 import os
@@ -12,26 +9,29 @@ import sys
 import time
 from itertools import islice
 
-from .steps import CallError, StepError, Steps, ask, undo
-from .values import Encoder, classes_of, decode, keep_libraries, name_of
+from .steps import CallError, StepError, Steps, ask
+from .values import Encoder, classes_of, decode, name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, Generator, List, Optional, Sequence, Set, Tuple
+    from typing import Any, Callable, Dict, Generator, List, Optional, Sequence, Tuple
 
     Call = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any], Optional[Dict[str, Any]]]
-    _Request = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]  # For a call.
-    _Named = Tuple[Any, str, Any]  # A namespace, a name in it, and what it stands for.
+    Request = Tuple[Callable[..., Any], Tuple[Any, ...], Dict[str, Any]]  # For a call.
 
 __all__ = [
     "answer_now",
     "answering",
+    "answering_now",
     "budget",
+    "depth",
     "drive",
+    "error_report",
     "make_call",
-    "scatter",
-    "serve",
+    "make_text",
+    "report_of",
     "space",
+    "texts",
     "warm",
 ]
 
@@ -39,14 +39,12 @@ _VARARGS, _VARKEYWORDS = 4, 8  # Flags of code objects.
 _MOST_TOLD = 4_000
 _MOST_FRAMES = 8
 _MOST_WRAPPED = 9
-_SECONDS_AGAIN = 0.02
-_filling: List[List[Any]] = []  # Keeps objects of `scatter`.
 budget = {"text": 400_000}
 # The module with the functions, and how to call them: by position (0), by name (1), or by name but the first (2).
 space: Dict[str, Any] = {"program": "__main__", "by_name": 0}
 _names = dict(vars(builtins))
 _limit, _set_limit = sys.getrecursionlimit, sys.setrecursionlimit
-_texts: List[Callable[[Dict[str, Any]], str]] = []
+texts: List[Callable[[Dict[str, Any]], str]] = []
 
 
 def _make_dumps() -> Callable[[Any], str]:
@@ -93,7 +91,7 @@ def _function(name: str) -> Any:
     return module.__dict__[name]
 
 
-def _depth() -> int:
+def depth() -> int:
     """How many calls there are around the one that asks."""
     frame, found = sys._getframe(1), 0
     while frame.f_back is not None:
@@ -101,7 +99,7 @@ def _depth() -> int:
     return found
 
 
-def drive(work: Generator[_Request, Any, Any]) -> Any:
+def drive(work: Generator[Request, Any, Any]) -> Any:
     """Make the calls that are asked for; return the result."""
     try:
         function, positional, named = next(work)
@@ -122,8 +120,8 @@ def answering(
     encoder: Encoder,
     kept: Optional[List[Any]] = None,
     around: int = 0,
-    text: Sequence[Callable[..., str]] = _texts,
-) -> Generator[_Request, Any, str]:
+    text: Sequence[Callable[..., str]] = texts,
+) -> Generator[Request, Any, str]:
     """Ask for a call, below which there are `around` others, and return its answer.
 
     `kept` gets the returned value and the arguments after the call.
@@ -141,7 +139,7 @@ def answering(
     except BaseException as error:
         report = _failed(error)
     else:
-        report = _report(value, after, encoder)
+        report = report_of(value, after, encoder)
         if kept is not None:
             kept.append((value, after))
     finally:
@@ -150,7 +148,8 @@ def answering(
     return text[0](report)
 
 
-def _report(value: Any, after: Optional[Dict[str, Any]], encoder: Encoder) -> Dict[str, Any]:
+def report_of(value: Any, after: Optional[Dict[str, Any]], encoder: Encoder) -> Dict[str, Any]:
+    """The report of a returned value, and of the arguments after the call."""
     try:
         report = {"value": encoder.encode(value)}
         if after is not None:
@@ -160,13 +159,15 @@ def _report(value: Any, after: Optional[Dict[str, Any]], encoder: Encoder) -> Di
         return {"value": {"$opaque": {"type": "value", "why": "reading it raises an exception"}}}
 
 
-def _error(message: str) -> Dict[str, Any]:
+def error_report(message: str) -> Dict[str, Any]:
+    """The report of an error that the code has not raised."""
     return {"error": {"types": [], "base": "RuntimeError", "message": message, "trace": []}}
 
 
-def _answering_now(
+def answering_now(
     job: Dict[str, Any], kept: Optional[List[Any]], around: int, answering: Callable[..., Any] = answering
-) -> Generator[_Request, Any, str]:
+) -> Generator[Request, Any, str]:
+    """Ask for the calls of a job, as `answering`, and return its answer."""
     try:
         call = make_call(job)
     except BaseException as error:
@@ -175,145 +176,10 @@ def _answering_now(
     return text
 
 
-def answer_now(
-    job: Dict[str, Any], drive: Callable[..., Any] = drive, work: Callable[..., Any] = _answering_now
-) -> str:
+def answer_now(job: Dict[str, Any], drive: Callable[..., Any] = drive, work: Callable[..., Any] = answering_now) -> str:
     """Run a whole job."""
-    text: str = drive(work(job, None, _depth() + 1))
+    text: str = drive(work(job, None, depth() + 1))
     return text
-
-
-def serve(
-    jobs: List[Dict[str, Any]],
-    longest: int,
-    writer: int,
-    folder: str,
-    name: str,
-    linger: float,
-    by_name: int,
-    rounds: int,
-) -> Generator[_Request, Any, None]:
-    """Import the program as a module from a folder, ask for the calls of jobs, and write a line for each.
-
-    Each job has a folder of its own. Then there is a line for each other answer of a job: its number and the answer. It
-    may come from a later run, or the value has changed since it was returned. Another line, `left ...`, says what the
-    program has left behind. When Python exits, one more line is written: the program has not ended the process.
-
-    After the jobs it waits `linger` seconds, since the program could end the process later. It runs the jobs `rounds`
-    times, slow ones at most twice, with arguments as `by_name` says (see `space`) where possible.
-    """
-    write, text_of, answer_of, now, around = os.write, _texts[0], _answering_now, time.monotonic, _depth() - 1
-    atexit.register(write, writer, b"end\n")  # What is registered first runs last.
-    os.chdir(folder)
-    sys.path.insert(0, folder)
-    for each in [each for each in sys.modules if each.startswith(__package__)]:
-        del sys.modules[each]  # The program must not see where it runs.
-    budget.update(text=longest)
-    space.update(program=name, by_name=by_name)
-    with open(name + ".py", encoding="utf-8", errors="surrogatepass") as file:
-        source = file.read()
-    keep_libraries(source)
-    before = _of_libraries(source)
-    hooks: List[str] = []
-    sys.addaudithook(lambda event, _: hooks.append(event) if event == "sys.addaudithook" else None)
-    __import__(name)
-    returned: List[Tuple[Set[str], List[Any]]] = []
-    places = map(str, range(rounds * len(jobs)))
-
-    def tell(line: str) -> None:
-        found = memoryview(line.encode() + b"\n")
-        while found:
-            found = found[write(writer, found) :]
-
-    def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> Generator[_Request, Any, str]:
-        place = next(places)
-        os.mkdir(place)
-        os.chdir(place)
-        os.environ["TMPDIR"] = os.getcwd()
-        environment, given = dict(os.environ), sys.stdin
-        text = yield from answer_of(job, kept, around)
-        undo(job, environment, given)
-        os.chdir("..")
-        return text
-
-    def tell_other(number: int, text: str) -> None:
-        known = returned[number][0]
-        if text not in known:
-            known.add(text)
-            tell("%d %s" % (number, text))
-
-    for job in jobs:
-        kept: List[Any] = []
-        text = yield from run(job, kept)
-        tell(text)
-        returned.append(({text}, kept))
-    time.sleep(linger)
-    for number, (known, kept) in enumerate(returned):
-        value, after = kept[0] if kept else (None, None)
-        if kept and text_of(_report(value, after, Encoder(judged=jobs[number].get("judged", "")))) not in known:
-            tell_other(number, _dumps(_error("the returned value changes later")))
-    end = now() + _SECONDS_AGAIN
-    for _ in range(rounds - 1):
-        for number, job in enumerate(jobs):
-            tell_other(number, (yield from run(job)))
-        if now() > end:
-            break
-    left = _left(before) or ("an audit hook" if hooks else "")
-    if left:
-        tell("left " + left)
-
-
-def _of_libraries(source: str) -> List[_Named]:
-    """The functions and classes of the standard library that are loaded or that code imports, before it runs."""
-    words: Set[str] = {*sys.modules}
-    for line in source.splitlines():
-        if "import" in line or "modules" in line:
-            found = "".join(each if each.isalnum() or each in "_." else " " for each in line).split()
-            words.update(found, ["%s.%s" % (found[1], each) for each in found[3:] if found[0] == "from"])
-    known = {*getattr(sys, "stdlib_module_names", ())} - {"antigravity", "this"}
-    spaces: List[Any] = []
-    modules: List[_Named] = []
-    for name in [each for each in words if each.partition(".")[0] in known]:
-        try:
-            __import__(name)
-            modules.append((sys.modules, name, sys.modules[name]))
-            spaces.append(vars(sys.modules[name]))
-        except Exception:  # It is not on this system.
-            pass
-    spaces += [vars(kind) for names in spaces for kind in names.values() if isinstance(kind, type)]
-    # Steps of a test set `input`; programs set hooks.
-    return modules + [(names, name, each) for names in spaces for name, each in names.items()
-                      if callable(each) and name != "input" and not name.endswith("hook")]  # fmt: skip
-
-
-def _left(before: List[_Named]) -> str:
-    """What a program has left behind that can change or end the process later; empty if nothing."""
-    if any(_signal.getitimer(which)[0] for which in (0, 1, 2)):
-        return "a timer"
-    if _thread._count() > 0:
-        return "a thread"
-    if sys.gettrace() is not None or sys.getprofile() is not None:
-        return "a function that traces calls"
-    changed = [name for names, name, each in before if names.get(name) is not each]
-    if changed:
-        return "another %s instead of the one of Python" % changed[0]
-    try:
-        os.waitpid(-1, os.WNOHANG)
-        return "a process"
-    except ChildProcessError:
-        return ""
-
-
-def scatter() -> None:
-    """Put the objects that follow at random addresses: on some systems, those of new processes have the same ones."""
-    for size in (512, *range(512, 0, -16)):  # The size classes of Python's allocator, of which pools have 16 KiB.
-        most = 65_536 if _filling else 1_048_576
-        count = 32_768 // size + int.from_bytes(os.urandom(4), "big") % (most // size)
-        made = [object() if size == 16 else complex(1, 1) if size == 32 else bytes(size - 33) for _ in range(count)]
-        flips = os.urandom(count)
-        _filling.append([made[number] for number in range(count) if flips[number] & 1])
-        made.reverse()  # The newest is freed last, so its place is taken first.
-    _filling.append([[] for _ in range(int.from_bytes(os.urandom(2), "big") % 700)])  # When garbage is collected.
 
 
 def warm() -> None:
@@ -387,7 +253,7 @@ def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[A
     return tuple(positional), named
 
 
-def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Generator[_Request, Any, Any]:
+def _with_steps(job: Dict[str, Any], after: Dict[str, Any]) -> Generator[Request, Any, Any]:
     """Perform the steps before the call, the call, and the steps after it, the last of which gives the result."""
     function = _function(job["function"])
     steps = Steps(sys.modules[space["program"]].__dict__, job["functions"])
@@ -447,19 +313,19 @@ def _trace(error: BaseException) -> List[List[Any]]:
     return frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]
 
 
-def _make_text() -> Callable[[Dict[str, Any]], str]:
-    """The text of a report, from functions that code under test has not changed."""
+def make_text(*spaces: Dict[str, Any]) -> Callable[[Dict[str, Any]], str]:
+    """The text of a report, from functions here and in other namespaces that code under test has not changed."""
     parts: List[Tuple[Any, str, Any]] = [(vars(os), "write", os.write)]
-    for names in (globals(), *map(vars, Encoder.__mro__[:-1])):
+    for names in (globals(), *spaces, *map(vars, Encoder.__mro__[:-1])):
         parts += [
             (names, name, each)
             for name, each in list(names.items())
-            if type(each) is type(_make_text) and name != "answer_now"  # Nobody looks it up here.
+            if type(each) is type(make_text) and name != "answer_now"  # Nobody looks it up here.
         ]
     parts += [
         (globals(), name, globals()[name]) for name in ("_dumps", "_names", "_limit", "_set_limit", "islice", "Encoder")
     ]
-    dumps, error = _dumps, _error
+    dumps, error = _dumps, error_report
 
     def text(report: Dict[str, Any]) -> str:
         if not all(names.get(name) is each for names, name, each in parts):
@@ -473,4 +339,4 @@ def _make_text() -> Callable[[Dict[str, Any]], str]:
     return text
 
 
-_texts.append(_make_text())
+texts.append(make_text())

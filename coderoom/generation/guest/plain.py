@@ -67,7 +67,7 @@ _random = random.SystemRandom()
 
 
 def prepare(modules: List[str]) -> None:
-    """Keep the code of the modules that a process needs to make calls; `calls` is the last one."""
+    """Keep the code of the modules that a process needs; `serving` is the last one."""
     _modules[:] = [(name, sys.modules[name].__dict__["__code__"]) for name in modules]
 
 

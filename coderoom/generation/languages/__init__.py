@@ -371,8 +371,8 @@ MARK = "Written by CodeRoom"
 
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
 _VALUES = ("encoding", "decoding")  # The sandbox's modules for values.
-_CALLING = (*_VALUES, "values", "steps", "calls")
-_MODULES = (*_CALLING, "batches", "plain")
+_SERVING = (*_VALUES, "values", "steps", "calls", "serving")
+_MODULES = (*_SERVING, "batches", "plain")
 
 START = """\
 import os, sys
@@ -405,8 +405,8 @@ _OWN_BUILTINS = "__builtins__ = dict(vars(__import__('builtins')))\n"
 def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     """The modules of the test harness, and `more` modules of a language, each with code to append."""
     sources = {name: _source(name) for name in (*_MODULES, *more)}
-    calling = [_PACKAGE, *(f"{_PACKAGE}.{name}" for name in _CALLING)]
-    more = {**more, "plain": f"\nprepare({calling!r})\n"}
+    serving = [_PACKAGE, *(f"{_PACKAGE}.{name}" for name in _SERVING)]
+    more = {**more, "plain": f"\nprepare({serving!r})\n"}
     modules = [SourceModule(f"{_PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
     return (SourceModule(_PACKAGE, ""), *modules)
 

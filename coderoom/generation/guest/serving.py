@@ -1,0 +1,166 @@
+"""Runs jobs in order in a new process, in which the program is a module, and says what the program leaves behind.
+
+`plain` starts such processes.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _thread
+import atexit
+import os
+import sys
+import time
+
+from .calls import answering_now, budget, depth, drive, error_report, make_text, report_of, space, texts
+from .steps import undo
+from .values import Encoder, keep_libraries
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Dict, Generator, List, Optional, Set, Tuple
+
+    from .calls import Request
+
+    _Named = Tuple[Any, str, Any]  # A namespace, a name in it, and what it stands for.
+
+__all__ = ["drive", "scatter", "serve"]
+
+_SECONDS_AGAIN = 0.02
+_filling: List[List[Any]] = []  # Keeps objects of `scatter`.
+
+
+def serve(
+    jobs: List[Dict[str, Any]],
+    longest: int,
+    writer: int,
+    folder: str,
+    name: str,
+    linger: float,
+    by_name: int,
+    rounds: int,
+) -> Generator[Request, Any, None]:
+    """Import the program as a module from a folder, ask for the calls of jobs, and write a line for each.
+
+    Each job has a folder of its own. Then there is a line for each other answer of a job: its number and the answer. It
+    may come from a later run, or the value has changed since it was returned. Another line, `left ...`, says what the
+    program has left behind. When Python exits, one more line is written: the program has not ended the process.
+
+    After the jobs it waits `linger` seconds, since the program could end the process later. It runs the jobs `rounds`
+    times, slow ones at most twice, with arguments as `by_name` says (see `space`) where possible.
+    """
+    write, text_of, answer_of, now, around = os.write, texts[0], answering_now, time.monotonic, depth() - 1
+    atexit.register(write, writer, b"end\n")  # What is registered first runs last.
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    for each in [each for each in sys.modules if each.startswith(__package__)]:
+        del sys.modules[each]  # The program must not see where it runs.
+    budget.update(text=longest)
+    space.update(program=name, by_name=by_name)
+    with open(name + ".py", encoding="utf-8", errors="surrogatepass") as file:
+        source = file.read()
+    keep_libraries(source)
+    before = _of_libraries(source)
+    hooks: List[str] = []
+    sys.addaudithook(lambda event, _: hooks.append(event) if event == "sys.addaudithook" else None)
+    __import__(name)
+    returned: List[Tuple[Set[str], List[Any]]] = []
+    places = map(str, range(rounds * len(jobs)))
+
+    def tell(line: str) -> None:
+        found = memoryview(line.encode() + b"\n")
+        while found:
+            found = found[write(writer, found) :]
+
+    def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> Generator[Request, Any, str]:
+        place = next(places)
+        os.mkdir(place)
+        os.chdir(place)
+        os.environ["TMPDIR"] = os.getcwd()
+        environment, given = dict(os.environ), sys.stdin
+        text = yield from answer_of(job, kept, around)
+        undo(job, environment, given)
+        os.chdir("..")
+        return text
+
+    def tell_other(number: int, text: str) -> None:
+        known = returned[number][0]
+        if text not in known:
+            known.add(text)
+            tell("%d %s" % (number, text))
+
+    for job in jobs:
+        kept: List[Any] = []
+        text = yield from run(job, kept)
+        tell(text)
+        returned.append(({text}, kept))
+    time.sleep(linger)
+    for number, (known, kept) in enumerate(returned):
+        value, after = kept[0] if kept else (None, None)
+        if kept and text_of(report_of(value, after, Encoder(judged=jobs[number].get("judged", "")))) not in known:
+            tell_other(number, text_of(error_report("the returned value changes later")))
+    end = now() + _SECONDS_AGAIN
+    for _ in range(rounds - 1):
+        for number, job in enumerate(jobs):
+            tell_other(number, (yield from run(job)))
+        if now() > end:
+            break
+    left = _left(before) or ("an audit hook" if hooks else "")
+    if left:
+        tell("left " + left)
+
+
+def _of_libraries(source: str) -> List[_Named]:
+    """The functions and classes of the standard library that are loaded or that code imports, before it runs."""
+    words: Set[str] = {*sys.modules}
+    for line in source.splitlines():
+        if "import" in line or "modules" in line:
+            found = "".join(each if each.isalnum() or each in "_." else " " for each in line).split()
+            words.update(found, ["%s.%s" % (found[1], each) for each in found[3:] if found[0] == "from"])
+    known = {*getattr(sys, "stdlib_module_names", ())} - {"antigravity", "this"}
+    spaces: List[Any] = []
+    modules: List[_Named] = []
+    for name in [each for each in words if each.partition(".")[0] in known]:
+        try:
+            __import__(name)
+            modules.append((sys.modules, name, sys.modules[name]))
+            spaces.append(vars(sys.modules[name]))
+        except Exception:  # It is not on this system.
+            pass
+    spaces += [vars(kind) for names in spaces for kind in names.values() if isinstance(kind, type)]
+    # Steps of a test set `input`; programs set hooks.
+    return modules + [(names, name, each) for names in spaces for name, each in names.items()
+                      if callable(each) and name != "input" and not name.endswith("hook")]  # fmt: skip
+
+
+def _left(before: List[_Named]) -> str:
+    """What a program has left behind that can change or end the process later; empty if nothing."""
+    if any(_signal.getitimer(which)[0] for which in (0, 1, 2)):
+        return "a timer"
+    if _thread._count() > 0:
+        return "a thread"
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return "a function that traces calls"
+    changed = [name for names, name, each in before if names.get(name) is not each]
+    if changed:
+        return "another %s instead of the one of Python" % changed[0]
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        return "a process"
+    except ChildProcessError:
+        return ""
+
+
+def scatter() -> None:
+    """Put the objects that follow at random addresses: on some systems, those of new processes have the same ones."""
+    for size in (512, *range(512, 0, -16)):  # The size classes of Python's allocator, of which pools have 16 KiB.
+        most = 65_536 if _filling else 1_048_576
+        count = 32_768 // size + int.from_bytes(os.urandom(4), "big") % (most // size)
+        made = [object() if size == 16 else complex(1, 1) if size == 32 else bytes(size - 33) for _ in range(count)]
+        flips = os.urandom(count)
+        _filling.append([made[number] for number in range(count) if flips[number] & 1])
+        made.reverse()  # The newest is freed last, so its place is taken first.
+    _filling.append([[] for _ in range(int.from_bytes(os.urandom(2), "big") % 700)])  # When garbage is collected.
+
+
+texts[:] = [make_text(globals())]
