@@ -141,7 +141,7 @@ class _Differences:
                 yield from find(wanted, actual_content)
             else:
                 yield self._say("it has no items")
-        elif tag == "$dict":
+        elif tag in ("$dict", "$map"):
             yield from self._entries(wanted, actual_content, "key")
         elif tag in ("$object", "$namedtuple"):
             yield from self._objects(wanted, actual_content)

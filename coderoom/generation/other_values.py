@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.languages import look_of
+from coderoom.generation.languages.javascript.declared import read_type
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
 from coderoom.generation.languages.python.declared import named
 from coderoom.generation.specs import FunctionSpec
@@ -52,8 +53,7 @@ def _expression(declared: str) -> ast.expr:
         return parsed_expression(declared)
     except SyntaxError:
         words = _OF.fullmatch(declared.partition(" (")[0].strip())
-        text = f"{words[1]}[Any]" if words else declared.partition(" (")[0]
-        return parsed_expression(text.translate(_BRACKETS).replace("[]", "[...]").strip())
+        return read_type(f"{words[1]}[Any]" if words else declared)
 
 
 def _of(kind: ast.expr) -> Make:
@@ -123,7 +123,6 @@ _ALIASES = {
 _WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
 _PARTS = (None, 1, -2.5, "a", True, ("b", 0))
 _OF = re.compile(r"(?:an? )?(\w+) of .+", re.IGNORECASE)
-_BRACKETS = str.maketrans("<>;", "[],")
 _SIMPLE: dict[str, Make] = {
     "object": lambda random, size: {random.choice("abc"): random.choice(_PARTS) for _ in range(size)},
     "none": lambda random, size: None,

@@ -3,6 +3,7 @@
 Most tags are described in `coderoom.sandbox.guest.encoding`. These are only for tests:
 
     {"$int": "0x1f"}                      an integer of thousands of digits
+    {"$bigint": "5"}, {"$map": [["a", 1]]}                a `BigInt` and a `Map` of JavaScript
     {"$object": {"type": "Point", "fields": {"x": 1}}}    and {"$namedtuple": ...} likewise
     {"$enum": {"type": "Color", "name": "RED", "value": 1}}
     {"$opaque": {"type": "generator", "why": "..."}}      what cannot be compared
@@ -95,8 +96,8 @@ def _text(data: Any, room: int) -> str:
         opening, closing = _WRAPPED[tag]
         closing = ",)" if tag == "$tuple" and len(content) == 1 else closing
         return _enclosed(opening, (("", item) for item in content), closing, room)
-    if tag == "$dict" and isinstance(content, list):
-        return _enclosed("{", (_entry(each, room) for each in content), "}", room)
+    if tag in ("$dict", "$map") and isinstance(content, list):
+        return _enclosed("{" if tag == "$dict" else "Map{", (_entry(each, room) for each in content), "}", room)
     if tag in ("$object", "$namedtuple"):
         kind = content.get("type") if isinstance(content, dict) else "?"
         return _enclosed(f"{kind}(", ((f"{name}=", item) for name, item in fields_of(content)), ")", room)
@@ -134,6 +135,8 @@ def _leaf(tag: str, content: Any, room: int) -> str:
             return f"a {kind} that cannot be compared: {str(content.get('why'))[:160]}"
         if tag == "$array":
             return f"array({show(content.get('items'), room - len(tag))}, {kind})"
+    if tag == "$bigint":
+        return f"{str(content)[: room + 1]}n"
     if tag == "$float":
         return str(content)[:10]
     return f"{tag[1:]}({show(content, room - len(tag))})"

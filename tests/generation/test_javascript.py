@@ -53,7 +53,9 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("function f() {}", {"expected_output": None}),
     ("function f(a, ...rest) { return rest }", {"inputs": {"a": 1, "rest": [2, 3]}, "expected_output": [2, 3]}),
     ("import fs, { readFileSync } from 'fs'\nfunction f() { return fs.readFileSync === readFileSync }", {"expected_output": True}),
-    ("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"a": 1}}),
+    ("function f(x) { return new Map(Object.entries(x)) }", {"inputs": {"x": {"a": 1}}, "expected_output": {"$map": [["a", 1]]}}),
+    ("function f(x) { return [x, new Map([[1, x]])] }", {"inputs": {"x": {"$bigint": "5"}}, "expected_output": [{"$bigint": "5"}, {"$dict": [[1, {"$bigint": "5"}]]}]}),
+    ("function f() { return [2n ** 60n, 2 ** 60] }", {"expected_output": [2**60, 2**60]}),
     ("class P { #a = 1; constructor() { this.x = 1 } }\nfunction f() { return new P }", {"expected_output": {"$object": {"type": "P", "fields": {"x": 1}}}}),
     ("function f() { return [new Float64Array([1.5]), new Uint8Array([104, 105])] }", {"expected_output": [[1.5], {"$bytes": "aGk="}]}),
     ("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}),
@@ -74,6 +76,12 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("function f(x) { return [x, x + 1] }", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: expected 3, got 2"),
     ("function f() { let x = 1; for (let i = 2; i <= 25; i++) x *= i; return x }", {"expected_output": 15511210043330985984000001}, "expected"),
+    ("function f() { return [5n] }", {"expected_output": [5]}, "result[0]: expected 5, got 5n"),
+    ("function f() { return 5 }", {"expected_output": {"$bigint": "5"}}, "expected 5n, got 5"),
+    ("function f() { return 2 ** 60 }", {"expected_output": {"$bigint": str(2**60)}}, f"expected {2**60}n, got {2**60}"),
+    ("function f() { return new Map([['a', 1]]) }", {"expected_output": {"a": 1}}, "expected {'a': 1}, got Map{'a': 1}"),
+    ("function f() { return { a: 1 } }", {"expected_output": {"$map": [["a", 1]]}}, "expected Map{'a': 1}, got {'a': 1}"),
+    ("function f() { return new Set([1]) }", {"expected_output": [1]}, "of the type set instead of list"),
     ("function f() { return f }", {"expected_output": [1]}, "functions and classes have no value"),
     ("function f() { return Symbol('x') }", {"expected_output": [1]}, "symbols have no value"),
     ("function f() { const x = {}; x.x = x; return x }", {"expected_output": {}}, "it contains itself"),
@@ -308,6 +316,28 @@ class TestWritten:
         done = self.run(tmp_path, LANGUAGE.write_module(WRITTEN, "About\nit. */"))
         assert done.returncode == 0, done.stdout
         assert f"# pass {len(VALUES) + len(ERRORS) - 2}" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("returned", "expected", "passes"),
+        [
+            ("5n", 5, False),
+            ("[5n]", [5], False),
+            ("5n", 5.0, False),
+            ("5n", {"$bigint": "5"}, True),
+            ("5", {"$bigint": "5"}, False),
+            ("[2n ** 60n, 2 ** 60]", [2**60, 2**60], True),
+            ("2 ** 60", {"$bigint": str(2**60)}, False),
+            ("new Map([['a', 1]])", {"a": 1}, False),
+            ("new Map([['a', 1]])", {"$map": [["a", 1]]}, True),
+            ("({ a: 1 })", {"$map": [["a", 1]]}, False),
+        ],
+    )
+    def test_types_are_told_apart(self, tmp_path: Path, returned: str, expected: Any, passes: bool) -> None:
+        (tmp_path / "solution.mjs").write_text(f"export const f = () => {returned}")
+        [(name, text)] = LANGUAGE.write_tests({"f": [test_of(expected_output=expected)]}, "solution").items()
+        (tmp_path / name).write_text(text)
+        done = subprocess.run(["node", "--test", name], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == passes, done.stdout
 
     @pytest.mark.parametrize("returned", ["'wrong'", "x && typeof x === 'object' ? new Proxy(x, {}) : 'wrong'"])
     def test_what_is_wrong_fails(self, tmp_path: Path, returned: str) -> None:

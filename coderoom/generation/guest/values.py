@@ -438,6 +438,8 @@ def _opaque(reader: Decoder, data: Any) -> Any:
 _TAGS: Dict[str, Callable[[Decoder, Any], Any]] = {
     **TAGS,
     "$int": lambda reader, data: int(as_text(data), 16),
+    "$bigint": lambda reader, data: int(as_text(data), 0),
+    "$map": TAGS["$dict"],
     "$object": lambda reader, data: Record(*_fields(reader, data)),
     "$namedtuple": _namedtuple,
     "$enum": _enum,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from coderoom.generation.compare import Comparison, compare
 from coderoom.generation.languages import START, Job, Language, call_inside, harness_modules
 from coderoom.generation.languages.javascript import source
+from coderoom.generation.languages.javascript.declared import as_declared
 from coderoom.generation.languages.javascript.source import RESERVED, grammar, read_program
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.values import fields_of, tag_of
+from coderoom.generation.values import fields_of, parts, tag_of
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["JavaScriptLanguage"]
 
 _SAFE = 2**53
+_BIGINT, _MAP = "$bigint", "$map"  # What a declared type or Node says is one.
 _KINDS = {"$frozenset": "$set", "$bytearray": "$bytes", "$namedtuple": "$object"}
 _WITH_ITEMS = ("$tuple", "$set", "$frozenset")
 _WITH_FIELDS = ("$object", "$namedtuple")
@@ -38,7 +41,8 @@ class JavaScriptLanguage(Language):
 
     Node must be installed where the code runs (`apt-get install nodejs`). Each test runs in its own Node process.
     JavaScript has only one type of number, list and set: 2 equals 2.0, and an array equals an expected tuple. Integers
-    of more than 53 bits are BigInts, and an expected one never equals a rounded number.
+    of more than 53 bits may be BigInts, and an expected one never equals a rounded number. Other integers are BigInts,
+    and dicts whose keys are text are Maps, only if the declared type says so.
 
     Raises:
         MissingDependencyError: The extra `javascript` is not installed.
@@ -52,6 +56,7 @@ class JavaScriptLanguage(Language):
     processes = 16
     runs_jobs = ("nodes", "nodes")
     without_repeats = staticmethod(source.without_repeats)
+    as_declared = staticmethod(as_declared)
     check = staticmethod(source.check_source)  # Syntax errors are found when the code is loaded.
     write_module = staticmethod(source.javascript_module)
     ways = (
@@ -127,7 +132,8 @@ class JavaScriptLanguage(Language):
     def compare(self, test: FunctionTest, actual: Any) -> Comparison:
         """See `Language.compare`."""
         expected = _as_expected(test.expected_output)
-        return compare(expected, _as_actual(actual), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
+        strict = any(isinstance(each, dict) and _BIGINT in each for each in parts(expected))
+        return compare(expected, _as_actual(actual, strict), rel=test.rel, abs=test.abs, exact_types=test.exact_types)
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.
@@ -189,17 +195,28 @@ def _as_expected(data: Any) -> Any:
     tag, content = tag_of(data)
     if tag == "$enum" and content.get("mixed") is True:
         return _as_expected(content["value"])
-    found = _moment(tag, content) or _deeper(data, _as_expected)
+    found: Any = _moment(tag, content) or _deeper(data, _as_expected)
     if tag == "$tuple":
         return found[tag]
+    if tag == "$dict" and tag in data and any(tag_of(key)[0] not in ("str", "$str") for key, _ in found[tag]):
+        return {_MAP: found[tag]}
     return {_KINDS[tag]: found[tag]} if tag in _KINDS else found
 
 
-def _as_actual(data: Any) -> Any:
-    """An actual value, with whole numbers as integers, so that expected integers are compared exactly."""
+def _as_actual(data: Any, strict: bool) -> Any:
+    """An actual value, with whole numbers as integers, so that expected integers are compared exactly.
+
+    Unless `strict`, they may be BigInts beyond 53 bits.
+    """
     if type(data) is float and data.is_integer():
         return int(data)
-    return _deeper(data, _as_actual)
+    tag, content = tag_of(data)
+    if tag == _BIGINT and not strict:
+        with contextlib.suppress(TypeError, ValueError):
+            number = int(content, 0)
+            if abs(number) >= _SAFE:
+                return {"$int": content} if "x" in content else number
+    return _deeper(data, lambda item: _as_actual(item, strict))
 
 
 def _for_judge(data: Any, *, hashed: bool = False) -> Any:
@@ -207,7 +224,7 @@ def _for_judge(data: Any, *, hashed: bool = False) -> Any:
     tag, content = tag_of(data)
     if tag == "$set" and isinstance(content, list):
         return {"$frozenset" if hashed else "$set": [_for_judge(item, hashed=True) for item in content]}
-    if tag == "$dict" and "$dict" in data and isinstance(content, list):
+    if tag in ("$dict", _MAP) and tag in data and isinstance(content, list):
         pairs = [pair for pair in content if isinstance(pair, list) and len(pair) == 2]
         return {"$dict": [[_for_judge(key, hashed=True), _for_judge(item)] for key, item in pairs]}
     found = _deeper(data, lambda item: _for_judge(item, hashed=hashed))
@@ -228,7 +245,7 @@ def _deeper(data: Any, change: Callable[[Any], Any]) -> Any:
     tag, content = tag_of(data)
     if tag == "$dict" and "$dict" not in data:
         return {key: change(item) for key, item in content}
-    if tag == "$dict" and isinstance(content, list):
+    if tag in ("$dict", _MAP) and isinstance(content, list):
         return {tag: [[*map(change, pair)] if isinstance(pair, list) else pair for pair in content]}
     if tag in ("list", *_WITH_ITEMS) and isinstance(content, list):
         items = [*map(change, content)]
@@ -249,12 +266,13 @@ def _case(function: str, test: FunctionTest, names: Sequence[str]) -> dict[str, 
     case |= {"call": function, "order": names[: last + 1], "inputs": inputs}
     if test.expects == "error":
         return {**case, "error": test.expected_error, "message": test.error_message or ""}
-    expected = _with_floats(_for_node(_as_expected(test.expected_output)))
+    expected = _with_tolerance(_for_node(_as_expected(test.expected_output)))
     return {**case, "expected": expected, "rel": test.rel, "abs": test.abs}
 
 
-def _with_floats(data: Any) -> Any:
-    """Expected data with a tag for whole floats, which are compared with a tolerance, unlike integers."""
-    if isinstance(data, float) and data.is_integer() and abs(data) > _CLOSE:
+def _with_tolerance(data: Any) -> Any:
+    """Expected data with tags for whole floats and for large integers that may be BigInts or not."""
+    tag, content = tag_of(data)
+    if tag == "float" and data.is_integer() and abs(data) > _CLOSE:
         return {"$whole": data}
-    return _deeper(data, _with_floats)
+    return {"$large": content} if tag == "$int" else _deeper(data, _with_tolerance)

@@ -20,6 +20,9 @@ export function decode(data, place) {
 const items = (data, place) => decode(data, place);
 const bytes = (data) => Uint8Array.from(bytesFrom(data, 'base64'));
 
+const integer = (data) => (data.startsWith('-') ? -BigInt(data.slice(1)) : BigInt(data));
+const entries = (pairs, place) => pairs.map(([key, item]) => [decode(key, place), decode(item, place)]);
+
 const READERS = {
   __proto__: null,
   $tuple: items,
@@ -27,13 +30,15 @@ const READERS = {
   $set: (data, place) => new Set(items(data, place)),
   $frozenset: (data, place) => new Set(items(data, place)),
   $dict(pairs, place) {
-    const found = pairs.map(([key, item]) => [decode(key, place), decode(item, place)]);
+    const found = entries(pairs, place);
     return found.every(([key]) => typeof key === 'string') ? fromEntries(found) : new Map(found);
   },
+  $map: (pairs, place) => new Map(entries(pairs, place)),
   $bytes: bytes,
   $bytearray: bytes,
   $float: (data) => ({ nan: NaN, inf: Infinity, '-inf': -Infinity })[data],
-  $int: (data) => (data.startsWith('-') ? -BigInt(data.slice(1)) : BigInt(data)),
+  $int: integer,
+  $bigint: integer,
   $datetime: (data) => new Date(data),
   $object: ({ type, fields }, place) => record(type, fields, place),
   $namedtuple: ({ type, fields }, place) => record(type, fields, place),

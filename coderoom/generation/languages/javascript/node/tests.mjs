@@ -9,7 +9,11 @@ class Float {
   }
 }
 
+// A large integer, which may be a BigInt.
+class Large extends Float {}
+
 READERS.$whole = (data) => new Float(data);
+READERS.$large = (data) => new Large(integer(data));
 
 for (const each of CASES) {
   test(each.name, { skip: each.omitted ?? valueless(each) }, async () => {
@@ -33,6 +37,9 @@ function valueless({ inputs, expected }) {
 // Whether a value equals the expected one within the tolerances. The order of keys and of sets does not matter.
 function alike(actual, expected, rel, abs) {
   if (actual == null || expected == null) return actual == null && expected == null;
+  if (typeof actual === 'bigint' && isSafe(actual)) return actual === expected;
+  if (expected instanceof Large) expected = expected.value;
+  else if (typeof expected === 'bigint') return actual === expected;
   if (expected instanceof Float) return isNumber(actual) && near(Number(actual), expected.value, rel, abs);
   if (isNumber(actual) && isNumber(expected)) {
     if (isWhole(actual) && isWhole(expected)) return BigInt(actual) === BigInt(expected);
@@ -55,7 +62,7 @@ function alike(actual, expected, rel, abs) {
   if (expected instanceof Set || actual instanceof Set) {
     return expected instanceof Set && actual instanceof Set && paired([...actual], [...expected], same);
   }
-  if (kindOf(actual) !== kindOf(expected)) return false;
+  if (types.isMap(actual) !== types.isMap(expected) || kindOf(actual) !== kindOf(expected)) return false;
   return paired(pairsOf(actual), pairsOf(expected), (one, other) => same(one[0], other[0]) && same(one[1], other[1]));
 }
 
@@ -73,6 +80,10 @@ function isNumber(value) {
 
 function isWhole(value) {
   return typeof value === 'bigint' || Number.isInteger(value);
+}
+
+function isSafe(value) {
+  return -(2n ** 53n) < value && value < 2n ** 53n;
 }
 
 // Whether reading an object again may give something else.

@@ -115,7 +115,7 @@ export class Encoder {
   #map(value) {
     const found = [];
     apply(mapEach, value, [(item, key) => { found[found.length] = [key, item]; }]);
-    return this.#pairs(found.length, (index) => found[index][0], (index) => found[index][1]) ?? this.#tooMany('Map');
+    return this.#pairs(found.length, (index) => found[index][0], (index) => found[index][1], '$map') ?? this.#tooMany('Map');
   }
 
   #plain(value) {
@@ -132,14 +132,14 @@ export class Encoder {
     return text + '}';
   }
 
-  #pairs(count, key, item) {
+  #pairs(count, key, item, tag = '$dict') {
     this.#items -= count;
     if (this.#items < 0) return null;
     let text = '';
     for (let index = 0; index < count; index++) {
       text += `${index ? ',' : ''}[${this.encode(key(index))},${this.encode(item(index))}]`;
     }
-    return `{"$dict":[${text}]}`;
+    return `{"${tag}":[${text}]}`;
   }
 
   #fields(kind, value, more) {
@@ -158,8 +158,8 @@ export class Encoder {
     const digits = write(value);
     this.#characters -= digits.length;
     if (this.#characters < 0) return opaque('bigint', `there are more than ${MOST_CHARACTERS} characters in total`);
-    if (digits.length <= MOST_DIGITS) return digits;
-    return value < 0n ? `{"$int":"-0x${(-value).toString(16)}"}` : `{"$int":"0x${value.toString(16)}"}`;
+    if (digits.length <= MOST_DIGITS) return `{"$bigint":"${digits}"}`;
+    return value < 0n ? `{"$bigint":"-0x${(-value).toString(16)}"}` : `{"$bigint":"0x${value.toString(16)}"}`;
   }
 
   #text(value) {
