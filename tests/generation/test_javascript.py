@@ -292,6 +292,7 @@ WRITTEN = {
     "g": "import fs from 'fs'\nexport class Missing extends Error {}\nconst H = 1\nexport function g(x) { if (x === 'missing') throw new Missing('There is none'); return x }",
     "f": "import { readFileSync } from 'node:fs'\nimport fs from 'node:fs'\n\nexport default async function f(x, y = 1) { return g(x) }",
 }  # fmt: skip
+ERROR = {"$object": {"type": "E", "fields": {"message": "1"}}}
 ERRORS = [
     test_of("of its own", inputs={"x": "missing"}, expected_error="Missing", error_message="there is"),
     test_of("above it", inputs={"x": "missing"}, expected_error="Error"),
@@ -330,9 +331,20 @@ class TestWritten:
             ("new Map([['a', 1]])", {"a": 1}, False),
             ("new Map([['a', 1]])", {"$map": [["a", 1]]}, True),
             ("({ a: 1 })", {"$map": [["a", 1]]}, False),
+            ("({ calls: 0, get a() { return ++this.calls } })", {"calls": 0, "a": 1}, False),
+            ("((k) => ({ get stack() { return ++k } }))(0)", {"stack": 1}, False),
+            ("new (class E extends Error { #k = 0; get message() { return `${++this.#k}` } })()", ERROR, False),
+            ("new (class E extends Error {})('1')", ERROR, True),
+            ("new (class D extends Date { getTime() { return 0 } })(5)", {"$date": "1970-01-01"}, False),
+            ("new (class S extends Set { [Symbol.iterator]() { return [1].values() } })([2])", {"$set": [1]}, False),
+            (
+                "new (class M extends Map { [Symbol.iterator]() { return [['a', 1]].values() } })()",
+                {"$map": [["a", 1]]},
+                False,
+            ),
         ],
     )
-    def test_types_are_told_apart(self, tmp_path: Path, returned: str, expected: Any, passes: bool) -> None:
+    def test_it_judges_like_the_harness(self, tmp_path: Path, returned: str, expected: Any, passes: bool) -> None:
         (tmp_path / "solution.mjs").write_text(f"export const f = () => {returned}")
         [(name, text)] = LANGUAGE.write_tests({"f": [test_of(expected_output=expected)]}, "solution").items()
         (tmp_path / name).write_text(text)

@@ -160,6 +160,12 @@ async def test_users_get_what_tests_see(sandbox: Sandbox) -> None:
         ("return new Date(Date.UTC(2024, 0, 2)).toISOString()", "2024-01-02T00:00:00.000Z", True),
         ("return [new Number(4)]", [4], False),
         ("let k = 0; return { get a() { return k++ < 3 ? 4 : -1 } }", {"a": 4}, False),
+        ("let k = 3; return { get stack() { return ++k } }", {"stack": 4}, False),
+        (
+            "return new (class E extends Error { #k = 3; get message() { return `${++this.#k}` } })()",
+            {"$object": {"type": "E", "fields": {"message": "4"}}},
+            False,
+        ),
         ("return { a: 4, message: 'x' }", {"a": 4, "message": "x"}, True),
     ]
     sources = {f"f{number}": f"function f{number}(x) {{ {body} }}" for number, (body, _, _) in enumerate(cases)}

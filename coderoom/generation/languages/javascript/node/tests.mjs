@@ -12,6 +12,12 @@ class Float {
 // A large integer, which may be a BigInt.
 class Large extends Float {}
 
+// They read the content of an object whatever its class says.
+const timeOf = Date.prototype.getTime;
+const numbersOf = Object.getPrototypeOf(Uint8Array.prototype).values;
+const itemsOf = Set.prototype.values;
+const pairsIn = Map.prototype.entries;
+
 READERS.$whole = (data) => new Float(data);
 READERS.$large = (data) => new Large(integer(data));
 
@@ -49,18 +55,20 @@ function alike(actual, expected, rel, abs) {
   }
   if (typeof actual !== 'object' || typeof expected !== 'object') return actual === expected;
   if (isComputed(actual)) return false;
-  if (expected instanceof Date) return actual instanceof Date && actual.getTime() === expected.getTime();
+  if (types.isDate(expected) || types.isDate(actual)) {
+    return types.isDate(expected) && types.isDate(actual) && timeOf.call(actual) === timeOf.call(expected);
+  }
   if (expected instanceof Uint8Array || actual instanceof Uint8Array) {
     return expected instanceof Uint8Array && actual instanceof Uint8Array && Buffer.compare(actual, expected) === 0;
   }
   const same = (one, other) => alike(one, other, rel, abs);
-  const list = ArrayBuffer.isView(actual) ? Array.from(actual) : actual;
+  const list = types.isTypedArray(actual) ? [...numbersOf.call(actual)] : actual;
   if (Array.isArray(expected) || Array.isArray(list)) {
     return Array.isArray(expected) && Array.isArray(list) && list.length === expected.length
       && expected.every((item, index) => same(list[index], item));
   }
-  if (expected instanceof Set || actual instanceof Set) {
-    return expected instanceof Set && actual instanceof Set && paired([...actual], [...expected], same);
+  if (types.isSet(expected) || types.isSet(actual)) {
+    return types.isSet(expected) && types.isSet(actual) && paired([...itemsOf.call(actual)], [...expected], same);
   }
   if (types.isMap(actual) !== types.isMap(expected) || kindOf(actual) !== kindOf(expected)) return false;
   return paired(pairsOf(actual), pairsOf(expected), (one, other) => same(one[0], other[0]) && same(one[1], other[1]));
@@ -86,23 +94,25 @@ function isSafe(value) {
   return -(2n ** 53n) < value && value < 2n ** 53n;
 }
 
-// Whether reading an object again may give something else.
+// Whether reading an object again may give something else. Errors have a hidden property for their stack.
 function isComputed(value) {
   if (types.isProxy(value)) return true;
-  const names = ArrayBuffer.isView(value) ? [] : Reflect.ownKeys(value).filter((name) => name !== 'stack');
-  return names.some((name) => 'get' in (Object.getOwnPropertyDescriptor(value, name) ?? {}));
+  return !ArrayBuffer.isView(value) && Reflect.ownKeys(value).some((name) => {
+    const found = Object.getOwnPropertyDescriptor(value, name);
+    return 'get' in found && (name !== 'stack' || found.enumerable);
+  });
 }
 
 function kindOf(value) {
   const prototype = Object.getPrototypeOf(value);
-  return prototype === null || value instanceof Map ? 'Object' : prototype.constructor.name;
+  return prototype === null || types.isMap(value) ? 'Object' : prototype.constructor.name;
 }
 
 function pairsOf(value) {
-  if (value instanceof Map) return [...value];
+  if (types.isMap(value)) return [...pairsIn.call(value)];
   const names = Object.keys(value);
   if (value instanceof Error && !names.includes('message')) names.push('message');
-  return names.map((name) => [name, value[name]]);
+  return names.map((name) => [name, Object.hasOwn(value, name) ? value[name] : '']);
 }
 
 function paired(actual, expected, same) {
@@ -126,7 +136,8 @@ function equal(actual, expected, rel, abs) {
 // Whether an error is an instance of a class with that name.
 function isA(error, name, message) {
   if (!(error instanceof Error)) return false;
-  const names = [Object.hasOwn(error, 'name') && !/^(Type|Range|Syntax|Reference)?Error$/.test(error.name) ? error.name : ''];
+  const own = Object.getOwnPropertyDescriptor(error, 'name')?.value ?? '';
+  const names = [/^(Type|Range|Syntax|Reference)?Error$/.test(own) ? '' : own];
   for (let each = Object.getPrototypeOf(error); each !== Object.prototype; each = Object.getPrototypeOf(each)) {
     names.push(each.constructor.name);
   }

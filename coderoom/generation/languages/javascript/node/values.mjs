@@ -149,7 +149,8 @@ export class Encoder {
     if (this.#items < 0) return this.#tooMany(kind);
     let text = '';
     for (let index = 0; index < names.length; index++) {
-      text += `${index ? ',' : ''}[${plainText(names[index])},${this.encode(value[names[index]])}]`;
+      const found = getOwnPropertyDescriptor(value, names[index]); // In a class, a getter could be in its place.
+      text += `${index ? ',' : ''}[${plainText(names[index])},${this.encode(found === undefined ? '' : found.value)}]`;
     }
     return `{"$object":{"type":${plainText(kind)},"fields":[${text}]}}`;
   }
@@ -209,8 +210,9 @@ function isComputed(value) {
   if (types.isTypedArray(value) || (isArray(value) && value.length > MOST_ITEMS)) return false;
   const names = ownKeys(value);
   for (let index = 0; index < names.length; index++) {
-    const found = names[index] === 'stack' ? undefined : getOwnPropertyDescriptor(value, names[index]);
-    if (found !== undefined && (found.get !== undefined || found.set !== undefined)) return true;
+    const found = getOwnPropertyDescriptor(value, names[index]);
+    const hidden = names[index] === 'stack' && !found?.enumerable; // Of errors.
+    if (found !== undefined && !hidden && (found.get !== undefined || found.set !== undefined)) return true;
   }
   return false;
 }
