@@ -274,7 +274,8 @@ class Run:
             self._warn(cases[-1], f"after the tests, the program leaves {self._left}")
 
     def _warn(self, case: Case, text: str) -> None:
-        case.seen = replace(case.seen, why=text) if self.strict else replace(case.seen, warning=text)
+        warnings = "; ".join(filter(None, [case.seen.warning, text]))
+        case.seen = replace(case.seen, why=text) if self.strict else replace(case.seen, warning=warnings)
 
     def _parts(self, cases: Sequence[Case], most: int) -> Iterator[list[Case]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""

@@ -94,6 +94,63 @@ async function f(x) {
     assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
 
 
+LEFT = [
+    ("Math.max = () => 0", "another Math.max instead of the one of JavaScript"),
+    ("Array.prototype.map = () => []", "another Array.prototype.map instead of the one of JavaScript"),
+    ("fs.readFileSync = () => ''", "another fs.readFileSync instead of the one of JavaScript"),
+    ("Object.prototype.y = 1", "a new Object.prototype.y"),
+    ("globalThis.y = 1", "a new y"),
+    ("setInterval(() => {}, 1000)", "a timer"),
+    ("setTimeout(() => {}, 60_000)", "a timer"),
+    ("setTimeout(() => process.reallyExit(0), 30)", "what ends or blocks its process"),
+    ("cp.spawn('sleep', ['60'], { detached: true, stdio: 'ignore' }).unref()", "a process"),
+]
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("does", "left"),
+    [LEFT[0], LEFT[5], *(pytest.param(*LEFT[n], marks=pytest.mark.slow) for n in (1, 2, 3, 4, 6, 7, 8))],
+)
+async def test_what_a_program_leaves_behind_is_a_warning(node_sandbox: Sandbox, does: str, left: str) -> None:
+    imports = "import fs from 'node:fs'\nimport cp from 'node:child_process'\nlet done = false\n"
+    results = await run(node_sandbox, f"{imports}function f(x) {{ if (!done) {does}; done = true; return x }}")
+    assert [each.passed for each in results] == [True] * 3
+    assert results[-1].warning == f"after the tests, the program leaves {left}"
+
+
+@needs_node
+async def test_what_a_program_leaves_behind_fails_where_it_may_not(node_sandbox: Sandbox) -> None:
+    results = await run(node_sandbox, "function f(x) { Math.max = () => 0; return x }", strict=True)
+    assert [each.passed for each in results] == [True, True, False]
+
+
+@needs_node
+@pytest.mark.slow
+async def test_what_ends_by_itself_is_not_left_behind(node_sandbox: Sandbox) -> None:
+    source = """
+import fs, { promises } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+const WORDS = ['a', 'b'], TABLE = new Map([[1, 'one']])
+class Node { static count = 0; get value() { return 1 } *[Symbol.iterator]() { yield this.value } }
+async function f(x) {
+  Error.stackTraceLimit = 20
+  process.env.COLOUR = 'red'
+  setTimeout(() => { Node.count = 0 }, 1)
+  AbortSignal.timeout(60_000)
+  await new Promise((done) => setTimeout(done, 1))
+  await Promise.all([promises.writeFile('here', 'a'), crypto.subtle.digest('SHA-256', new Uint8Array(2))])
+  console.log(new Intl.NumberFormat('de').format(x), new Date().toLocaleString('en'), /(?<a>a)/.exec('a').groups)
+  execFileSync('true')
+  new Blob(['a']), new TextEncoder().encode('a'), structuredClone(WORDS), new BroadcastChannel('a').close()
+  for (const each of new Node()) TABLE.get(each), WORDS.map(String), fs.readFileSync('here')
+  return x
+}
+"""
+    results = await run(node_sandbox, source)
+    assert [(each.passed, each.warning) for each in results] == [(True, "")] * 3, results
+
+
 @needs_node
 @pytest.mark.slow
 async def test_a_large_answer_is_read_whole() -> None:

@@ -39,7 +39,10 @@ class Part(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The result of a Node process: its complete answers, its output, its duration and its memory."""
+    """The result of a Node process: its complete answers, its output, its duration and its memory.
+
+    A plain process has one more answer: what it has left behind, or nothing.
+    """
 
     answers: List[str]
     printed: str
@@ -144,14 +147,27 @@ def run_in_order(
         zone = _ZONES[number % len(_ZONES)]
         done = _start(jobs * rounds, parts, seconds, plain=True, zone=zone)
         size = sum(map(len, done.answers))
-        answers: List[Optional[str]] = [*done.answers] if size <= longest else []
-        answers += [None] * (len(jobs) * rounds - len(answers))
+        several = len(jobs) * rounds
+        answers: List[Optional[str]] = [*done.answers[:several]] if size <= longest else []
+        answers += [None] * (several - len(answers))
         for known, answer in zip(found * rounds, answers):  # noqa: B905 (Python 3.8)
             if answer not in known:
                 known.append(answer)
+        left = _left(done.answers[several:]) if len(done.answers) >= several else ""
+        if left.startswith('{"left":') and left not in found[-1]:
+            found[-1].append(left)
         if again and done.seconds < _FAST:
             rounds = max(rounds, min(_MOST_ROUNDS, longest // (size + 1)))
     return found
+
+
+def _left(told: List[str]) -> str:
+    """What a process that gave all its answers has left behind, as `{"left": ...}`; `told` is what it says of that."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        return '{"left":"a process"}'
+    except ChildProcessError:
+        return told[0] if told else '{"left":"what ends or blocks its process"}'
 
 
 def _done(job: Dict[str, Any], seconds: float, largest: int) -> Optional[List[Any]]:
@@ -244,8 +260,9 @@ def _start(
     os.close(writer)
     said: List[bytes] = [b"", b"", b""]
     peak, took = 0, 0.0
+    count = len(jobs) + plain
     try:
-        _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, len(jobs), seconds)
+        _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, count, seconds)
         took = time.monotonic() - start
     finally:
         process.returncode = 0  # It is reaped here.
@@ -257,7 +274,7 @@ def _start(
         printed = said[1].decode("utf-8", "replace")[:_MOST_PRINTED]
         if show:
             sys.stdout.write(printed)
-    answers = said[0].decode("utf-8", "replace").split("\0")[:-1][: len(jobs)]
+    answers = said[0].decode("utf-8", "replace").split("\0")[:-1][:count]
     return Done(answers, printed, said[2].decode("utf-8", "replace"), took, peak)
 
 

@@ -163,7 +163,7 @@ class JavaScriptLanguage(Language):
 
 @functools.cache
 def _harness() -> tuple[SourceModule, ...]:
-    files = _helpers("harness.mjs", "values.mjs", "decode.mjs")
+    files = _helpers("harness.mjs", "values.mjs", "decode.mjs", "left.mjs")
     return harness_modules(nodes=f"\n_helpers.update({files!r})\n")
 
 

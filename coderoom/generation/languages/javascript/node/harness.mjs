@@ -264,6 +264,7 @@ async function answer() {
 const { jobs } = request;
 const { chdir, cwd } = process;
 const start = cwd();
+const whatIsLeft = request.plain ? (await import('./left.mjs')).whatIsLeft : null;
 for (let index = 0; index < jobs.length; index++) {
   job = jobs[index];
   told = false;
@@ -274,4 +275,9 @@ for (let index = 0; index < jobs.length; index++) {
     chdir(`${start}/${index}`);
   }
   await answer();
+}
+if (request.plain) {
+  const left = await whatIsLeft().catch(() => 'other built-in objects than those of JavaScript');
+  told = false;
+  tell(left && `{"left":${plainText(left)}}`);
 }
