@@ -103,6 +103,7 @@ LEFT = [
     ("setInterval(() => {}, 1000)", "a timer"),
     ("setTimeout(() => {}, 60_000)", "a timer"),
     ("setTimeout(() => process.reallyExit(0), 30)", "what ends or blocks its process"),
+    ("setTimeout(() => { throw new Error('late') }, 60)", "an error outside of the calls"),
     ("cp.spawn('sleep', ['60'], { detached: true, stdio: 'ignore' }).unref()", "a process"),
 ]
 
@@ -110,7 +111,7 @@ LEFT = [
 @needs_node
 @pytest.mark.parametrize(
     ("does", "left"),
-    [LEFT[0], LEFT[5], *(pytest.param(*LEFT[n], marks=pytest.mark.slow) for n in (1, 2, 3, 4, 6, 7, 8))],
+    [LEFT[0], LEFT[5], *(pytest.param(*LEFT[n], marks=pytest.mark.slow) for n in (1, 2, 3, 4, 6, 7, 8, 9))],
 )
 async def test_what_a_program_leaves_behind_is_a_warning(node_sandbox: Sandbox, does: str, left: str) -> None:
     imports = "import fs from 'node:fs'\nimport cp from 'node:child_process'\nlet done = false\n"

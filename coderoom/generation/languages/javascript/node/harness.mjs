@@ -28,6 +28,7 @@ const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/st
 
 let job = request.jobs[0];
 let told = false;
+let late = ''; // What happened after an answer.
 
 // A step before the call threw something. A test cannot expect that.
 class StepError {
@@ -226,7 +227,10 @@ async function perform(steps, look) {
 }
 
 on('beforeExit', () => tellOfTest('Unsettled', 'nothing was left to do, and the promise that it returned was not settled'));
-on('uncaughtException', (error) => tellOfTest('Uncaught', `outside of the call: ${without(messageOf(error))}`.slice(0, MOST_TOLD)));
+on('uncaughtException', (error) => {
+  if (told) late = 'an error outside of the calls';
+  tellOfTest('Uncaught', `outside of the call: ${without(messageOf(error))}`.slice(0, MOST_TOLD));
+});
 if (!request.plain) {
   Error.stackTraceLimit = MOST_FRAMES;
   process.argv.length = 1;
@@ -279,5 +283,5 @@ for (let index = 0; index < jobs.length; index++) {
 if (request.plain) {
   const left = await whatIsLeft().catch(() => 'other built-in objects than those of JavaScript');
   told = false;
-  tell(left && `{"left":${plainText(left)}}`);
+  tell(left || late ? `{"left":${plainText(left || late)}}` : '');
 }
