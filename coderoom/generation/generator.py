@@ -23,7 +23,7 @@ from coderoom.generation.languages import Language, Level
 from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
-from coderoom.generation.pipeline import Pipeline, all_passed
+from coderoom.generation.pipeline import Pipeline, all_passed, warnings_of
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
 from coderoom.generation.runner import TestRunner, language_named, make_sandbox
@@ -363,7 +363,8 @@ class AICodeGenerator:
         _log.debug("The tests of the cached solution ran in %.2f s.", time.monotonic() - began)
         if all_passed([spec.name for spec in found.function_specs], found.implementations, results):
             now = {"usage": Usage(), "duration": time.monotonic() - began, "cached": True}
-            return found.model_copy(update={"test_results": tuple(results), **now})
+            warnings = dict.fromkeys([*found.warnings, *warnings_of(results)])
+            return found.model_copy(update={"test_results": tuple(results), "warnings": tuple(warnings), **now})
         emit(Warned("A cached solution no longer passes its own tests and was removed."))
         self.cache.remove(key)
         return None

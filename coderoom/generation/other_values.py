@@ -144,6 +144,7 @@ _SIMPLE: dict[str, Make] = {
 _PLAIN: tuple[Any, ...] = (None, -1, "x", [])
 _ABSURD = (*_PLAIN, {"$object": {"type": "Nothing", "fields": {}}})
 _ANYTHING = "None, -1, 'x', [] and any object"
+_NOTHING = "a function that does nothing"
 
 
 _MIXED: tuple[Any, ...] = (0, 1, 7, -2.5, True, "", "abc", [1, 2], [[]], {}, {"a": 1}, {"$tuple": [0, "y"]})
@@ -161,9 +162,11 @@ async def vacuous_tests(
     They hold for several absurd results, or for several other values of the declared type. Properties and the steps
     after the call are tried in the sandbox.
     """
+    typed = other_values(spec.outputs.type)
     found = await _pass_anyway([test for test in tests if test.then], spec, runner)
+    silent = [test for test in tests if test.expects == "output" and test.expected_output is None and not test.then]
+    found += [(test, _NOTHING) for test in silent if typed == (None,)]
     candidates = [test for test in tests if test.property is not None and test not in [each for each, _ in found]]
-    typed = other_values(spec.outputs.type) if candidates else ()
     results = [*_ABSURD, *(typed or _MIXED)]
     looks = [look_of(each, result, dict.fromkeys(each.inputs, result)) for each in candidates for result in results]
     verdicts = iter(await runner.look(looks))
@@ -173,9 +176,30 @@ async def vacuous_tests(
             found.append((test, _ANYTHING))
         elif not typed and sum(others) >= len(others) - _FEW:
             found.append((test, "nearly all values of any type"))
+        elif typed == (None,) and all(others):
+            found.append((test, _NOTHING))
         elif len(typed) > 1 and all(others):
             found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
     return found
+
+
+async def trivial_program(tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner) -> str:
+    """A function without any use that passes all of these tests; empty if none does."""
+    if not (tests and spec.inputs) or any(test.has_steps for test in tests):
+        return ""
+    if all(test.expects == "error" for test in tests):
+        return "one that always fails"
+    constants = [test.expected_output for test in tests if test.expects == "output"][:1]
+    programs = {f"one that always returns {show(each)}": [each] * len(tests)
+                for each in constants or other_values(spec.outputs.type)[:_FEW_TYPED]}  # fmt: skip
+    programs["one that returns its first argument"] = [next(iter(test.inputs.values()), None) for test in tests]
+    for program, results in programs.items():
+        pairs = [*zip(tests, results, strict=True)]
+        compared = [runner.language.compare(*pair).equal for pair in pairs if pair[0].expects == "output"]
+        looks = [look_of(test, result, test.inputs) for test, result in pairs if test.expects == "property"]
+        if all(compared) and len(compared) + len(looks) == len(tests) and all(await runner.look(looks)):
+            return program
+    return ""
 
 
 async def _pass_anyway(

@@ -11,7 +11,7 @@ from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language
 from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
-from coderoom.generation.other_values import vacuous_tests
+from coderoom.generation.other_values import trivial_program, vacuous_tests
 from coderoom.generation.prompts import SPECS, TESTS, again, request
 from coderoom.generation.repair import FunctionWork, Program
 from coderoom.generation.replies import (
@@ -96,6 +96,8 @@ async def write_tests(
         tests = kept
         for problem in why if kept else problems:
             program.warn(f"tests of {spec.name}: {problem}")
+    if trivial := await trivial_program(tests, spec, runner):
+        program.warn(f"tests of {spec.name}: a function passes all of them that does not do its work: {trivial}")
     program.emit(TestsWritten(spec.name, tuple(tests)))
     return tests
 
@@ -237,9 +239,8 @@ class Pipeline:
         program = self._program
         implementations = {name: program.code[name] for name in program.in_order(program.code)}
         results = await self._run(implementations)
-        for each in results:
-            if each.warning:
-                self._program.warn(f"{each.function}: {each.test}: {each.warning}")
+        for warning in warnings_of(results):
+            program.warn(warning)
         only_changed = await self._only_by_changed(implementations, results)
         reports = tuple(
             self._report(work, [each for each in results if each.function == name], changed=name in only_changed)
@@ -342,3 +343,8 @@ def all_passed(functions: Sequence[str], implementations: dict[str, str], result
         and all(name in implementations and name in tested for name in functions)
         and all(each.passed for each in results)
     )
+
+
+def warnings_of(results: Sequence[TestResult]) -> list[str]:
+    """The warnings of test results, with the function and the test."""
+    return [f"{each.function}: {each.test}: {each.warning}" for each in results if each.warning]

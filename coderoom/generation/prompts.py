@@ -15,7 +15,7 @@ from coderoom.generation.values import show
 if TYPE_CHECKING:
     from coderoom.generation.repair import Program
 
-PROMPT_VERSION = "5"
+PROMPT_VERSION = "6"
 
 _MOST_SHOWN = 6
 _LONGEST = 1_500
@@ -38,7 +38,8 @@ tested on its own. If the instruction gives a name or a signature, keep it. Answ
 "dependencies": ["names of functions in this list that it calls"], "complexity": "simple" | "medium" | "complex"}}]}}
 
 Dependencies must not form a cycle; a function that calls itself does not depend on itself. Functions return their
-results; a function changes its arguments only if the instruction asks for that, and then its purpose says so.
+results, text that is to be printed too; a function changes its arguments only if the instruction asks for that, and
+then its purpose says so.
 
 {ways}"""
 
@@ -63,7 +64,8 @@ names any, errors. Each test is an object with
   contain, only if the instruction demands it),
   "property": a Python expression over `result` and the inputs that must be True, for functions with many right results
   or for a function that changes its arguments: the inputs are as before the call, and the dict `after` has them as
-  after the call. For a function that sorts its list `xs`, "result is None and after['xs'] == [1, 2, 3]" must be True,
+  after the call. For a function that sorts its list `xs`, "result is None and after['xs'] == [1, 2, 3]" must be True.
+  A function that returns nothing needs such a property, or "then",
 - "setup", only if it is necessary: a list of steps before the call, each of which is one of
   {{"call": "a function or class of the program, or object.method", "args": [...], "name": "for what it returns"}},
   {{"assign": "a name, or object.attribute", "value": ...}},

@@ -76,6 +76,21 @@ def children() -> set[str]:
     return {pid for task in tasks for pid in task.read_text().split()}
 
 
+@pytest.mark.parametrize(
+    ("tests", "trivial"),
+    [
+        ([test(f"{n}", 4, x=n) for n in (2, -2, 3)], "always returns 4"),
+        ([test(f"{n}", n, x=n) for n in (2, 0, 3)], "returns its first argument"),
+        ([{"name": f"{n}", "inputs": {"x": n}, "expected_error": "ValueError"} for n in "abc"], "always fails"),
+    ],
+)
+async def test_tests_that_a_useless_function_passes_are_a_warning(
+    sandbox: Sandbox, tests: list[dict[str, Any]], trivial: str
+) -> None:
+    solution = await solve(ScriptedModel(DOUBLE, {"double": tests}, {"double": GOOD}), sandbox, max_attempts=1)
+    assert any(warning.endswith(trivial) for warning in solution.warnings)
+
+
 async def test_the_dump_has_the_keys_and_shapes_that_users_know(sandbox: Sandbox) -> None:
     solution = await solve(ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": GOOD}), sandbox)
     dump = solution.model_dump(mode="json")

@@ -73,9 +73,21 @@ LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "a named tuple with other fields": ("from collections import namedtuple\nclass P(namedtuple('P', 'x')):\n    x = property(lambda self: 9)\ndef f(n): return P(1)\n", one({"$tuple": [1]})),
     "other answers by name, of an object": ("class d:\n    def __init__(self, g): self.g = g\n    def __call__(self, *a, **k): return self.g(*a) if a else -1\n@d\ndef f(n): return n * n\n", SQUARES),
     "other answers by position, of an object": ("class F:\n    def __call__(self, *a, **k): return k['n'] ** 2 if k else -1\nf = F()\n", SQUARES),
+    "leaves another folder": ("import os\ndef f(n):\n    os.mkdir('d')\n    os.chdir('d')\n    return n * n\n", SQUARES),
+    "replaces the output": ("import io, sys\ndef f(n):\n    sys.stdout = io.StringIO()\n    return n * n\n", SQUARES),
+    "a result that it keeps": ("KEPT = {}\ndef f(n): return KEPT.setdefault(n, [n])\n", one([1])),
+    "one list in several places": ("def f(n): return [[n] * 2] * 2\n", one([[1, 1], [1, 1]])),
+    "wrong the second time in a row": ("def f(n, last=[0]):\n    same = last[0] == n\n    last[0] = n\n    return -1 if same else n * n\n", SQUARES),
+    "arguments of the command line": ("import sys\ndef f(n): return n * n if len(sys.argv) < 2 else -1\n", SQUARES),
+    "one value for several": ("def f(*n): return sum(n)\n", [{"inputs": {"n": 5}, "expected_error": "TypeError"}]),
     "changes built-in names": ("import builtins\ndef f(n):\n    builtins.sum = lambda *values: 0\n    return n * n\n", SQUARES),
 }  # fmt: skip
 ONLY_A_WARNING = (
+    "leaves another folder",
+    "replaces the output",
+    "a result that it keeps",
+    "one list in several places",
+    "wrong the second time in a row",
     "one list for all",
     "leaves an alarm",
     "leaves a thread",
@@ -84,6 +96,8 @@ ONLY_A_WARNING = (
     "changes a library",
 )
 QUICK = (
+    "one list in several places",
+    "one value for several",
     "the order of a folder",
     "a number that is not equal",
     "the name of a date",

@@ -417,3 +417,23 @@ def test_it_defines_no_name_twice() -> None:
             names += [each.id for each in stored if isinstance(each.ctx, ast.Store)]
     twice = {name for name in names if names.count(name) > 1}
     assert twice <= {"TYPE_CHECKING", "CASES"}
+
+
+def test_it_runs_in_a_package_beside_tests_of_the_same_module(tmp_path: Path) -> None:
+    source = "import logging\nlogging.basicConfig(level=10)\ndef f(): return logging.getLogger().isEnabledFor(10)\n"
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "solution.py").write_text(source)
+    tests = {"f": [test_of(inputs={}, expected_output=True)]}
+    for name, text in PythonLanguage().write_tests(tests, "solution", [spec("f")]).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "test_zz.py").write_text(
+        "import sys\nsys.path.insert(0, __file__.rpartition('/')[0])\nimport solution\n"
+        "def test_it(): assert sys.modules['solution'] is solution\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert b"2 passed" in done.stdout, done.stdout

@@ -23,6 +23,7 @@ PROGRAM = {
     "apply": "def apply(f, x):\n    return f(x)",
     "counter": "def counter(start):\n    while True:\n        yield start\n        start += 1",
     "adder": "def adder(n):\n    return lambda x: x + n",
+    "pow": "def pow(x):\n    return -1",
     "total": "def total(*numbers, **more):\n    return sum(numbers) + sum(more.values())",
 }  # fmt: skip
 VARYING = {
@@ -45,6 +46,7 @@ HONEST: list[tuple[str, dict[str, Any]]] = [
     ("adder", {"inputs": {"n": 2}, "then": [{"call": "result", "args": [3]}], "expected_output": 5}),
     ("adder", {"inputs": {"n": 2}, "then": [{"call": "result", "args": ["a"]}], "expected_error": "TypeError"}),
     ("total", {"inputs": {"numbers": [1, 2], "more": {"a": 3}}, "expected_output": 6}),
+    ("apply", {"inputs": {"f": {"$name": "pow"}, "x": 3}, "expected_output": -1}),
 ]  # fmt: skip
 OF_VARYING: list[tuple[str, dict[str, Any]]] = [
     ("env", {"inputs": {"name": "HOUSE"}, "setup": [{"assign": "os.environ.HOUSE", "value": "red"}], "expected_output": "red"}),

@@ -247,7 +247,8 @@ def _arranged(name: str, function: Any, inputs: Dict[str, Any]) -> Tuple[Tuple[A
             break
         positional.append(named.pop(name))
     if several in named:
-        positional += named.pop(several)
+        given = named.pop(several)
+        positional += given if type(given) in (list, tuple) else [given]
     if others in named and type(named[others]) is dict:
         named.update(named.pop(others))
     return tuple(positional), named

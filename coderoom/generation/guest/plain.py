@@ -58,6 +58,8 @@ _WAYS = (("-I", "-S", "-c", f"{_START}module.drive(work)"), (_SCRIPT,))
 _ZONES = ("ELS-5:45", "CET-1CEST,M3.5.0,M10.5.0/3")
 """The time zones of scripts, the second one with summer time; that of other processes is UTC."""
 _USER = "ada"
+_ARGUMENTS = ("data.txt", "-v")
+"""The arguments of every second script."""
 _LETTERS = 6
 _LINGER = 0.3
 _PAUSE = 0.2  # The most seconds between two processes of code that may read a clock.
@@ -150,6 +152,7 @@ class _Process:
         last = left <= len(_WAYS)
         linger, rounds = _LINGER if vary and last else 0, (_MOST_ROUNDS if last else 2) if again else 1
         arguments = (jobs, longest, writer, self._folder, name, linger, by_name, rounds)
+        way = (*way, *_ARGUMENTS) if every_second and _SCRIPT in way else way
         if vary:
             _skip_numbers()
         self._pid = (self._start_elsewhere if vary else self._start)(way, writer, arguments)
@@ -162,7 +165,7 @@ class _Process:
             try:
                 os.setsid()
                 _skip_numbers()
-                os.waitpid(self._start(way, writer, arguments, new_session=way != _WAYS[-1]), 0)
+                os.waitpid(self._start(way, writer, arguments, new_session=_SCRIPT not in way), 0)
             finally:
                 os._exit(0)
         return pid

@@ -47,7 +47,8 @@ def serve(
     program has left behind. When Python exits, one more line is written: the program has not ended the process.
 
     After the jobs it waits `linger` seconds, since the program could end the process later. It runs the jobs `rounds`
-    times, slow ones at most twice, with arguments as `by_name` says (see `space`) where possible.
+    times, slow ones at most twice, and the second time each of them twice in a row. The arguments are as `by_name` says
+    (see `space`), where possible.
     """
     write, text_of, answer_of, now, around = os.write, texts[0], answering_now, time.monotonic, depth() - 1
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
@@ -62,10 +63,11 @@ def serve(
     keep_libraries(source)
     before = _of_libraries(source)
     hooks: List[str] = []
-    sys.addaudithook(lambda event, _: hooks.append(event) if event == "sys.addaudithook" else None)
+    sys.addaudithook(lambda event, _: hooks.append("an audit hook") if event == "sys.addaudithook" else None)
     __import__(name)
     returned: List[Tuple[Set[str], List[Any]]] = []
-    places = map(str, range(rounds * len(jobs)))
+    places = map(str, range((rounds + 2) * len(jobs)))
+    hazards: List[str] = []
 
     def tell(line: str) -> None:
         found = memoryview(line.encode() + b"\n")
@@ -73,14 +75,20 @@ def serve(
             found = found[write(writer, found) :]
 
     def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> Generator[Request, Any, str]:
-        place = next(places)
-        os.mkdir(place)
-        os.chdir(place)
-        os.environ["TMPDIR"] = os.getcwd()
+        here = os.path.join(folder, next(places))
+        os.mkdir(here)
+        os.chdir(here)
+        os.environ["TMPDIR"] = here
         environment, given = dict(os.environ), sys.stdin
         text = yield from answer_of(job, kept, around)
         undo(job, environment, given)
-        os.chdir("..")
+        try:
+            moved = not os.path.samefile(".", here)
+        except OSError:
+            moved = True
+        if moved:
+            hazards.append("another current folder")
+        os.chdir(folder)
         return text
 
     def tell_other(number: int, text: str) -> None:
@@ -89,25 +97,46 @@ def serve(
             known.add(text)
             tell("%d %s" % (number, text))
 
+    begin = now()
     for job in jobs:
         kept: List[Any] = []
         text = yield from run(job, kept)
         tell(text)
         returned.append(({text}, kept))
+    fast = now() - begin < _SECONDS_AGAIN
     time.sleep(linger)
     for number, (known, kept) in enumerate(returned):
         value, after = kept[0] if kept else (None, None)
         if kept and text_of(report_of(value, after, Encoder(judged=jobs[number].get("judged", "")))) not in known:
             tell_other(number, text_of(error_report("the returned value changes later")))
     end = now() + _SECONDS_AGAIN
-    for _ in range(rounds - 1):
+    for count in range(rounds - 1):
         for number, job in enumerate(jobs):
-            tell_other(number, (yield from run(job)))
+            for _ in range(1 if count else 2):  # What toggles shows in a second call after the first.
+                tell_other(number, (yield from run(job)))
         if now() > end:
             break
-    left = _left(before) or ("an audit hook" if hooks else "")
-    if left:
-        tell("left " + left)
+    hazards = [_left(before), *hooks, *hazards, *(_shared(kept[0][0], {}) for _, kept in returned if kept)]
+    for number, (known, kept) in enumerate(returned if fast or rounds > 1 else ()):
+        value = kept[0][0] if kept else None
+        if type(value) in (list, dict, set) and value:
+            value.clear()  # As a caller may.
+            if (yield from run(jobs[number])) not in known:
+                hazards.append("a result that callers share: who changes it changes what others get")
+    found = [each for each in hazards if each]
+    if found:
+        tell("left " + found[0])
+
+
+def _shared(value: Any, seen: Dict[int, Any]) -> str:
+    """What is in several places of a result, and changes in all of them at once; empty if nothing."""
+    kind = type(value)
+    if kind not in (list, dict, tuple):
+        return ""
+    if id(value) in seen:
+        return "" if kind is tuple else "a result with one %s in several places" % kind.__name__
+    seen[id(value)] = value
+    return next(filter(None, (_shared(each, seen) for each in (value.values() if kind is dict else value))), "")
 
 
 def _of_libraries(source: str) -> List[_Named]:
@@ -128,8 +157,9 @@ def _of_libraries(source: str) -> List[_Named]:
         except Exception:  # It is not on this system.
             pass
     spaces += [vars(kind) for names in spaces for kind in names.values() if isinstance(kind, type)]
+    streams: List[_Named] = [(vars(sys), name, vars(sys)[name]) for name in ("stdout", "stderr")]
     # Steps of a test set `input`; programs set hooks.
-    return modules + [(names, name, each) for names in spaces for name, each in names.items()
+    return modules + streams + [(names, name, each) for names in spaces for name, each in names.items()
                       if callable(each) and name != "input" and not name.endswith("hook")]  # fmt: skip
 
 

@@ -118,7 +118,7 @@ class Steps:
         """The object that a path names: a method only of objects and classes of the program, or `send`."""
         if path == "random.seed":
             return __import__("random").seed
-        if path in BUILTINS:
+        if path in BUILTINS and path not in self._functions:
             return getattr(builtins, path)
         first, *rest = path.split(".")
         if first in self.names:

@@ -37,9 +37,10 @@ from __future__ import annotations
 {imports}
 import pytest
 
-{path}MODULE = {module!r}
-CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), {cases!r})
-with open(CASES, encoding="utf-8") as file:
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, {folder!r}))  # pytest does this in only some of its import modes.
+MODULE = {module!r}
+with open(os.path.join(HERE, {cases!r}), encoding="utf-8") as file:
     CASES = json.load(file)["cases"]
 KEPT = [(each, dict(vars(each))) for each in (builtins, math)]  # Before the program changes them.
 
@@ -54,7 +55,7 @@ def program(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setattr("builtins.input", input)
-    sys.modules.pop(MODULE, None)
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
     found = importlib.import_module(MODULE)
     modules = [(each, dict(vars(each))) for each in vars(found).values() if type(each) is type(sys)]
     with decimal.localcontext():
@@ -73,7 +74,10 @@ def program(monkeypatch, tmp_path):
 def test_case(program, case):
     space["program"] = MODULE
     budget["text"] = sys.maxsize
+    root = logging.getLogger()
+    handlers, level, root.handlers = root.handlers, root.level, []  # Without those of pytest, as in a script.
     report = answer_now(case["job"])
+    root.handlers, root.level = handlers, level
     for module, names in KEPT:  # What properties see.
         for name in [each for each in module.__dict__ if each not in names]:
             del module.__dict__[name]
@@ -118,8 +122,6 @@ def why_wrong(test, report):
 def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, functions: Sequence[str]) -> dict[str, str]:
     """See `Language.write_tests`; steps may call the functions."""
     folder, _, module = module.rpartition("/")
-    here = "os.path.dirname(os.path.abspath(__file__))"
-    path = f"sys.path.insert(0, os.path.join({here}, {folder!r}))\n" if folder else ""
     name = f"test_{module}"
     imports, support = _support()
     cases = [
@@ -129,7 +131,9 @@ def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, funct
     ]
     data = {"about": f"Written by CodeRoom: the cases of {name}.py.", "cases": cases}
     return {
-        f"{name}.py": _FILE.format(path=path, module=module, cases=f"{name}.json", imports=imports, support=support),
+        f"{name}.py": _FILE.format(
+            folder=folder, module=module, cases=f"{name}.json", imports=imports, support=support
+        ),
         f"{name}.json": json.dumps(data, indent=1, ensure_ascii=False) + "\n",
     }
 
@@ -138,7 +142,8 @@ def pytest_files(tests: Mapping[str, Sequence[FunctionTest]], module: str, funct
 def _support() -> tuple[str, str]:
     """The imports and the code of the modules that the file contains."""
     imports = {
-        f"import {name}" for name in ("builtins", "decimal", "importlib", "io", "json", "math", "os", "random", "sys")
+        f"import {name}"
+        for name in ("builtins", "decimal", "importlib", "io", "json", "logging", "math", "os", "random", "sys")
     }
     parts = []
     for package, name in _PARTS:
