@@ -107,6 +107,20 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
     assert why in result.why
 
 
+@pytest.mark.parametrize(
+    ("source", "given", "why"),
+    [
+        ("# f(x: str) -> None\nf() { echo; }", {"expected_output": None}, "expected None"),
+        ("# f(x: str) -> int\nf() { echo 08; }", {"expected_output": 8}, "got '08'"),
+    ],
+)
+@pytest.mark.slow
+async def test_what_only_a_user_would_notice_fails(shells: Sandbox, source: str, given: Any, why: str) -> None:
+    (result,) = await run(shells, source, test_of(inputs={"x": "2 * 3"}, **given))
+    assert not result.passed
+    assert why in result.why
+
+
 TESTS = [test_of(f"{number}", inputs={"x": number}, expected_output=number) for number in range(3)]
 
 

@@ -57,16 +57,17 @@ class Shell:
 
     def read(self, printed: str, kind: str) -> Any:
         """Printed text as a value of a type; text that is not of that type stays text."""
-        text = printed[:-1] if printed.endswith("\n") else printed
+        text = printed[:-1] if printed.endswith("\n") and kind != "None" else printed
         if kind.startswith("list["):
             return [self.read(line, kind[5:-1]) for line in text.split("\n")] if printed else []
         words: Any = {"bool": {"true": True, "false": False}, "None": {"": None}}.get(kind, {})
-        if kind in ("int", "float") and (text != text.strip() or text[:1] == "+" or "_" in text):
+        if kind == "float" and (text != text.strip() or text[:1] == "+" or "_" in text):
             return text
         try:
-            return int(text) if kind == "int" else float(text) if kind == "float" else words.get(text, text)
+            value: Any = int(text) if kind == "int" else float(text) if kind == "float" else words.get(text, text)
         except ValueError:
             return text
+        return text if kind == "int" and str(value) != text else value
 
     def run(self, command: str) -> Any:
         """Run a command in a new shell; return its exit status, its standard output and its standard error."""
