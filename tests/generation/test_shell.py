@@ -70,6 +70,8 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("# f() -> int\nf() { wc -l < a/b; }", {"setup": [{"file": "a/b", "text": "1\n2\n"}], "expected_output": 2}),
     ("# f() -> str\nf() { tr a-z A-Z; }", {"setup": [{"file": "-", "text": "abc"}], "expected_output": "ABC"}),
     ("# f() -> int\nf() { sleep 60 & echo 1; }", {"expected_output": 1}),
+    ("# f() -> str\nf() { return 127; }", {"expected_error": "ExitStatus"}),
+    ("# f(x: list[str]) -> str\nf() { \"$@\"; }", {"inputs": {"x": ["no-such"]}, "expected_error": "ExitStatus", "error_message": "not found"}),
 ]  # fmt: skip
 
 
@@ -110,6 +112,12 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
 @pytest.mark.parametrize(
     ("source", "given", "why"),
     [
+        ("# f(x: str) -> str\nf() { no-such; }", {"expected_error": "ExitStatus"}, "raised CommandNotRun: 127"),
+        (
+            "# f(x: str) -> str\nf() { y=$(no-such) || return 1; }",
+            {"expected_error": "ExitStatus"},
+            "CommandNotRun: 1:",
+        ),
         ("# f(x: str) -> None\nf() { echo; }", {"expected_output": None}, "expected None"),
         ("# f(x: str) -> int\nf() { echo 08; }", {"expected_output": 8}, "got '08'"),
     ],

@@ -42,7 +42,11 @@ class Shell:
                 values += values.pop()
             status, printed, complaint = self.run(" ".join([name, *(shlex.quote(self.word(each)) for each in values)]))
             if status:
-                raise type("ExitStatus", (Exception,), {})(f"{status}: {complaint.strip()}")
+                kind = type("ExitStatus", (Exception,), {})
+                own = any(f"{each}{status}" in self._text for each in ("exit ", "return ", "="))
+                lost = ": line " in complaint and ": command not found\n" in complaint
+                kind = type("CommandNotRun", (kind,), {}) if lost or (status in (126, 127) and not own) else kind
+                raise kind(f"{status}: {complaint.strip()}")
             return self.read(printed, result)
 
         # Says in which order the inputs are.
@@ -199,7 +203,11 @@ class ShellLanguage(Language):
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`."""
-        return expected == "ExitStatus" and list(types) == ["ExitStatus"]
+        return expected == "ExitStatus" and list(types)[-1:] == ["ExitStatus"]
+
+    def is_mistake(self, types: Sequence[str], wanted: str) -> bool:
+        """See `Language.is_mistake`: a command that cannot be run."""
+        return types[0] == "CommandNotRun" and not re.search(r"\b12[67]\b|not found|denied|cannot", wanted.lower())
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""
