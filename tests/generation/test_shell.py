@@ -72,6 +72,8 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("# f() -> int\nf() { sleep 60 & echo 1; }", {"expected_output": 1}),
     ("# f() -> str\nf() { return 127; }", {"expected_error": "ExitStatus"}),
     ("# f(x: list[str]) -> str\nf() { \"$@\"; }", {"inputs": {"x": ["no-such"]}, "expected_error": "ExitStatus", "error_message": "not found"}),
+    ("# f(x: str) -> str\nf() { local IFS=,; printf '%s' \"$1\" [*] *.txt; }", {"inputs": {"x": "a,b"}, "expected_output": "a,b[*]*.txt"}),
+    ("# f(x: str) -> int\nf() ( set -e; cd /; trap : EXIT; for x in $1; do [ ! -e \"$x\" ] || exit 3; done; echo 0 )", {"inputs": {"x": "/*.no"}, "expected_output": 0}),
 ]  # fmt: skip
 
 
@@ -112,6 +114,8 @@ async def test_what_is_wrong_fails_and_says_why(shells: Sandbox, body: str, why:
 @pytest.mark.parametrize(
     ("source", "given", "why"),
     [
+        ("# f(x: str) -> str\nf() { echo $1; }", {"expected_output": "2 * 3"}, "one run returned '2 * 3', and another"),
+        ('# f(x: str) -> str\nf() ( set -e; [ -z "$1" ]; echo )', {"expected_error": "ExitStatus"}, "not repeatable"),
         ("# f(x: str) -> str\nf() { no-such; }", {"expected_error": "ExitStatus"}, "raised CommandNotRun: 127"),
         (
             "# f(x: str) -> str\nf() { y=$(no-such) || return 1; }",
@@ -150,7 +154,9 @@ async def test_state_that_is_kept_fails_where_it_may_not_be(shells: Sandbox) -> 
     assert [each.passed for each in results] == [False] * 3
 
 
-@pytest.mark.parametrize("body", ["readonly n=$1; echo $n", "false; echo $1; set -e"])
+@pytest.mark.parametrize(
+    "body", ["readonly n=$1; echo $n", "false; echo $1; set -e", "cd /; echo $1", "IFS=,; echo $1"]
+)
 @pytest.mark.slow
 async def test_constants_and_options_are_state_too(shells: Sandbox, body: str) -> None:
     results = await run(shells, f"{HEAD}f() {{\n  {body}\n}}", *TESTS)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class Shell:
     """Calls shell functions from Python. Its source also runs in sessions and beside exported tests (Python 3.8).
 
-    If its state is `kept`, a call sees the variables that earlier ones have left, as in one shell.
+    If its state is `kept`, a call sees the variables that earlier ones have left, and is in a condition, where `set -e`
+    does nothing. A pattern in its arguments that is not quoted becomes something else, as among files with such names.
     """
 
     def __init__(self, text: str = "", kept: bool = False) -> None:
-        self._text = text
-        self._kept = kept
-        self._state = ""
+        self._text, self._kept = text, kept
+        self._state = self._left = ""
 
     def define(self, name: str, source: str, parameters: Sequence[str], result: str) -> Callable[..., Any]:
         """Add the code of a function (empty: the shell already has it), and return the function."""
@@ -82,16 +82,21 @@ class Shell:
         import sys
         import tempfile
 
+        if self._left:
+            raise RuntimeError(f"an earlier call has changed the shell (folder, options, traps, IFS): {self._left}")
         if os.urandom(1)[0] % 2:  # Otherwise, all shells might have an even number, or all an odd one.
             subprocess.run(["true"])
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
             script, given, printed, complaint, state = files
-            save = f"{{ declare -p; declare -f; shopt -p; set +o; }} >&{state.fileno()}"
-            lines = [self._text, "exec 2>/dev/null", self._state, f"exec 2>&{complaint.fileno()}"]
-            lines.append(f"{command} <&{given.fileno()}; coderoom_status=$?; {save}; exit $coderoom_status\n")
             buffer: Any = getattr(sys.stdin, "buffer", None)
             entered = buffer.read() if type(buffer).__name__ == "BytesIO" else b""  # A step of a test has set it.
+            look, to = "pwd; set +o; shopt -p; trap -p; declare -p IFS; printf '\\0'", f">&{state.fileno()} 2>&1"
+            lines = [self._text, "exec 2>/dev/null", self._state, f"{{ {look}; }} {to}; exec 2>&{complaint.fileno()}"]
+            globs = "shopt -s nullglob" if self._kept and {*command, *map(chr, entered)} & {*"*?["} else ""
+            then = "&& coderoom_status=0 ||" if self._kept else ";"
+            lines += [globs, f"{command} <&{given.fileno()} {then} coderoom_status=$?", globs.replace("-s", "-u")]
+            lines.append(f"{{ {look}; declare -p; declare -f; }} {to}; exit $coderoom_status\n")
             for file, data in ((script, "\n".join(lines).encode("utf-8", "surrogateescape")), (given, entered)):
                 file.write(data)
                 file.seek(0)
@@ -103,9 +108,11 @@ class Shell:
             texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
         if len(texts[0]) > 1_000_000:
             raise ValueError("more than 1,000,000 characters were printed")
-        if self._kept and texts[2]:  # Without what bash itself sets, and folders that differ from test to test.
+        if self._kept and texts[2].count("\0") == 2:  # Without what bash itself sets, and folders, which differ.
+            before, after, kept = texts[2].split("\0")
+            self._left = "; ".join(sorted({*after.split("\n")} - {*before.split("\n")}))
             own = "BASHOPTS|BASH_VERSINFO|EUID|PPID|SHELLOPTS|UID|OLDPWD|PWD|TMPDIR"
-            self._state = re.sub(rf"(?m)^declare -\S+ ({own})\b.*", "", texts[2])
+            self._state = re.sub(rf"(?m)^declare -\S+ ({own})\b.*", "", kept)
         return done.returncode if done.returncode >= 0 else 128 - done.returncode, texts[0], texts[1]
 
 
@@ -140,7 +147,8 @@ class ShellLanguage(Language):
         "output without its last newline: str, int, float, bool (true or false), None (nothing), or a list of these, "
         "one to a line. An error is an exit status other than 0, with a message on standard error; tests expect it as "
         '"expected_error": "ExitStatus", and "error_message" is part of "STATUS: MESSAGE", such as "2: no such file". '
-        "There is no network, and nobody to answer a prompt."
+        "There is no network, and nobody to answer a prompt. Leave the folder, the options, the traps and IFS of the "
+        "shell as they are, quote what may be a pattern, and do not rely on set -e, which does nothing in conditions."
     )
 
     def tests_file(self, module: str) -> str:
@@ -163,23 +171,16 @@ class ShellLanguage(Language):
         return f"# {spec.name}({inputs}) -> {spec.outputs.type}"
 
     def check(
-        self,
-        source: str,
-        spec: FunctionSpec,
-        *,
-        taken: Mapping[str, str] | None = None,
-        allowed_imports: Collection[str] | None = None,
+        self, source: str, spec: FunctionSpec, *, taken: Mapping[str, str] | None = None, allowed_imports: Any = None
     ) -> list[CodeProblem]:
         """See `Language.check`; there are no imports, and syntax errors are found when the code is loaded."""
         found: list[tuple[int | None, str]] = []
-        for line, name, problem in _top_level(source):
-            problem = problem or binding_problem(name, spec, taken)
-            found += [(line, problem)] if problem else []
+        found += [(line, why or binding_problem(name, spec, taken)) for line, name, why in _top_level(source)]
         if self.names_defined(source).count(spec.name) != 1:
             found.append((None, f"it does not define the function {spec.name!r} once"))
         elif self._comment(spec) not in source.splitlines():
             found.append((None, f"the comment with its signature is missing: {self._comment(spec)}"))
-        return [CodeProblem(line=line, text=text) for line, text in found]
+        return [CodeProblem(line=line, text=text) for line, text in found if text]
 
     def names_defined(self, source: str) -> list[str]:
         """See `Language.names_defined`."""
