@@ -75,6 +75,12 @@ async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
     assert result.why == "not repeatable: one run returned True, and another one returned False"
 
 
+async def test_bytes_may_be_printed(sandbox: Sandbox) -> None:
+    body = "print('n', end='')\n    sys.stdout.buffer.write('ü'.encode())\n    return n % 2 == 0"
+    results = await run(sandbox, f"{IMPORTS}def even(n):\n    {body}\n")
+    assert [(each.passed, each.warning, each.stdout) for each in results] == [(True, "", "nü")] * 4
+
+
 async def test_random_numbers_may_be_used(sandbox: Sandbox) -> None:
     source = f"{IMPORTS}def even(n):\n    return n % 2 == 0 and random.random() < 2\n"
     assert all(each.passed and not each.warning for each in await run(sandbox, source))

@@ -81,21 +81,28 @@ _CHUNK = 65_536
 _fork: List[Callable[[], int]] = []
 
 
-class Out(io.TextIOBase):
+class Out(io.TextIOWrapper):
+    """Standard output while a job runs."""
+
+
+class Printed(io.BufferedIOBase):
     """Keeps the beginning of the printed text."""
 
+    name = "<stdout>"
+
     def __init__(self) -> None:
-        self.kept: List[str] = []
-        self._room = _MOST_PRINTED
+        self._start = b""
 
     def writable(self) -> bool:
         return True
 
-    def write(self, text: str) -> int:
-        if self._room > 0:
-            self.kept.append(text[: self._room])
-            self._room -= len(text)
-        return len(text)
+    def write(self, data: Any) -> int:
+        whole = memoryview(data).tobytes()
+        self._start += whole[: max(0, 4 * _MOST_PRINTED - len(self._start))]
+        return len(whole)
+
+    def text(self) -> str:
+        return self._start.decode("utf-8", "replace")[:_MOST_PRINTED]
 
 
 def begin() -> None:
@@ -191,13 +198,14 @@ def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, r
     _reseed()
     for job in jobs:
         re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
-        sys.stdout = out = Out()
+        printed = Printed()
+        sys.stdout = Out(printed, "utf-8", write_through=True)
         start = time.monotonic()
         text_of_answer = answer_now(job)
         took = time.monotonic() - start
         room -= 2 * len(text_of_answer) + 100
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        found = None if len(text_of_answer) > largest else [text_of_answer, "".join(out.kept), took, peak]
+        found = None if len(text_of_answer) > largest else [text_of_answer, printed.text(), took, peak]
         file.write(json.dumps(found).encode() + b"\n")
         file.flush()
         if room < 2 * largest or time.monotonic() > end:
