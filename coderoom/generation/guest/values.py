@@ -305,16 +305,20 @@ class Encoder(ValueEncoder):
                     except AttributeError:  # It has no value.
                         pass
                 elif name == "__dict__":
-                    if type(each) is not _GETTER:
+                    if type(each) is not _GETTER and owner is not _NAMESPACE:
                         return None
                     fields.update(each.__get__(value))
                     found = True
+        fields.pop("__pydantic_fields_set__", None)
+        fields = {name: each for name, each in fields.items() if name not in _OF_PYDANTIC or each is not None}
         descriptors = [_names_of(type(_names_of(owner).get(name))) for owner in classes_of(kind) for name in fields
                        if type(_names_of(owner).get(name)) is not _SLOT]  # fmt: skip
         return fields if found and not any("__set__" in each for each in descriptors) else None
 
 
 _SLOT, _GETTER = type(Record.__dict__["_kind_of_record"]), type(Record.__dict__["__dict__"])
+_NAMESPACE = type(sys.implementation)  # `types.SimpleNamespace`.
+_OF_PYDANTIC = ("__pydantic_extra__", "__pydantic_private__")
 
 
 def _cut(name: str) -> str:

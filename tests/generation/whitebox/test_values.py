@@ -9,10 +9,12 @@ import fractions
 import itertools
 import json
 import math
+import types
 from pathlib import Path
 from typing import Any
 
 import numpy
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,6 +110,10 @@ class Slotted:
         self.a = 1
 
 
+class Model(pydantic.BaseModel):
+    a: int
+
+
 class TestObjects:
     @pytest.mark.parametrize(
         ("value", "data"),
@@ -118,6 +124,8 @@ class TestObjects:
             (Pair(1, 2), {"$namedtuple": {"type": "Pair", "fields": [["left", 1], ["right", 2]]}}),
             (Plain(), {"$object": {"type": "Plain", "fields": [["a", 1], ["_b", {"$set": [2]}]]}}),
             (Slotted(), {"$object": {"type": "Slotted", "fields": [["a", 1]]}}),
+            (Model(a=1), {"$object": {"type": "Model", "fields": [["a", 1]]}}),
+            (types.SimpleNamespace(a=1), {"$object": {"type": "SimpleNamespace", "fields": [["a", 1]]}}),
             (ValueError("no"), {"$object": {"type": "ValueError", "fields": [["args", {"$tuple": ["no"]}]]}}),
             (collections.OrderedDict(a=1), {"a": 1}),
             (collections.Counter("aa"), {"a": 2}),
