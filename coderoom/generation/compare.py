@@ -278,8 +278,6 @@ def _same(expected: Any, actual: Any) -> bool:
         return type(expected) is type(actual) and bool(expected == actual)
     try:
         one, other = decode(expected), decode(actual)
-        if tag in ("$datetime", "$time") and one.utcoffset() != other.utcoffset():
-            return False  # It is the same moment, but not the same text.
         return bool(one == other or (one != one and other != other))
     except (TaggedError, ArithmeticError):
         return False

@@ -91,6 +91,10 @@ class TestEqual:
             (1 + 2j, (1 + 1e-15) + 2j),
             (decimal.Decimal("1.0"), decimal.Decimal("1.00")),
             (decimal.Decimal("NaN"), decimal.Decimal("NaN")),
+            (
+                datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC),
+                datetime.datetime(2024, 1, 1, 13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+            ),
             (Point(1.0, 2), Point(1 + 1e-15, 2)),
             (Color.RED, Color.RED),
             ("low", Level.LOW),
@@ -127,10 +131,6 @@ class TestEqual:
             (3, 3.0000000001),
             (0, 1e-17),
             (1 + 0j, 1 + 1e-3j),
-            (
-                datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC),
-                datetime.datetime(2024, 1, 1, 13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
-            ),
         ],
     )
     def test_there_is_no_slack_that_nobody_asked_for(self, expected: Any, actual: Any) -> None:

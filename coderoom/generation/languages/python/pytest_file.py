@@ -42,6 +42,7 @@ sys.path.insert(0, os.path.join(HERE, {folder!r}))  # pytest does this in only s
 MODULE = {module!r}
 with open(os.path.join(HERE, {cases!r}), encoding="utf-8") as file:
     CASES = json.load(file)["cases"]
+ROOT = logging.getLogger()
 KEPT = [(each, dict(vars(each))) for each in (builtins, math)]  # Before the program changes them.
 
 
@@ -52,6 +53,8 @@ def program(monkeypatch, tmp_path):
     What a test changes elsewhere is restored: the environment, and the modules that the program imports.
     """
     environ, limit, numbers = dict(os.environ), sys.getrecursionlimit(), random.getstate()
+    handlers, level = [each for each in ROOT.handlers if not of_pytest(each)], ROOT.level
+    ROOT.handlers = []  # As in a script: `logging.basicConfig` does nothing if there are some.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setattr("builtins.input", input)
@@ -68,16 +71,19 @@ def program(monkeypatch, tmp_path):
     random.setstate(numbers)
     os.environ.clear()
     os.environ.update(environ)
+    ROOT.handlers, ROOT.level = [*filter(of_pytest, ROOT.handlers), *handlers], level
+
+
+def of_pytest(handler):
+    return type(handler).__module__.startswith("_pytest.")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{{case['function']}}: {{case['test']['name']}}")
 def test_case(program, case):
     space["program"] = MODULE
     budget["text"] = sys.maxsize
-    root = logging.getLogger()
-    handlers, level, root.handlers = root.handlers, root.level, []  # Without those of pytest, as in a script.
+    ROOT.handlers = [each for each in ROOT.handlers if not of_pytest(each)]
     report = answer_now(case["job"])
-    root.handlers, root.level = handlers, level
     for module, names in KEPT:  # What properties see.
         for name in [each for each in module.__dict__ if each not in names]:
             del module.__dict__[name]
