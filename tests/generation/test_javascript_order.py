@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, freeze, make_sandbox
+from coderoom.generation.guest import nodes
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
@@ -28,6 +31,7 @@ async def run(sandbox: Sandbox, source: str, strict: bool = False) -> list[TestR
     [
         "let calls = 0\nfunction f(x) { return x + calls++ }",
         "const seen = []\nfunction f(x, y = seen) { y.push(x); return x + y.length - 1 }",
+        "let last\nfunction f(x) { const again = x === last; last = x; return again ? -1 : x }",
         "function f(x) { Math.calls = (Math.calls ?? 0) + 1; return x + Math.calls - 1 }",
     ],
 )
@@ -45,6 +49,23 @@ async def test_code_that_keeps_state_fails_where_it_may_not(node_sandbox: Sandbo
     assert [each.passed for each in strict] == [False] * 3
     late = await run(node_sandbox, "let calls = 0\nfunction f(x) { return calls++ < 7 ? x : -1 }", strict=True)
     assert [each.passed for each in late] == [False] * 3
+
+
+def test_only_fast_code_runs_in_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def counted(seconds: float) -> list[int]:
+        rounds = []
+
+        def start(*_: Any, order: Sequence[int], **_more: Any) -> nodes.Done:
+            rounds.append(len(order) // 2)
+            return nodes.Done(["1"] * len(order), "", "", seconds * len(order), 0)
+
+        monkeypatch.setattr(nodes, "_start", start)
+        nodes.run_in_order([], [{}, {}], 5, 1.0, 10_000, True)
+        return rounds
+
+    assert counted(0.001) == [2, 62, 60, 60, 60]
+    assert counted(0.02) == [2, 62, 2, 2, 2]
+    assert counted(1) == [2, 4, 2, 2, 2]
 
 
 CONDITIONS = [

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .batches import begin, end_child, in_turn, remember, tidy
 from .calls import answer_now, budget
@@ -24,7 +24,7 @@ _MOST_COMPLAINED = 20_000
 _CHUNK = 65_536
 _SECONDS_TO_TRY = 20.0
 _NO_LIMIT = 1e6  # Seconds; the host ends what takes too long.
-_FAST = 0.5  # The seconds of a process that is so fast that the next one may run all jobs in more rounds.
+_FAST = 0.5  # As long as processes take fewer seconds, the next one may run all jobs in more rounds.
 _MOST_ROUNDS = 60
 _ZONES = ("UTC", "Asia/Kathmandu", "America/St_Johns")  # Of processes that run all jobs, for other users, too.
 _HOOK = "export async function coderoom$(inputs) { return { value: await eval(arguments[1]), inputs }; }"
@@ -139,25 +139,29 @@ def run_in_order(
     parts = [Part("", body, imports) for _, body, imports, _ in program]
     _parameters.update((function, parameters) for function, _, _, parameters in program)
     found: List[List[Optional[str]]] = [[] for _ in jobs]
-    rounds = 1 + again
-    for number in range(max(count, rounds)):  # The second one has more rounds.
+    numbers = [*range(len(jobs))]
+    order, most, fast = numbers * (1 + again), 1, again
+    for number in range(max(count, 1 + again)):  # The second one has more rounds.
         tidy()
         for _ in range(number % 2):  # Otherwise, all processes might have an even number, or all an odd one.
             subprocess.run(["true"])
         zone = _ZONES[number % len(_ZONES)]
-        done = _start(jobs * rounds, parts, seconds, plain=True, zone=zone)
+        done = _start(jobs, parts, seconds, order=order, zone=zone)
         size = sum(map(len, done.answers))
-        several = len(jobs) * rounds
-        answers: List[Optional[str]] = [*done.answers[:several]] if size <= longest else []
-        answers += [None] * (several - len(answers))
-        for known, answer in zip(found * rounds, answers):  # noqa: B905 (Python 3.8)
-            if answer not in known:
-                known.append(answer)
-        left = _left(done.answers[several:]) if len(done.answers) >= several else ""
+        answers: List[Optional[str]] = [*done.answers[: len(order)]] if size <= longest else []
+        answers += [None] * (len(order) - len(answers))
+        for place, answer in zip(order, answers):  # noqa: B905 (Python 3.8)
+            if answer not in found[place]:
+                found[place].append(answer)
+        left = _left(done.answers[len(order) :]) if len(done.answers) >= len(order) else ""
         if left.startswith('{"left":') and left not in found[-1]:
             found[-1].append(left)
-        if again and done.seconds < _FAST:
-            rounds = max(rounds, min(_MOST_ROUNDS, longest // (size + 1)))
+        fast = fast and done.seconds < _FAST
+        if not number and again:
+            most = min(_MOST_ROUNDS, longest // (size + 1))
+        order = numbers * max(1 + again, most if fast else 0)
+        if not number and most > 2:
+            order += sorted(numbers * 2)  # Each twice in a row, too.
     return found
 
 
@@ -232,17 +236,20 @@ def _start(
     parts: List[Part],
     seconds: float = _NO_LIMIT,
     show: bool = False,
-    plain: bool = False,
+    order: Sequence[int] = (),
     zone: str = "UTC",
 ) -> Done:
-    """Run jobs in a process of their own, and end that process and its children.
+    """Run a job in a process of its own, and end that process and its children.
 
-    `seconds` is for each job. What they print is printed if `show`; a `plain` process looks like a user's test file.
+    With an `order` of the numbers of jobs, it runs them and looks like a user's test file. `seconds` is for each job.
+    What they print is printed if `show`.
     """
     program, places = _program(parts)
     reader, writer = os.pipe()
     known = [{**job, "parameters": _parameters.get(job.get("function", ""))} for job in jobs]
-    request = {"jobs": known, "answer": writer, "longest": budget["text"], "parts": places, "plain": plain}
+    plain = len(order) > 0
+    request = {"jobs": known, "order": order or [0], "answer": writer, "longest": budget["text"], "parts": places,
+               "plain": plain}  # fmt: skip
     main = "program.test.mjs" if plain else "harness.mjs"
     # Written each time: an earlier job may have changed them.
     files = {**_helpers, main: _helpers["harness.mjs"], "program.mjs": program, "job.json": json.dumps(request)}
@@ -260,7 +267,7 @@ def _start(
     os.close(writer)
     said: List[bytes] = [b"", b"", b""]
     peak, took = 0, 0.0
-    count = len(jobs) + plain
+    count = len(order or [0]) + plain
     try:
         _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, count, seconds)
         took = time.monotonic() - start

@@ -265,12 +265,12 @@ async function answer() {
   }
 }
 
-const { jobs } = request;
+const { jobs, order } = request;
 const { chdir, cwd } = process;
 const start = cwd();
 const whatIsLeft = request.plain ? (await import('./left.mjs')).whatIsLeft : null;
-for (let index = 0; index < jobs.length; index++) {
-  job = jobs[index];
+for (let index = 0; index < order.length; index++) {
+  job = jobs[order[index]];
   told = false;
   names = new Map();
   made = new Set();
