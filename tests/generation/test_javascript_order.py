@@ -51,6 +51,17 @@ async def test_code_that_keeps_state_fails_where_it_may_not(node_sandbox: Sandbo
     assert [each.passed for each in late] == [False] * 3
 
 
+@needs_node
+@pytest.mark.slow
+async def test_a_value_that_a_later_call_changes_is_a_warning(node_sandbox: Sandbox) -> None:
+    tests = [test_of(f"{number}", inputs={"x": number}, expected_output=[number]) for number in range(3)]
+    sources = {"f": "const all = []\nfunction f(x) { all[0] = x; return all }", "g": "function g(x) { return [x] }"}
+    runner = TestRunner(node_sandbox, language=JavaScriptLanguage())
+    results = await runner.run(sources, freeze(dict.fromkeys(sources, tests)))
+    assert [each.passed for each in results] == [True] * 6
+    assert ["the returned value changes later" in each.warning for each in results] == [True, True, False] + [False] * 3
+
+
 def test_only_fast_code_runs_in_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(seconds: float) -> list[int]:
         rounds = []
@@ -123,7 +134,7 @@ LEFT = [
     ("globalThis.y = 1", "a new y"),
     ("setInterval(() => {}, 1000)", "a timer"),
     ("setTimeout(() => {}, 60_000)", "a timer"),
-    ("setTimeout(() => process.reallyExit(0), 30)", "what ends or blocks its process"),
+    ("setTimeout(() => process.reallyExit(0), 120)", "what ends or blocks its process"),
     ("setTimeout(() => { throw new Error('late') }, 60)", "an error outside of the calls"),
     ("cp.spawn('sleep', ['60'], { detached: true, stdio: 'ignore' }).unref()", "a process"),
 ]

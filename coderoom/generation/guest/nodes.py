@@ -41,7 +41,7 @@ class Part(NamedTuple):
 class Done(NamedTuple):
     """The result of a Node process: its complete answers, its output, its duration and its memory.
 
-    A plain process has one more answer: what it has left behind, or nothing.
+    A plain process has more answers: for each job that its value has changed, and what it has left behind, or nothing.
     """
 
     answers: List[str]
@@ -150,10 +150,11 @@ def run_in_order(
         size = sum(map(len, done.answers))
         answers: List[Optional[str]] = [*done.answers[: len(order)]] if size <= longest else []
         answers += [None] * (len(order) - len(answers))
-        for place, answer in zip(order, answers):  # noqa: B905 (Python 3.8)
-            if answer not in found[place]:
+        answers += done.answers[len(order) : len(order) + len(jobs)]
+        for place, answer in zip([*order, *numbers], answers):  # noqa: B905 (Python 3.8)
+            if answer != "" and answer not in found[place]:
                 found[place].append(answer)
-        left = _left(done.answers[len(order) :]) if len(done.answers) >= len(order) else ""
+        left = _left(done.answers[len(order) + len(jobs) :]) if len(done.answers) >= len(order) else ""
         if left.startswith('{"left":') and left not in found[-1]:
             found[-1].append(left)
         fast = fast and done.seconds < _FAST
@@ -267,7 +268,7 @@ def _start(
     os.close(writer)
     said: List[bytes] = [b"", b"", b""]
     peak, took = 0, 0.0
-    count = len(order or [0]) + plain
+    count = len(order) + len(jobs) + 1 if plain else 1
     try:
         _read([reader, process.stdout.fileno(), process.stderr.fileno()], said, count, seconds)
         took = time.monotonic() - start

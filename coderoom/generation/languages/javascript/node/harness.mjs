@@ -142,8 +142,17 @@ function argumentsOf(given) {
   return names.some(([, rest]) => rest) ? found : found.slice(0, last + 1);
 }
 
-function left(given, encoder) {
-  return `{${Object.keys(given).map((name) => `${plainText(name)}:${encoder.encode(given[name])}`)}}`;
+// The answer with a result, and with the arguments after the call if a property uses them.
+function textOf(value, given) {
+  try {
+    const encoder = new Encoder();
+    const result = encoder.encode(value);
+    if (given === null) return `{"value":${result}}`;
+    const after = Object.keys(given).map((name) => `${plainText(name)}:${encoder.encode(given[name])}`);
+    return `{"value":${result},"after":{${after}}}`;
+  } catch { // The function itself has not thrown it.
+    return `{"value":${opaque('value', 'reading it throws an error')}}`;
+  }
 }
 
 async function prepare() {
@@ -236,7 +245,9 @@ if (!request.plain) {
   process.argv.length = 1;
 }
 
-async function answer() {
+const kept = []; // The first answer to each job that is a value, and the value.
+
+async function answer(number) {
   let call, value;
   try {
     call = await prepare();
@@ -254,15 +265,11 @@ async function answer() {
     else tell(explain(error));
     return;
   }
-  try {
-    const encoder = new Encoder();
-    const result = encoder.encode(value);
-    const text = `{"value":${result}${job.after ? `,"after":${left(call[2], encoder)}` : ''}}`;
-    await new Turn((resolve) => { later(resolve); }); // A promise that nobody handles would end a script.
-    tell(text);
-  } catch { // The function itself has not thrown it.
-    tell(`{"value":${opaque('value', 'reading it throws an error')}}`);
-  }
+  const after = job.after ? call[2] : null;
+  const text = textOf(value, after);
+  await new Turn((resolve) => { later(resolve); }); // A promise that nobody handles would end a script.
+  kept[number] ??= [text, value, after];
+  tell(text);
 }
 
 const { jobs, order } = request;
@@ -278,10 +285,16 @@ for (let index = 0; index < order.length; index++) {
     fs.mkdirSync(`${start}/${index}`);
     chdir(`${start}/${index}`);
   }
-  await answer();
+  await answer(order[index]);
 }
 if (request.plain) {
   const left = await whatIsLeft().catch(() => 'other built-in objects than those of JavaScript');
+  for (let number = 0; number < jobs.length; number++) {
+    told = false;
+    const [text, value, after] = kept[number] ?? [''];
+    if (text && textOf(value, after) !== text) tellOfTest('Changed', 'the returned value changes later');
+    else tell('');
+  }
   told = false;
   tell(left || late ? `{"left":${plainText(left || late)}}` : '');
 }
