@@ -89,7 +89,7 @@ export async function whatIsLeft() {
     let found = '';
     for (let index = 0; index < names.length && !found; index++) found = KINDS[names[index]] ?? '';
     for (let index = 0; index < threads.length && !found; index++) if (threads[index].threadId > 0) found = 'a thread';
-    if (!found) return changed();
+    if (!found) return changed() || (process.exitCode ? 'an exit code of its own' : '');
     if (pauses >= MOST_PAUSES) return found;
     await new Turn((resolve) => { wait(resolve, PAUSE); });
   }
