@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coderoom.errors import MissingDependencyError
-from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, freeze
+from coderoom.generation import FunctionTest, JavaScriptLanguage, TestResult, TestRunner, freeze
 from coderoom.generation.languages import run_inside
 from coderoom.sandbox import Limits, Sandbox
 
@@ -61,7 +61,8 @@ RIGHT: list[tuple[str, dict[str, Any]]] = [
     ("function f(n) { let x = 1n; for (let i = 2n; i <= n; i++) x *= i; return x }", {"inputs": {"n": 25}, "expected_output": 15511210043330985984000000}),
     ("function f() { return 0.1 + 0.2 }", {"expected_output": 0.3}),
     ("function f() { null.x }", {"expected_error": "TypeError"}),
-    ("function f() { null.x }", {"expected_error": "Error", "error_message": "CANNOT READ"}),
+    ("function f() { null.x }", {"expected_error": "TypeError", "error_message": "CANNOT READ"}),
+    ("class Own extends Error {}\nfunction f() { throw new Own('no') }", {"expected_error": "Error", "error_message": "NO"}),
     ("class Missing extends RangeError {}\nfunction f() { throw new Missing('no') }", {"expected_error": "Missing"}),
     ("class Lost extends RangeError {}\nfunction f() { throw new Lost('no') }", {"expected_error": "RangeError"}),
     ("async function f() { throw Object.assign(new Error('no'), {name: 'OddError'}) }", {"expected_error": "OddError"}),
@@ -96,6 +97,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("function f() { return new Array(10 ** 6).fill(1) }", {"expected_output": 1}, "more than 50000 items"),
     ("function f() { return 1 }", {"expected_error": "TypeError"}, "expected TypeError, but it returned 1"),
     ("function f() { throw new Error('TypeError') }", {"expected_error": "TypeError"}, "but it raised Error: TypeError"),
+    ("function f() { null.x }", {"expected_error": "Error"}, "expected Error, but it raised TypeError: Cannot read"),
     ("function f() { throw 'text' }", {"expected_error": "Error"}, "but it raised string: text"),
     ("function f() { throw null }", {"expected_error": "Error"}, "but it raised null: null"),
     ("function f() { throw {message: 'm', name: 'Error'} }", {"expected_error": "Error"}, "but it raised"),
@@ -270,7 +272,9 @@ class TestChecks:
         ("expected", "types", "base", "matches"),
         [
             ("TypeError", [], "TypeError", True),
-            ("Error", [], "TypeError", True),
+            ("Error", [], "Error", True),
+            ("Error", [], "TypeError", False),
+            ("Error", ["Own"], "Error", True),
             ("Own", ["Other", "Own"], "Error", True),
             ("RangeError", ["RangeError"], "TypeError", False),
             ("ValueError", [], "TypeError", False),
@@ -345,11 +349,33 @@ class TestWritten:
         ],
     )
     def test_it_judges_like_the_harness(self, tmp_path: Path, returned: str, expected: Any, passes: bool) -> None:
-        (tmp_path / "solution.mjs").write_text(f"export const f = () => {returned}")
-        [(name, text)] = LANGUAGE.write_tests({"f": [test_of(expected_output=expected)]}, "solution").items()
-        (tmp_path / name).write_text(text)
-        done = subprocess.run(["node", "--test", name], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode == 0) == passes, done.stdout
+        test = test_of(expected_output=expected)
+        assert self.passes(tmp_path, f"export const f = () => {returned}", test) == passes
+
+    @pytest.mark.parametrize(
+        ("thrown", "expected", "passes"),
+        [
+            ("new TypeError('no')", "TypeError", True),
+            ("new TypeError('no')", "Error", False),
+            ("new (class Lost extends RangeError {})('no')", "RangeError", True),
+            ("new (class Lost extends RangeError {})('no')", "Error", False),
+            ("new (class Lost extends Error {})('no')", "Error", True),
+            ("Object.assign(new Error('no'), { name: 'EvalError' })", "EvalError", False),
+        ],
+    )
+    async def test_it_expects_errors_like_the_harness(
+        self, runner: TestRunner, tmp_path: Path, thrown: str, expected: str, passes: bool
+    ) -> None:
+        source = f"export const f = () => {{ throw {thrown} }}"
+        result = await run_one(runner, source, expected_error=expected)
+        assert result.passed == passes
+        assert self.passes(tmp_path, source, test_of(expected_error=expected)) == passes
+
+    def passes(self, folder: Path, module: str, *tests: FunctionTest, names: Sequence[str] = ()) -> bool:
+        (folder / "solution.mjs").write_text(module)
+        [(name, text)] = LANGUAGE.write_tests({"f": tests}, "solution", [spec("f", names)]).items()
+        (folder / name).write_text(text)
+        return not subprocess.run(["node", "--test", name], cwd=folder, capture_output=True, check=False).returncode
 
     @pytest.mark.parametrize("returned", ["'wrong'", "x && typeof x === 'object' ? new Proxy(x, {}) : 'wrong'"])
     def test_what_is_wrong_fails(self, tmp_path: Path, returned: str) -> None:

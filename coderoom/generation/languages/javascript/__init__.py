@@ -64,9 +64,10 @@ class JavaScriptLanguage(Language):
         "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "
         "depends on are in scope and are not imported; nothing needs to be exported. The function may be async. Its "
         "parameters are positional, with the names of the spec, in its order. A wrong argument throws a fitting error: "
-        "TypeError, RangeError, or a class that extends Error. Null and undefined are None. A dict is a plain object, "
-        "or a Map if its keys are no text; a set is a Set, bytes are a Uint8Array, a moment is a Date in UTC, and an "
-        "integer beyond 2**53 is a BigInt. There is no network, and nobody to answer a prompt."
+        "TypeError, RangeError, or a class that extends Error; in a test, Error stands for neither of the first two. "
+        "Null and undefined are None. A dict is a plain object, or a Map if its keys are no text; a set is a Set, "
+        "bytes are a Uint8Array, a moment is a Date in UTC, and an integer beyond 2**53 is a BigInt. There is no "
+        "network, and nobody to answer a prompt."
     )
 
     def __init__(self) -> None:
@@ -138,11 +139,10 @@ class JavaScriptLanguage(Language):
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`.
 
-        Thrown values other than errors match nothing. As in Python, only the built-in class of `base` counts.
+        Thrown values other than errors match nothing. Only the built-in class of `base` counts: an expected `Error` is
+        not met by the TypeError of a mistake in the code.
         """
-        if base not in _ERRORS:
-            return False
-        return expected in (base, "Error") if expected in _ERRORS else expected in types
+        return base in _ERRORS and (expected == base if expected in _ERRORS else expected in types)
 
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()

@@ -18,6 +18,8 @@ const numbersOf = Object.getPrototypeOf(Uint8Array.prototype).values;
 const itemsOf = Set.prototype.values;
 const pairsIn = Map.prototype.entries;
 
+const BUILT_IN = [Error, TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError, AggregateError];
+
 READERS.$whole = (data) => new Float(data);
 READERS.$large = (data) => new Large(integer(data));
 
@@ -133,13 +135,15 @@ function equal(actual, expected, rel, abs) {
   assert.ok(alike(actual, expected, rel, abs), `expected ${inspect(expected)}, got ${inspect(actual)}`);
 }
 
-// Whether an error is an instance of a class with that name.
+// Whether an error is an instance of a class with that name. Of the built-in classes, only the nearest counts.
 function isA(error, name, message) {
   if (!(error instanceof Error)) return false;
   const own = Object.getOwnPropertyDescriptor(error, 'name')?.value ?? '';
-  const names = [/^(Type|Range|Syntax|Reference)?Error$/.test(own) ? '' : own];
-  for (let each = Object.getPrototypeOf(error); each !== Object.prototype; each = Object.getPrototypeOf(each)) {
+  const names = BUILT_IN.some((each) => each.name === own) ? [] : [own];
+  let each = error;
+  do {
+    each = Object.getPrototypeOf(each);
     names.push(each.constructor.name);
-  }
+  } while (!BUILT_IN.includes(each.constructor));
   return names.includes(name) && error.message.toLowerCase().includes(message.toLowerCase());
 }
