@@ -377,6 +377,22 @@ class TestWritten:
         (folder / name).write_text(text)
         return not subprocess.run(["node", "--test", name], cwd=folder, capture_output=True, check=False).returncode
 
+    @pytest.mark.parametrize(
+        ("source", "expected"),
+        [
+            ("function f(...x) { return x.length }", 2),
+            ("const f = async (... x // All.\n) => x.length", 2),
+            ("function f(x) { return Math.max(...x) }", 7),
+            ("function f(x) { return ((...x) => x.length)(x, x, x) }", 3),
+        ],
+    )
+    async def test_a_rest_parameter_takes_the_items(
+        self, runner: TestRunner, tmp_path: Path, source: str, expected: int
+    ) -> None:
+        test = test_of(inputs={"x": [5, 7]}, expected_output=expected)
+        assert (await runner.run({"f": source}, frozen("f", test)))[0].passed
+        assert self.passes(tmp_path, f"export {source}", test, names=["x"])
+
     @pytest.mark.parametrize("returned", ["'wrong'", "x && typeof x === 'object' ? new Proxy(x, {}) : 'wrong'"])
     def test_what_is_wrong_fails(self, tmp_path: Path, returned: str) -> None:
         done = self.run(tmp_path, f"export class Missing extends Error {{}}\nexport const f = (x) => {returned}")

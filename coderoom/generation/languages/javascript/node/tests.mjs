@@ -26,10 +26,19 @@ READERS.$large = (data) => new Large(integer(data));
 for (const each of CASES) {
   test(each.name, { skip: each.omitted ?? valueless(each) }, async () => {
     const given = each.order.map((name) => (Object.hasOwn(each.inputs, name) ? decode(each.inputs[name], name) : undefined));
+    const last = given.at(-1);
+    if (Array.isArray(last) && takesRest(program[each.call], each.order)) given.splice(-1, 1, ...last);
     const call = async () => program[each.call](...given);
     if (each.error) await assert.rejects(call, (error) => isA(error, each.error, each.message));
     else equal(await call(), decode(each.expected, 'expected'), each.rel, each.abs);
   });
+}
+
+// Whether the last one of the parameters of a function is a rest parameter: `(...last) {` or `(...last) =>`.
+function takesRest(called, names) {
+  const gap = '(\\s|//.*\\n|/[*].*?[*]/)*';
+  const rest = new RegExp(['[.]{3}', names.at(-1), '[)]', '(=>|{)'].join(gap));
+  return called.length < names.length && rest.test(called);
 }
 
 // Why JavaScript does not have the values of a test; false if it has.
