@@ -15,13 +15,8 @@ const on = process.on.bind(process);
 const later = setImmediate;
 const Turn = Promise;
 const folder = new URL('.', import.meta.url).href;
-const own = new Map(
-  [Error, TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError, AggregateError].map((each) => [
-    each.prototype,
-    each.name,
-  ]),
-);
-const baseOf = own.get.bind(own);
+const errors = [Error, TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError, AggregateError];
+const baseOf = Map.prototype.get.bind(new Map(errors.map((each) => [each.prototype, each.name])));
 const request = JSON.parse(fs.readFileSync(new URL('./job.json', import.meta.url), 'utf8'));
 
 const peak = 1024 * Number(/VmPeak:\s+(\d+)/.exec(fs.readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0);
@@ -68,24 +63,20 @@ function classesOf(error) {
     return { types: [], base: error === null ? 'null' : typeof error };
   }
   const types = [];
-  let base = 'object';
-  let steps = 0;
+  let base;
   try {
-    for (let each = getPrototypeOf(error); each !== null && types.length < 20 && steps++ < 100; each = getPrototypeOf(each)) {
-      const name = baseOf(each);
-      if (name !== undefined) {
-        base = name;
-        break;
-      }
+    for (let each = getPrototypeOf(error), steps = 0; each !== null && steps < 20; each = getPrototypeOf(each), steps++) {
+      base = baseOf(each);
+      if (base !== undefined) break;
       const called = namesOf(each);
       if (called !== 'anonymous') types[types.length] = called;
     }
     const name = getOwnPropertyDescriptor(error, 'name')?.value;
     if (typeof name === 'string' && name && !types.includes(name)) types.unshift(name.slice(0, 100));
   } catch {
-    base = 'object';
+    base = undefined;
   }
-  return { types, base };
+  return { types, base: base ?? 'object' };
 }
 
 function messageOf(error) {
@@ -133,13 +124,8 @@ function argumentsOf(given) {
   if (names === null) return Object.values(given);
   const unknown = Object.keys(given).find((name) => !names.some((each) => each[0] === name));
   if (unknown !== undefined) throw new NoValue(`${job.function} has no parameter ${unknown}`);
-  const found = [];
-  for (const [name, rest] of names) {
-    if (rest && Array.isArray(given[name])) found.push(...given[name]);
-    else if (!rest || name in given) found.push(given[name]);
-  }
   const last = names.findLastIndex(([name]) => name in given);
-  return names.some(([, rest]) => rest) ? found : found.slice(0, last + 1);
+  return names.slice(0, last + 1).flatMap(([name, rest]) => (rest ? given[name] : [given[name]]));
 }
 
 // The answer with a result, and with the arguments after the call if a property uses them.

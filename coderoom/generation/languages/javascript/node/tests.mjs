@@ -54,7 +54,7 @@ function valueless({ inputs, expected }) {
 // Whether a value equals the expected one within the tolerances. The order of keys and of sets does not matter.
 function alike(actual, expected, rel, abs) {
   if (actual == null || expected == null) return actual == null && expected == null;
-  if (typeof actual === 'bigint' && isSafe(actual)) return actual === expected;
+  if (typeof actual === 'bigint' && -(2n ** 53n) < actual && actual < 2n ** 53n) return actual === expected;
   if (expected instanceof Large) expected = expected.value;
   else if (typeof expected === 'bigint') return actual === expected;
   if (expected instanceof Float) return isNumber(actual) && near(Number(actual), expected.value, rel, abs);
@@ -101,10 +101,6 @@ function isWhole(value) {
   return typeof value === 'bigint' || Number.isInteger(value);
 }
 
-function isSafe(value) {
-  return -(2n ** 53n) < value && value < 2n ** 53n;
-}
-
 // Whether reading an object again may give something else. Errors have a hidden property for their stack.
 function isComputed(value) {
   if (types.isProxy(value)) return true;
@@ -133,11 +129,6 @@ function paired(actual, expected, same) {
     if (index >= 0) left.splice(index, 1);
     return index >= 0;
   });
-}
-
-// An object of a class with that name.
-function instance(name, fields) {
-  return Object.assign(new ({ [name]: class {} })[name](), fields);
 }
 
 function equal(actual, expected, rel, abs) {
