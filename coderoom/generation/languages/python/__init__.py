@@ -21,7 +21,6 @@ from coderoom.generation.languages import (
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
 from coderoom.generation.languages.python.check import UNREADABLE, bindings, parameters_of, parsed
-from coderoom.generation.languages.python.examples import without_examples
 from coderoom.generation.languages.python.pure import is_pure, is_pure_expression
 from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
@@ -52,7 +51,7 @@ class PythonLanguage(Language):
     as_declared = staticmethod(declared.as_declared)
     fits = staticmethod(declared.fits)
     unclear = staticmethod(declared.unclear)
-    without_examples = staticmethod(without_examples)
+    without_examples = staticmethod(checks.without_examples)
     check = staticmethod(checks.check_implementation)
     names_defined = staticmethod(checks.names_defined)
     error_matches = staticmethod(error_matches)

@@ -46,7 +46,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-LONGEST = 200_000
+_LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Definition = _Function | ast.ClassDef | ast.Lambda
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -92,14 +92,72 @@ def names_defined(source: str) -> list[str]:
 
 
 def _parse(source: str) -> ast.Module | CodeProblem:
-    if len(source) > LONGEST:
-        return CodeProblem(line=None, text=f"the code has {len(source):,} characters; at most {LONGEST:,} are allowed")
+    if len(source) > _LONGEST:
+        return CodeProblem(line=None, text=f"the code has {len(source):,} characters; at most {_LONGEST:,} are allowed")
     try:
         return parsed(source)
     except SyntaxError as error:
         return CodeProblem(line=error.lineno, text=f"this is not valid Python: {error.msg}")
     except (ValueError, RecursionError, MemoryError) as error:
         return CodeProblem(line=None, text=f"this is not valid Python: {error}")
+
+
+def without_examples(source: str) -> tuple[str, list[str]]:
+    """See `Language.without_examples`: `print`, `assert`, and calls of functions that print or assert, also in loops.
+
+    Other calls stay: they may prepare what the functions use, and otherwise do no harm.
+    """
+    tree = _parse(source)
+    if isinstance(tree, CodeProblem):
+        return source, []
+    own = {node.name for node in tree.body if isinstance(node, _Function) and _only_shows(node)}
+    examples = [node for node in tree.body if _is_example(node, own)]
+    lines: list[str | None] = [*source.split("\n")]
+    notes = []
+    for node in examples:
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        alone = sum(other.lineno - 1 < last and (other.end_lineno or 0) > first for other in tree.body) == 1
+        if alone and "\r" not in source:
+            lines[first:last] = [None] * (last - first)
+            notes.append(f"line {node.lineno}, an example at the top level, was removed")
+    return "\n".join(line for line in lines if line is not None), notes
+
+
+def _only_shows(node: _Function) -> bool:
+    """Whether a function prints or asserts something, and prepares nothing for later calls, such as a table."""
+    shows = False
+    bound = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    bound |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+    for each in ast.walk(node):
+        target = each.func if isinstance(each, ast.Call) else each
+        shows = shows or isinstance(each, ast.Assert) or getattr(target, "id", "") == "print"
+        if isinstance(each, ast.Global):
+            return False
+        if isinstance(target, ast.Subscript | ast.Attribute):
+            stores = isinstance(target.ctx, ast.Store | ast.Del)
+            changes = isinstance(each, ast.Call) and isinstance(target, ast.Attribute) and target.attr in _CHANGING
+            while isinstance(target, ast.Subscript | ast.Attribute):
+                target = target.value
+            if (stores or changes) and isinstance(target, ast.Name) and target.id not in bound:
+                return False
+    return shows
+
+
+_CHANGING = words(
+    "add append appendleft clear discard extend insert pop popleft push put register remove reverse setdefault sort "
+    "update"
+)
+"""Methods that change their object."""
+
+
+def _is_example(node: ast.stmt, own: Collection[str]) -> bool:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        return isinstance(function, ast.Name) and (function.id == "print" or function.id in own)
+    names = {each.id for each in ast.walk(node.test) if isinstance(each, ast.Name)} if isinstance(node, ast.If) else ()
+    if isinstance(node, ast.For | ast.If) and "__name__" not in names:
+        return not node.orelse and all(_is_example(each, own) for each in node.body)
+    return isinstance(node, ast.Assert)
 
 
 def _of_imports(tree: ast.Module, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
