@@ -40,7 +40,7 @@ CONDITIONS: dict[str, dict[str, str]] = {
         "the number of the process": "os.getpid() % 2",
         "the number of its parent": "os.getppid() % {divisor} == 0",
         "page faults": "resource.getrusage(resource.RUSAGE_SELF).ru_minflt < 400",
-        "the type of the stream": "type(sys.stdout).__name__ == 'Out'",
+        "the type of the stream": "type(sys.stdout.buffer).__name__ == 'Printed'",
         "the number of calls": "len(SEEN) == {few}",
         "the depth of the stack": "depth() < 9",
         "collections": "gc.get_count()[0] % 2",

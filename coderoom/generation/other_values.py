@@ -13,9 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from coderoom.generation.languages import look_of
-from coderoom.generation.languages.javascript.declared import read_type
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.languages.python.declared import named
+from coderoom.generation.languages.python.declared import WRAPPERS, is_dots, named, read_type
 from coderoom.generation.specs import FunctionSpec
 from coderoom.generation.tests import FunctionTest, freeze
 from coderoom.generation.values import TaggedError, canonical, decode, encode, show
@@ -61,7 +60,7 @@ def _of(kind: ast.expr) -> Make:
     if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):  # In TypeScript, text in it is a literal.
         return _one_of([_literal([each]) if isinstance(each, ast.Constant) else _of(each)
                         for each in (kind.left, kind.right)])  # fmt: skip
-    if isinstance(kind, ast.Subscript) and _is_dots(kind.slice):
+    if isinstance(kind, ast.Subscript) and is_dots(kind.slice):
         items = [_part(kind.value)]
         return lambda random, size: [items[0](random, size) for _ in range(size)]
     name, parts = ("object", ()) if isinstance(kind, ast.Dict) else named(kind)
@@ -70,12 +69,12 @@ def _of(kind: ast.expr) -> Make:
         return _one_of([_of(each) for each in parts])
     if name == "literal":
         return _literal(parts)
-    if name in _WRAPPERS:
+    if name in WRAPPERS:
         return _of(parts[0])
     if not parts and name in _SIMPLE:
         return _SIMPLE[name]
     parts = parts or [ast.Name("int")] * (2 if name == "dict" else 1)
-    items = [_part(each) for each in parts if not _is_dots(each)]
+    items = [_part(each) for each in parts if not is_dots(each)]
     if name == "tuple" and len(items) == len(parts):
         return lambda random, size: tuple(item(random, size) for item in items)
     if name == "dict":
@@ -102,10 +101,6 @@ def _literal(parts: Sequence[ast.expr]) -> Make:
     return lambda random, size: random.choice(values)
 
 
-def _is_dots(kind: ast.expr) -> bool:
-    return isinstance(kind, ast.Constant) and kind.value is ...
-
-
 def _int(random: Random, size: int) -> int:
     return random.randint(-99, 99) if size else 0
 
@@ -120,7 +115,6 @@ _ALIASES = {
     "double": "float",
     "boolean": "bool",
 }
-_WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
 _PARTS = (None, 1, -2.5, "a", True, ("b", 0))
 _OF = re.compile(r"(?:an? )?(\w+) of .+", re.IGNORECASE)
 _SIMPLE: dict[str, Make] = {
@@ -165,7 +159,9 @@ async def vacuous_tests(
     typed = other_values(spec.outputs.type)
     found = await _pass_anyway([test for test in tests if test.then], spec, runner)
     silent = [test for test in tests if test.expects == "output" and test.expected_output is None and not test.then]
-    found += [(test, _NOTHING) for test in silent if typed == (None,)]
+    # Beside a test that expects an error, they say that other inputs raise none.
+    does_nothing = typed == (None,) and not any(test.expects == "error" for test in tests)
+    found += [(test, _NOTHING) for test in silent if does_nothing]
     candidates = [test for test in tests if test.property is not None and test not in [each for each, _ in found]]
     results = [*_ABSURD, *(typed or _MIXED)]
     looks = [look_of(each, result, dict.fromkeys(each.inputs, result)) for each in candidates for result in results]
@@ -176,7 +172,7 @@ async def vacuous_tests(
             found.append((test, _ANYTHING))
         elif not typed and sum(others) >= len(others) - _FEW:
             found.append((test, "nearly all values of any type"))
-        elif typed == (None,) and all(others):
+        elif does_nothing and all(others):
             found.append((test, _NOTHING))
         elif len(typed) > 1 and all(others):
             found.append((test, f"other values of the type, such as {', '.join(map(show, typed[:3]))}"))
@@ -187,12 +183,12 @@ async def trivial_program(tests: Sequence[FunctionTest], spec: FunctionSpec, run
     """A function without any use that passes all of these tests; empty if none does."""
     if not (tests and spec.inputs) or any(test.has_steps for test in tests):
         return ""
-    if all(test.expects == "error" for test in tests):
+    if all(test.expects == "error" and test.expected_error == tests[0].expected_error for test in tests):
         return "one that always fails"
     constants = [test.expected_output for test in tests if test.expects == "output"][:1]
     programs = {f"one that always returns {show(each)}": [each] * len(tests)
                 for each in constants or other_values(spec.outputs.type)[:_FEW_TYPED]}  # fmt: skip
-    programs["one that returns its first argument"] = [next(iter(test.inputs.values()), None) for test in tests]
+    programs["one that returns its first argument"] = [test.inputs.get(spec.inputs[0].name) for test in tests]
     for program, results in programs.items():
         pairs = [*zip(tests, results, strict=True)]
         compared = [runner.language.compare(*pair).equal for pair in pairs if pair[0].expects == "output"]

@@ -97,7 +97,7 @@ async def write_tests(
         for problem in why if kept else problems:
             program.warn(f"tests of {spec.name}: {problem}")
     if trivial := await trivial_program(tests, spec, runner):
-        program.warn(f"tests of {spec.name}: a function passes all of them that does not do its work: {trivial}")
+        program.warn(f"tests of {spec.name}: a useless function passes all of them: {trivial}")
     program.emit(TestsWritten(spec.name, tuple(tests)))
     return tests
 

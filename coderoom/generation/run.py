@@ -43,8 +43,7 @@ _SECONDS_IN_ORDER = 60.0  # Slower tests run in fewer processes in order, but in
 _LEAST_PROCESSES = 4
 _SECONDS_TO_RUN_AGAIN = 2.0  # Slower tests run only once in each process in order.
 _SECONDS_PER_CHARACTER = 1e-6  # What a long answer takes to arrive.
-_CHECKS = 16  # In how many new processes the first test runs again that has failed only after other tests,
-_LATER_CHECKS = 4  # and in how many each later one.
+_CHECKS, _LATER_CHECKS = 16, 4  # New processes in which the first test, and each later one, runs alone after a failure.
 _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails the same test each time.
 _HEAD = 200
 _VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
@@ -295,7 +294,8 @@ class Run:
 
     async def _see_in_order(self, cases: Sequence[Case], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
-        seconds = self.timeout + 4 * max(case.seen.seconds for case in cases)
+        slow = [case.seen.seconds for case in cases]
+        seconds = self.timeout + 4 * (max(slow) + (sum(slow) if again else 0))  # What runs again may say nothing.
         found = [case.seen for case in cases]
         jobs = [case.job for case in cases]
         at_once = max(1, self._longest // (4 * sum(case.size for case in cases)))

@@ -44,8 +44,8 @@ list(frozenset('ab'))[0] == 'a'
 {'a': 1, 'b': 2}.keys() - {'c'} and list({'a': 1, 'b': 2}.keys() & {'a', 'b'})[0] == 'a'""".splitlines()
 
 # The function is right if this is true, as it is in one of the processes of the harness but not in all.
-HARNESS = """type(sys.stdout).__name__ == 'Out'
-type(sys.stdout).__name__ != 'Out'
+HARNESS = """type(sys.stdout.buffer).__name__ == 'Printed'
+type(sys.stdout.buffer).__name__ != 'Printed'
 type(sys.stdin).__name__ == 'StringIO'
 sys.stdout.fileno() == 1
 sys.stdin.isatty()

@@ -126,6 +126,14 @@ async def test_types_known_in_part(runner: TestRunner, kind: str, silent: str, t
     assert [each.name for each, _ in await vacuous_tests(tests, spec, runner)] == [silent]
 
 
+async def test_nothing_is_expected_beside_an_error(runner: TestRunner) -> None:
+    spec = FunctionSpec.model_validate({"name": "f", "purpose": "p", "outputs": {"type": "None"}})
+    silent = test_of("right", inputs={"n": 1}, expected_output=None)
+    fails = test_of("wrong", inputs={"n": -1}, expected_error="ValueError")
+    assert [each.name for each, _ in await vacuous_tests([silent], spec, runner)] == ["right"]
+    assert await vacuous_tests([silent, fails], spec, runner) == []
+
+
 def test_replies_without_content() -> None:
     for text in REPLIES:
         assert not [each for each in listed(text, TESTS_KEYS, "f") or () if isinstance(each, dict)], text[:80]

@@ -177,6 +177,7 @@ HONEST_PROPERTIES: list[tuple[str, str]] = [
     ("def f(n):\n    yield n", "all(isinstance(each, int) for each in result) and list(result) == [1]"),
     ("class A:\n    def __init__(self): self.x = 1\ndef f(n): return A()", "result and result != None and result.x == 1"),
     ("import numpy\ndef f(n): return numpy.float64(n)", "isinstance(result, float) and result == 1"),
+    ("import enum\nclass A(enum.Enum):\n    X = 1\ndef f(n): return A.X", "result and result.name == 'X'"),
     ("import numpy\ndef f(n): return numpy.array([[n, 2], [3, 4]])", "len(result) == 2 and 3 in result[1] and [sum(x) for x in result] == [3, 7]"),
 ]  # fmt: skip
 UNSEEN = [

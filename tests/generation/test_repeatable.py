@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from coderoom.generation import TestResult, TestRunner, freeze, read_specs, read_tests
+from coderoom.generation import FunctionTest, TestResult, TestRunner, freeze, read_specs, read_tests
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
 
 # Each is true in some runs, and false in others.
 CONDITIONS = {
-    "the type of the stream": "type(sys.stdout).__name__ == 'Out'",
-    "another type of the stream": "type(sys.stdout).__name__ != 'Out'",
+    "the type of the stream": "type(sys.stdout.buffer).__name__ == 'Printed'",
+    "another type of the stream": "type(sys.stdout.buffer).__name__ != 'Printed'",
     "random numbers": "random.random() < 0.5",
     "random numbers that are nearly always": "random.random() < 0.9",
     "bytes of the system": "os.urandom(1)[0] < 128",
@@ -71,7 +71,9 @@ async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox, step: int) 
 
 
 async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
-    [result] = await run(sandbox, f"{IMPORTS}def even(n):\n    return type(sys.stdout).__name__ == 'Out'\n", 1)
+    [result] = await run(
+        sandbox, f"{IMPORTS}def even(n):\n    return type(sys.stdout.buffer).__name__ == 'Printed'\n", 1
+    )
     assert result.why == "not repeatable: one run returned True, and another one returned False"
 
 
@@ -84,6 +86,19 @@ async def test_bytes_may_be_printed(sandbox: Sandbox) -> None:
 async def test_random_numbers_may_be_used(sandbox: Sandbox) -> None:
     source = f"{IMPORTS}def even(n):\n    return n % 2 == 0 and random.random() < 2\n"
     assert all(each.passed and not each.warning for each in await run(sandbox, source))
+
+
+async def test_results_that_callers_do_not_share_are_no_warning(sandbox: Sandbox) -> None:
+    sources = {
+        "pairs": "import itertools\ndef pairs(xs):\n    return list(itertools.combinations(xs, 2))\n",
+        "mixed": "import random\ndef mixed(xs):\n    random.shuffle(xs)\n    return xs\n",
+    }
+    tests = {
+        "pairs": [FunctionTest(name="a", inputs={"xs": [[1], [2], [3]]}, property="len(result) == 3")],
+        "mixed": [FunctionTest(name="a", inputs={"xs": [*range(9)]}, property="sorted(result) == sorted(xs)")],
+    }
+    results = await TestRunner(sandbox).run(sources, freeze(tests))
+    assert [(each.passed, each.warning) for each in results] == [(True, "")] * 2
 
 
 async def test_state_that_is_kept_is_a_warning(sandbox: Sandbox) -> None:

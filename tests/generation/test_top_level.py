@@ -12,6 +12,7 @@ PREPARING = {
     "a loop": "TABLE = {}\ndef register(table, key):\n    table[key] = 1\nfor key in 'abc':\n    register(TABLE, key)",
     "a helper": "TABLE = {}\ndef _add(key):\n    TABLE[key] = 1\ndef _build():\n    for key in 'abc':\n        _add(key)\n_build()",
     "an object": "class Item:\n    all = []\n    def __init__(self, key):\n        self.all.append(key)\nItem('a')",
+    "an argument and progress": "TABLE = {}\ndef register(table, key):\n    table[key] = 1\n    print(key)\nregister(TABLE, 'a')",
     "progress": "TABLE = []\ndef _build():\n    TABLE.append(1)\n    print('built')\n_build()",
     "a global": "N = 0\ndef _init():\n    global N\n    N = 1\n    print(N)\n_init()",
 }  # fmt: skip

@@ -81,10 +81,6 @@ _CHUNK = 65_536
 _fork: List[Callable[[], int]] = []
 
 
-class Out(io.TextIOWrapper):
-    """Standard output while a job runs."""
-
-
 class Printed(io.BufferedIOBase):
     """Keeps the beginning of the printed text."""
 
@@ -199,7 +195,7 @@ def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, r
     for job in jobs:
         re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
         printed = Printed()
-        sys.stdout = Out(printed, "utf-8", write_through=True)
+        sys.stdout = io.TextIOWrapper(printed, "utf-8", write_through=True)
         start = time.monotonic()
         text_of_answer = answer_now(job)
         took = time.monotonic() - start

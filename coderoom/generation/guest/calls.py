@@ -141,7 +141,7 @@ def answering(
     else:
         report = report_of(value, after, encoder)
         if kept is not None:
-            kept.append((value, after))
+            kept.append((value, after, (positional, named)))
     finally:
         if _limit() == raised:
             _set_limit(limit)

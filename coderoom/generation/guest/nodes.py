@@ -24,7 +24,7 @@ _MOST_COMPLAINED = 20_000
 _CHUNK = 65_536
 _SECONDS_TO_TRY = 20.0
 _NO_LIMIT = 1e6  # Seconds; the host ends what takes too long.
-_FAST = 0.5  # As long as processes take fewer seconds, the next one may run all jobs in more rounds.
+_FAST = 0.5  # If each process so far took fewer seconds, the next one runs all jobs in many rounds.
 _MOST_ROUNDS = 60
 _ZONES = ("UTC", "Asia/Kathmandu", "America/St_Johns")  # Of processes that run all jobs, for other users, too.
 _HOOK = "export async function coderoom$(inputs) { return { value: await eval(arguments[1]), inputs }; }"
@@ -41,7 +41,8 @@ class Part(NamedTuple):
 class Done(NamedTuple):
     """The result of a Node process: its complete answers, its output, its duration and its memory.
 
-    A plain process has more answers: for each job that its value has changed, and what it has left behind, or nothing.
+    A plain process adds one answer for each job, an error if its value changed later and else an empty one, and a last
+    one with what the program left behind.
     """
 
     answers: List[str]
@@ -248,7 +249,7 @@ def _start(
     program, places = _program(parts)
     reader, writer = os.pipe()
     known = [{**job, "parameters": _parameters.get(job.get("function", ""))} for job in jobs]
-    plain = len(order) > 0
+    plain = bool(order)
     request = {"jobs": known, "order": order or [0], "answer": writer, "longest": budget["text"], "parts": places,
                "plain": plain}  # fmt: skip
     main = "program.test.mjs" if plain else "harness.mjs"

@@ -62,17 +62,25 @@ def serve(
         source = file.read()
     keep_libraries(source)
     before = _of_libraries(source)
-    hooks: List[str] = []
-    sys.addaudithook(lambda event, _: hooks.append("an audit hook") if event == "sys.addaudithook" else None)
+    hazards: List[str] = []
+    sys.addaudithook(lambda event, _: hazards.append("an audit hook") if event == "sys.addaudithook" else None)
     __import__(name)
     returned: List[Tuple[Set[str], List[Any]]] = []
-    places = map(str, range((rounds + 2) * len(jobs)))
-    hazards: List[str] = []
+    places = map(str, range((rounds + 3) * len(jobs)))
 
     def tell(line: str) -> None:
         found = memoryview(line.encode() + b"\n")
         while found:
             found = found[write(writer, found) :]
+
+    def return_to(here: str) -> None:
+        try:
+            moved = not os.path.samefile(".", here)
+        except OSError:
+            moved = True
+        if moved:
+            hazards.append("another current folder")
+        os.chdir(folder)
 
     def run(job: Dict[str, Any], kept: Optional[List[Any]] = None) -> Generator[Request, Any, str]:
         here = os.path.join(folder, next(places))
@@ -82,13 +90,7 @@ def serve(
         environment, given = dict(os.environ), sys.stdin
         text = yield from answer_of(job, kept, around)
         undo(job, environment, given)
-        try:
-            moved = not os.path.samefile(".", here)
-        except OSError:
-            moved = True
-        if moved:
-            hazards.append("another current folder")
-        os.chdir(folder)
+        return_to(here)
         return text
 
     def tell_other(number: int, text: str) -> None:
@@ -97,6 +99,7 @@ def serve(
             known.add(text)
             tell("%d %s" % (number, text))
 
+    return_to(folder)
     begin = now()
     for job in jobs:
         kept: List[Any] = []
@@ -106,7 +109,7 @@ def serve(
     fast = now() - begin < _SECONDS_AGAIN
     time.sleep(linger)
     for number, (known, kept) in enumerate(returned):
-        value, after = kept[0] if kept else (None, None)
+        value, after = kept[0][:2] if kept else (None, None)
         if kept and text_of(report_of(value, after, Encoder(judged=jobs[number].get("judged", "")))) not in known:
             tell_other(number, text_of(error_report("the returned value changes later")))
     end = now() + _SECONDS_AGAIN
@@ -116,10 +119,13 @@ def serve(
                 tell_other(number, (yield from run(job)))
         if now() > end:
             break
-    hazards = [_left(before), *hooks, *hazards, *(_shared(kept[0][0], {}) for _, kept in returned if kept)]
-    for number, (known, kept) in enumerate(returned if fast or rounds > 1 else ()):
-        value = kept[0][0] if kept else None
-        if type(value) in (list, dict, set) and value:
+    hazards.insert(0, _left(before))
+    for number, (known, kept) in enumerate(returned):
+        seen: Any = kept[0] if kept else (None, None, None)
+        value, _, given = seen
+        hazards.append(_shared(value, {}, _containers(given, {})))
+        again = type(value) in (list, dict, set) and value and (fast or rounds > 1)
+        if again and (yield from run(jobs[number])) in known:  # Random results differ anyway.
             value.clear()  # As a caller may.
             if (yield from run(jobs[number])) not in known:
                 hazards.append("a result that callers share: who changes it changes what others get")
@@ -128,15 +134,24 @@ def serve(
         tell("left " + found[0])
 
 
-def _shared(value: Any, seen: Dict[int, Any]) -> str:
-    """What is in several places of a result, and changes in all of them at once; empty if nothing."""
+def _containers(value: Any, found: Dict[int, Any]) -> Dict[int, Any]:
+    """The lists, dicts and tuples in a value, by their ids."""
+    if type(value) in (list, dict, tuple) and id(value) not in found:
+        found[id(value)] = value
+        for each in value.values() if type(value) is dict else value:
+            _containers(each, found)
+    return found
+
+
+def _shared(value: Any, seen: Dict[int, Any], given: Dict[int, Any]) -> str:
+    """What is in several places of a result, not given by its caller, and changes in all of them at once."""
     kind = type(value)
-    if kind not in (list, dict, tuple):
+    if kind not in (list, dict, tuple) or id(value) in given:
         return ""
     if id(value) in seen:
         return "" if kind is tuple else "a result with one %s in several places" % kind.__name__
     seen[id(value)] = value
-    return next(filter(None, (_shared(each, seen) for each in (value.values() if kind is dict else value))), "")
+    return next(filter(None, (_shared(each, seen, given) for each in (value.values() if kind is dict else value))), "")
 
 
 def _of_libraries(source: str) -> List[_Named]:

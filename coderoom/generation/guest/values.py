@@ -242,7 +242,7 @@ class Encoder(ValueEncoder):
         name = next((name for name, member in members.items() if member is value), value._name_)
         content = {"type": _cut(name_of(kind)), "name": _cut(str(name)), "mixed": bool(bases)}
         plain = _plain(value, bases[0]) if bases else value._value_  # Comparisons with a mixed one see its base.
-        return {"$enum": {**content, "value": self._at("field", "value", plain)}}
+        return {"$enum": {**content, "value": self._at("field", "value", plain), **self._truth(kind)}}
 
     def _known(self, value: Any, kind: type) -> Any:
         numpy = self._library("numpy")
@@ -281,9 +281,12 @@ class Encoder(ValueEncoder):
             fields = {name: fields[name] for name in names if name in fields}
         elif issubclass(kind, BaseException):
             fields = {"args": value.args, **fields}
-        own = [each for each in classes_of(kind) if not {"__bool__", "__len__"}.isdisjoint(_names_of(each))]
-        more: Dict[str, Any] = {} if own or not self.judged else {"truth": True}
-        return self._object(name_of(kind), fields, **more)
+        return self._object(name_of(kind), fields, **self._truth(kind))
+
+    def _truth(self, kind: type) -> Dict[str, Any]:
+        """For a property, that a value is true, since its class does not say what is."""
+        says = any(not {"__bool__", "__len__"}.isdisjoint(_names_of(each)) for each in classes_of(kind))
+        return {} if says or not self.judged else {"truth": True}
 
     def _fields_of(self, value: Any, kind: type) -> Optional[Dict[Any, Any]]:
         """The fields that a value has, whatever its class says; `None` if reading one may give something else."""
@@ -343,19 +346,7 @@ def _plain(value: Any, base: Any) -> Any:
 class _JudgedEnum(Record):
     """A member of an enum that a property sees: its class may give it another text."""
 
-    __slots__ = ()
-
-    def _unknown(self, *_: Any) -> Any:
-        raise TypeError("a property sees only fields and items of a %s, not what its class does" % self._kind_of_record)
-
-    __repr__ = __format__ = __bool__ = __getattr__ = _unknown
-
-
-class _JudgedRecord(_JudgedEnum):
-    """An object that a property sees: it has the fields, and nothing else of what its class does."""
-
     __slots__ = ("_is_true",)
-    __hash__ = _JudgedEnum._unknown
 
     def __init__(self, kind: str, fields: Dict[str, Any], is_true: bool = False) -> None:
         super().__init__(kind, fields)
@@ -363,6 +354,18 @@ class _JudgedRecord(_JudgedEnum):
 
     def __bool__(self) -> bool:
         return self._is_true or self._unknown()
+
+    def _unknown(self, *_: Any) -> Any:
+        raise TypeError("a property sees only fields and items of a %s, not what its class does" % self._kind_of_record)
+
+    __repr__ = __format__ = __getattr__ = _unknown
+
+
+class _JudgedRecord(_JudgedEnum):
+    """An object that a property sees: it has the fields, and nothing else of what its class does."""
+
+    __slots__ = ()
+    __hash__ = _JudgedEnum._unknown
 
     def __eq__(self, other: object) -> bool:
         return self._unknown() if other is not None else False
@@ -431,7 +434,8 @@ def _enum(reader: Decoder, data: Any) -> Any:
 
 def _judged_enum(reader: Decoder, data: Any) -> Any:
     found = _enum(reader, data)
-    return _JudgedEnum(found._kind_of_record, found.__dict__) if type(found) is Record else found
+    is_true = data.get("truth") is True
+    return _JudgedEnum(found._kind_of_record, found.__dict__, is_true) if type(found) is Record else found
 
 
 def _opaque(reader: Decoder, data: Any) -> Any:

@@ -264,10 +264,6 @@ class Language(ABC):
             base: The nearest base class of the language itself.
         """
 
-    def is_mistake(self, types: Sequence[str], wanted: str) -> bool:
-        """Whether an exception that matches is a mistake in the code, since the `wanted` message does not name it."""
-        return False
-
     @abstractmethod
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """Write the functions as a module.

@@ -20,7 +20,7 @@ class Shell:
     """Calls shell functions from Python. Its source also runs in sessions and beside exported tests (Python 3.8).
 
     If its state is `kept`, a call sees the variables that earlier ones have left, and is in a condition, where `set -e`
-    does nothing. A pattern in its arguments that is not quoted becomes something else, as among files with such names.
+    does nothing. In a folder that would be empty, there is a file for each pattern in its arguments and its input.
     """
 
     def __init__(self, text: str = "", kept: bool = False) -> None:
@@ -28,7 +28,7 @@ class Shell:
         self._state = self._left = ""
 
     def define(self, name: str, source: str, parameters: Sequence[str], result: str) -> Callable[..., Any]:
-        """Add the code of a function (empty: the shell already has it), and return the function."""
+        """Add the code of a function (empty: the shell already has it); return the function, with its parameters."""
         _, printed, complaint = Shell(f"{self._text}{source}\n").run(f"declare -F {name}")
         if not printed.endswith(f"{name}\n"):
             raise SyntaxError(complaint or f"the code does not define {name}, or ends the shell")
@@ -42,14 +42,12 @@ class Shell:
                 values += values.pop()
             status, printed, complaint = self.run(" ".join([name, *(shlex.quote(self.word(each)) for each in values)]))
             if status:
-                kind = type("ExitStatus", (Exception,), {})
                 own = any(f"{each}{status}" in self._text for each in ("exit ", "return ", "="))
-                lost = ": line " in complaint and ": command not found\n" in complaint
-                kind = type("CommandNotRun", (kind,), {}) if lost or (status in (126, 127) and not own) else kind
+                lost = ": command not found\n" in complaint or (status in (126, 127) and not own)  # A mistake.
+                kind = RuntimeError if lost else type("ExitStatus", (Exception,), {})
                 raise kind(f"{status}: {complaint.strip()}")
             return self.read(printed, result)
 
-        # Says in which order the inputs are.
         call.__wrapped__ = eval(f"lambda {', '.join(parameters)}: None")  # type: ignore[attr-defined]
         return call
 
@@ -77,6 +75,7 @@ class Shell:
         """Run a command in a new shell; return its exit status, its standard output and its standard error."""
         import contextlib
         import os
+        import pathlib
         import re
         import subprocess
         import sys
@@ -93,16 +92,22 @@ class Shell:
             entered = buffer.read() if type(buffer).__name__ == "BytesIO" else b""  # A step of a test has set it.
             look, to = "pwd; set +o; shopt -p; trap -p; declare -p IFS; printf '\\0'", f">&{state.fileno()} 2>&1"
             lines = [self._text, "exec 2>/dev/null", self._state, f"{{ {look}; }} {to}; exec 2>&{complaint.fileno()}"]
-            globs = "shopt -s nullglob" if self._kept and {*command, *map(chr, entered)} & {*"*?["} else ""
-            then = "&& coderoom_status=0 ||" if self._kept else ";"
-            lines += [globs, f"{command} <&{given.fileno()} {then} coderoom_status=$?", globs.replace("-s", "-u")]
-            lines.append(f"{{ {look}; declare -p; declare -f; }} {to}; exit $coderoom_status\n")
+            call = f"{command} <&{given.fileno()} {'&& coderoom_status=0 ||' if self._kept else ';'} coderoom_status=$?"
+            lines += [call, f"{{ {look}; declare -p; declare -f; }} {to}; exit $coderoom_status\n"]
             for file, data in ((script, "\n".join(lines).encode("utf-8", "surrogateescape")), (given, entered)):
                 file.write(data)
                 file.seek(0)
+            is_empty = self._kept and not next(os.scandir(), None)
+            text = f"{command} {entered.decode('utf-8', 'replace')}" if is_empty else ""
+            words = re.findall(r"[^\s/'\"]*[*?][^\s/'\"]*", text)
+            planted = [pathlib.Path(re.sub("[*?]", "x", each)[:99]) for each in words]
+            for path in planted:
+                path.touch()
             descriptors = [each.fileno() for each in (given, complaint, state)]
             pipes: Any = {"stdin": script, "stdout": printed, "stderr": complaint, "pass_fds": descriptors}
             done = subprocess.run(["bash"], env={**os.environ, "LC_ALL": "C.UTF-8", "BASH_ENV": ""}, **pipes)
+            for path in planted:
+                path.unlink(missing_ok=True)
             for file in files:
                 file.seek(0)
             texts = [each.read(1_000_001).decode("utf-8", "surrogateescape") for each in (printed, complaint, state)]
@@ -145,10 +150,10 @@ class ShellLanguage(Language):
         "The inputs are the positional arguments, in the order of the spec: str, int, float or bool (true or false); "
         "only the last one may be a list of these, whose items are arguments of their own. The result is the standard "
         "output without its last newline: str, int, float, bool (true or false), None (nothing), or a list of these, "
-        "one to a line. An error is an exit status other than 0, with a message on standard error; tests expect it as "
+        "one to a line. An error is an exit status other than 0, with a message on standard error. Tests expect it as "
         '"expected_error": "ExitStatus", and "error_message" is part of "STATUS: MESSAGE", such as "2: no such file". '
-        "There is no network, and nobody to answer a prompt. Leave the folder, the options, the traps and IFS of the "
-        "shell as they are, quote what may be a pattern, and do not rely on set -e, which does nothing in conditions."
+        "There is no network, and nobody to answer a prompt. Leave the folder, options, traps and IFS as they are, "
+        "quote what may be a pattern, and do not rely on set -e."
     )
 
     def tests_file(self, module: str) -> str:
@@ -199,21 +204,16 @@ class ShellLanguage(Language):
 
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""
-        cells = [self.define(*each) for each in sources.items()]
-        return f"{_SUPPORT}coderoom_shell = Shell(kept=True)\n{''.join(cells)}"
+        return f"{_SUPPORT}coderoom_shell = Shell(kept=True)\n{''.join(self.define(*each) for each in sources.items())}"
 
     def error_matches(self, expected: str, types: Sequence[str], base: str) -> bool:
         """See `Language.error_matches`."""
-        return expected == "ExitStatus" and list(types)[-1:] == ["ExitStatus"]
-
-    def is_mistake(self, types: Sequence[str], wanted: str) -> bool:
-        """See `Language.is_mistake`: a command that cannot be run."""
-        return types[0] == "CommandNotRun" and not re.search(r"\b12[67]\b|not found|denied|cannot", wanted.lower())
+        return expected == "ExitStatus" and list(types) == ["ExitStatus"]
 
     def write_module(self, implementations: Mapping[str, str], about: str) -> str:
         """See `Language.write_module`."""
-        comment = "# " + about.replace("\n", "\n# ")
-        return "\n\n".join([comment, *(source.strip() for source in implementations.values())]) + "\n"
+        sources = [source.strip() for source in implementations.values()]
+        return "\n\n".join(["# " + about.replace("\n", "\n# "), *sources]) + "\n"
 
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
@@ -224,8 +224,8 @@ class ShellLanguage(Language):
         for spec in specs:
             names = [each.name for each in spec.inputs]
             lines.append(f"{spec.name} = coderoom_shell.define({spec.name!r}, '', {names}, {spec.outputs.type!r})")
-        text = "\n".join(lines) + "\n"
-        return {**pytest_files(tests, module, [spec.name for spec in specs]), f"{module}.py": text}
+        files = pytest_files(tests, module, [spec.name for spec in specs])
+        return {**files, f"{module}.py": "\n".join([*lines, ""])}
 
 
 _SUPPORT = f"from typing import Any, Callable, Sequence\n\n\n{inspect.getsource(Shell)}\n\n"

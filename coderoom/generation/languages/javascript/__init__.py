@@ -64,7 +64,7 @@ class JavaScriptLanguage(Language):
         "classes, constants and imports of Node's own modules; nothing runs when it is loaded. Functions that it "
         "depends on are in scope and are not imported; nothing needs to be exported. The function may be async. Its "
         "parameters are positional, with the names of the spec, in its order. A wrong argument throws a fitting error: "
-        "TypeError, RangeError, or a class that extends Error; in a test, Error stands for neither of the first two. "
+        "TypeError, RangeError, or a class that extends Error; a test that expects Error is not met by the first two. "
         "Null and undefined are None. A dict is a plain object, or a Map if its keys are no text; a set is a Set, "
         "bytes are a Uint8Array, a moment is a Date in UTC, and an integer beyond 2**53 is a BigInt. There is no "
         "network, and nobody to answer a prompt."

@@ -10,16 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.languages.python.declared import named
+from coderoom.generation.languages.python.declared import WRAPPERS, is_dots, named, read_type
 from coderoom.generation.values import decode, tag_of
 
 _LONGEST = 500
-_BRACKETS = str.maketrans("<>;", "[],")
-_WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
 _MAPS = ("Map", "ReadonlyMap")
 _DICTS = ("dict", "Dict", "Mapping", "MutableMapping", "defaultdict", "DefaultDict", "OrderedDict")
 _NUMBERS = ("int", "integer", "float", "number")
-_NO_TEXT = (*_NUMBERS, "bigint", "bool", "boolean", "tuple", "date", "datetime", "frozenset")
+_NO_TEXT = (*_NUMBERS, "bigint", "bool", "boolean")
 _ANY = ast.Name("Any")
 # The types of a union that need no BigInt and no Map.
 _PLAIN = {"int": (*_NUMBERS, "any", "unknown"), "$dict": ("dict", "mapping", "object", "record", "any", "unknown")}
@@ -32,11 +30,6 @@ def as_declared(data: Any, declared: str, *, result: bool = False) -> Any:
         return _made(data, _kind(declared))
     except UNREADABLE:
         return data
-
-
-def read_type(text: str) -> ast.expr:
-    """A type as an expression: Python's, `T[]` and `Array<T>` of TypeScript, `str (a note)`."""
-    return parsed_expression(text.partition(" (")[0].translate(_BRACKETS).replace("[]", "[...]").strip())
 
 
 def _kind(declared: str) -> ast.expr:
@@ -53,9 +46,9 @@ def _made(data: Any, kind: ast.expr) -> Any:
     tag, content = tag_of(data)
     if word == "union":
         return _one_of(data, tag, [*_alternatives(parts)])
-    if word in _WRAPPERS and parts:
+    if word in WRAPPERS and parts:
         return _made(data, parts[0])
-    if isinstance(kind, ast.Subscript) and _is_dots(parts[0]):
+    if isinstance(kind, ast.Subscript) and is_dots(parts[0]):
         return _items(tag, content, [kind.value]) if tag == "list" else data
     if word == "bigint" and tag in ("int", "$int"):
         return {"$bigint": str(content)}
@@ -66,7 +59,7 @@ def _made(data: Any, kind: ast.expr) -> Any:
             parts = [kind]
         elif isinstance(kind, ast.List):
             parts = kind.elts
-        return _items(tag, content, [each for each in parts if not _is_dots(each)] or [_ANY])
+        return _items(tag, content, [each for each in parts if not is_dots(each)] or [_ANY])
     return data
 
 
@@ -92,7 +85,9 @@ def _entries(data: Any, pairs: Any, kind: ast.expr) -> Any:
 
 
 def _number(text: str) -> Any:
-    """The number that a key stands for: in JSON, all keys are text."""
+    """The number or truth value that a key stands for: in JSON, all keys are text."""
+    if text in ("true", "false"):
+        return text == "true"
     with contextlib.suppress(ValueError):
         return int(text)
     with contextlib.suppress(ValueError):
@@ -110,7 +105,3 @@ def _alternatives(kinds: Sequence[ast.expr]) -> Iterator[ast.expr]:
     for kind in kinds:
         name, parts = named(kind)
         yield from _alternatives(parts) if name == "Union" else [kind]
-
-
-def _is_dots(kind: ast.expr) -> bool:
-    return isinstance(kind, ast.Constant) and kind.value is ...

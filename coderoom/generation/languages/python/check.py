@@ -127,7 +127,6 @@ def _only_shows(node: _Function) -> bool:
     """Whether a function prints or asserts something, and prepares nothing for later calls, such as a table."""
     shows = False
     bound = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
-    bound |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
     for each in ast.walk(node):
         target = each.func if isinstance(each, ast.Call) else each
         shows = shows or isinstance(each, ast.Assert) or getattr(target, "id", "") == "print"

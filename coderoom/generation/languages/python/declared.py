@@ -22,6 +22,9 @@ _LONGEST_KEY = 200
 _RESULT = "float_of_result"
 _UNCLEAR = "$unclear"  # An internal tag that replaces an ambiguous value.
 _ANY = ast.Name("Any")
+WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
+"""Types, in lowercase, that stand for the one that they are given."""
+_BRACKETS = str.maketrans("<>;", "[],")
 _NONE = ast.Constant(None)
 _WORDS = {"null": "None", "true": "True", "false": "False"}
 _RATIO = re.compile(r"[-+]?\d{1,1000}([/.]\d{1,1000})?")
@@ -212,6 +215,16 @@ def named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
     if isinstance(kind, ast.Constant) and kind.value is None:
         return "None", ()
     return (kind.id if isinstance(kind, ast.Name) else ""), ()
+
+
+def read_type(text: str) -> ast.expr:
+    """A type as an expression: Python's, `T[]` and `Array<T>` of TypeScript, `str (a note)`."""
+    return parsed_expression(text.partition(" (")[0].translate(_BRACKETS).replace("[]", "[...]").strip())
+
+
+def is_dots(kind: ast.expr) -> bool:
+    """Whether a type is `...`, of which there may be any number."""
+    return isinstance(kind, ast.Constant) and kind.value is ...
 
 
 def _float(text: str) -> float:

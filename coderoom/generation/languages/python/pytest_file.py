@@ -59,19 +59,23 @@ def program(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setattr("builtins.input", input)
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    found = importlib.import_module(MODULE)
-    modules = [(each, dict(vars(each))) for each in vars(found).values() if type(each) is type(sys)]
-    with decimal.localcontext():
-        yield found
-    for module, names in modules:
-        for name in [each for each in vars(module) if each not in names]:
-            delattr(module, name)
-        vars(module).update(names)
-    sys.setrecursionlimit(limit)
-    random.setstate(numbers)
-    os.environ.clear()
-    os.environ.update(environ)
-    ROOT.handlers, ROOT.level = [*filter(of_pytest, ROOT.handlers), *handlers], level
+    modules = []
+    try:
+        found = importlib.import_module(MODULE)
+        modules += [(each, dict(vars(each))) for each in vars(found).values() if type(each) is type(sys)]
+        with decimal.localcontext():
+            yield found
+    finally:
+        for module, names in modules:
+            for name in [each for each in vars(module) if each not in names]:
+                delattr(module, name)
+            vars(module).update(names)
+        sys.setrecursionlimit(limit)
+        random.setstate(numbers)
+        os.environ.clear()
+        os.environ.update(environ)
+        ROOT.handlers = [*filter(of_pytest, ROOT.handlers), *handlers]
+        ROOT.setLevel(level)
 
 
 def of_pytest(handler):
