@@ -111,7 +111,7 @@ async def test_cancel_in_a_call(actor: MakeActor, log: Path) -> None:
     ("command", "arguments", "cause"),
     [
         ("no-such-program", [], "No such file or directory: 'no-such-program'"),
-        (sys.executable, ["-c", "raise SystemExit(3)"], "Connection closed"),
+        (sys.executable, ["-c", "input(); raise SystemExit(3)"], "Connection closed"),
         (sys.executable, ["-c", "import time; time.sleep(60)"], "Timed out"),
     ],
 )
