@@ -189,6 +189,7 @@ KEEPING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KEEPING)
 async def test_what_python_keeps_itself_is_forgotten(default_sandbox: Sandbox, name: str) -> None:
     found = await run(
