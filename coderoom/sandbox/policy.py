@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
@@ -172,65 +172,131 @@ def find(tree: ast.Module, rules: Rulebook = RULES) -> list[PolicyFinding]:
         tree: The code.
         rules: The policy's rules.
     """
-    walk = _Walk(rules)
-    walk.over(tree)
-    return sorted(set(walk.findings()))
+    visitor = _Visitor(rules)
+    stack: list[ast.AST] = [tree]
+    while stack:  # Parents first, and without recursion: code can be nested deeper than Python's stack.
+        node = stack.pop()
+        visitor.visit(node)
+        # As `ast.iter_child_nodes`, but twice as fast.
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                stack.extend([item for item in value if isinstance(item, ast.AST)])
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                stack.append(value)
+    return sorted(set(visitor.findings()))
 
 
-class _Walk:
+class _Visitor(ast.NodeVisitor):
     """Collects violations. Names are checked at the end, when it is known which of them the code binds itself."""
 
     def __init__(self, rules: Rulebook) -> None:
-        self.rules = rules
-        self.named_classes: set[ast.expr] = set()
-        self.members: list[ast.Attribute] = []
-        self.names: list[ast.Name] = []
+        self._rules = rules
         self._found: list[PolicyFinding] = []
+        self._named_classes: set[ast.expr] = set()
+        self._members: list[ast.Attribute] = []
+        self._names: list[ast.Name] = []
         self._bound: set[str] = set()
         self._imported: dict[str, str] = {}
 
-    def over(self, tree: ast.AST) -> None:
-        """Visit every node, parents first, without recursion: code can be nested deeper than Python's stack."""
-        stack = [tree]
-        while stack:
-            node = stack.pop()
-            visit = _VISITS.get(type(node))
-            if visit is not None:
-                visit(self, node)
-            # Not `__dict__`: other programs, such as bandit, put attributes on nodes that all trees share.
-            for field in node._fields:
-                value = getattr(node, field, None)
-                if type(value) is list:
-                    stack.extend([item for item in value if isinstance(item, ast.AST)])
-                elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
-                    stack.append(value)
+    def findings(self) -> list[PolicyFinding]:
+        """All violations."""
+        for name in self._names:
+            if name.id in self._rules.names or not (name.id in self._bound or name.id in self._imported):
+                self._refuse(name, "name", self._rules.name(name.id))
+        for node in self._members:
+            module = self._module(node.value)
+            if module in self._rules.modules:
+                self._refuse(node, "attribute", self._rules.member(module, node.attr, _value(module, node.attr)))
+        return self._found
 
-    def refuse(self, node: ast.AST, kind: FindingKind, message: str | None) -> None:
+    def generic_visit(self, node: ast.AST) -> None:
+        """Other nodes are harmless; what is in them is visited in its turn."""
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._refuse(node, "import", self._rules.module(alias.name))
+            name = alias.asname or alias.name.partition(".")[0]
+            self._bind(node, name, alias.name if alias.asname else name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        problem = self._rules.relative if node.level else self._rules.module(module)
+        self._refuse(node, "import", problem)
+        for alias in node.names:
+            inner = f"{module}.{alias.name}"
+            self._bind(node, alias.asname or alias.name, inner if inner in self._rules.modules else None)
+            if problem is None and alias.name != "*":
+                self._refuse(node, "attribute", self._rules.member(module, alias.name, _value(module, alias.name)))
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self._bind(node, node.id)
+        elif node.id in self._rules.builtins or node.id in self._rules.names:
+            self._names.append(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        inner = node.value
+        if node.attr in ("__name__", "__qualname__") and isinstance(inner, ast.Attribute):
+            self._named_classes.add(inner)
+        # Ordinary classes use `self.__class__`, which gives no more than `type` does: only the next step climbs.
+        ordinary = isinstance(inner, ast.Name) or node in self._named_classes
+        if node.attr == "__class__" and isinstance(node.ctx, ast.Load) and ordinary:
+            return
+        problem = self._rules.attribute(node.attr)
+        if problem is None and isinstance(inner, (ast.Name, ast.Attribute)):
+            self._members.append(node)
+        self._refuse(node, "attribute", problem)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        match node:
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr" | "delattr"), args=[_, ast.Constant(value=str(name)), *_]
+            ):
+                self._refuse(node, "attribute", self._rules.attribute(name))
+            case ast.Call(func=ast.Name(id="vars"), args=[]):
+                self._refuse(node, "name", self._rules.vars_alone)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        # In any text: it may get a name first, and be used as a template later.
+        if type(node.value) is not str or "{" not in node.value or "_" not in node.value:
+            return
+        for field in _FIELD.findall(node.value):
+            for step in _KEY_OR_NAME_OF_CLASS.sub("", field).split(".")[1:]:
+                problem = self._rules.attribute(step)
+                self._refuse(node, "attribute", problem and f"in a template, {problem}")
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        for name in node.kwd_attrs:
+            self._refuse(node, "attribute", self._rules.attribute(name))
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        self._bind(node, node.rest)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        self._bind(node, node.arg)
+
+    def _visit_named(self, node: Any) -> None:
+        self._bind(node, node.name)
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _visit_named  # noqa: N815 (the names of nodes)
+    visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _visit_named  # noqa: N815
+
+    def _refuse(self, node: ast.AST, kind: FindingKind, message: str | None) -> None:
         """Add a violation, if there is a reason."""
         if message is not None:
             self._found.append(PolicyFinding(getattr(node, "lineno", 1), message, kind))
 
-    def bind(self, node: ast.AST, name: str | None, module: str | None = None) -> None:
+    def _bind(self, node: ast.AST, name: str | None, module: str | None = None) -> None:
         """Note a name that the code binds, and its module if it is always bound to one."""
         if name is None:
             return
-        if name in self.rules.names:
-            self.refuse(node, "name", self.rules.name(name))
+        if name in self._rules.names:
+            self._refuse(node, "name", self._rules.name(name))
         if module is None or self._imported.get(name, module) != module:
             self._bound.add(name)
         else:
             self._imported[name] = module
-
-    def findings(self) -> Iterator[PolicyFinding]:
-        """All violations."""
-        for name in self.names:
-            if name.id in self.rules.names or not (name.id in self._bound or name.id in self._imported):
-                self.refuse(name, "name", self.rules.name(name.id))
-        for node in self.members:
-            module = self._module(node.value)
-            if module in self.rules.modules:
-                self.refuse(node, "attribute", self.rules.member(module, node.attr, _value(module, node.attr)))
-        yield from self._found
 
     def _module(self, node: ast.expr) -> str:
         """The name of the module that an expression is; otherwise a text that is not a module's name."""
@@ -247,90 +313,6 @@ def _value(module: str, name: str) -> object:
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return None
     return vars(importlib.import_module(module)).get(name)
-
-
-def _import(walk: _Walk, node: ast.Import) -> None:
-    for alias in node.names:
-        walk.refuse(node, "import", walk.rules.module(alias.name))
-        name = alias.asname or alias.name.partition(".")[0]
-        walk.bind(node, name, alias.name if alias.asname else name)
-
-
-def _import_from(walk: _Walk, node: ast.ImportFrom) -> None:
-    module = node.module or ""
-    problem = walk.rules.relative if node.level else walk.rules.module(module)
-    walk.refuse(node, "import", problem)
-    for alias in node.names:
-        inner = f"{module}.{alias.name}"
-        walk.bind(node, alias.asname or alias.name, inner if inner in walk.rules.modules else None)
-        if problem is None and alias.name != "*":
-            walk.refuse(node, "attribute", walk.rules.member(module, alias.name, _value(module, alias.name)))
-
-
-def _name(walk: _Walk, node: ast.Name) -> None:
-    if not isinstance(node.ctx, ast.Load):
-        walk.bind(node, node.id)
-    elif node.id in walk.rules.builtins or node.id in walk.rules.names:
-        walk.names.append(node)
-
-
-def _attribute(walk: _Walk, node: ast.Attribute) -> None:
-    inner = node.value
-    if node.attr in ("__name__", "__qualname__") and isinstance(inner, ast.Attribute):
-        walk.named_classes.add(inner)
-    # Ordinary classes use `self.__class__`, which gives no more than `type` does: only the next step climbs.
-    ordinary = isinstance(inner, ast.Name) or node in walk.named_classes
-    if node.attr == "__class__" and isinstance(node.ctx, ast.Load) and ordinary:
-        return
-    problem = walk.rules.attribute(node.attr)
-    if problem is None and isinstance(inner, (ast.Name, ast.Attribute)):
-        walk.members.append(node)
-    walk.refuse(node, "attribute", problem)
-
-
-def _call(walk: _Walk, node: ast.Call) -> None:
-    if not isinstance(node.func, ast.Name):
-        return
-    if node.func.id in ("getattr", "setattr", "delattr") and len(node.args) > 1:
-        name = node.args[1]
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            walk.refuse(node, "attribute", walk.rules.attribute(name.value))
-    elif node.func.id == "vars" and not node.args:
-        walk.refuse(node, "name", walk.rules.vars_alone)
-
-
-def _constant(walk: _Walk, node: ast.Constant) -> None:
-    # In any text: it may get a name first, and be used as a template later.
-    if type(node.value) is not str or "{" not in node.value or "_" not in node.value:
-        return
-    for field in _FIELD.findall(node.value):
-        for step in _KEY_OR_NAME_OF_CLASS.sub("", field).split(".")[1:]:
-            problem = walk.rules.attribute(step)
-            walk.refuse(node, "attribute", problem and f"in a template, {problem}")
-
-
-def _match_class(walk: _Walk, node: ast.MatchClass) -> None:
-    for name in node.kwd_attrs:
-        walk.refuse(node, "attribute", walk.rules.attribute(name))
-
-
-def _named(field: str) -> Callable[[_Walk, Any], None]:
-    return lambda walk, node: walk.bind(node, getattr(node, field))
-
-
-_VISITS: Final[dict[type, Callable[[_Walk, Any], None]]] = {
-    ast.Import: _import,
-    ast.ImportFrom: _import_from,
-    ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Call: _call,
-    ast.Constant: _constant,
-    ast.MatchClass: _match_class,
-    ast.MatchMapping: _named("rest"),
-    ast.arg: _named("arg"),
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _named("name")),
-    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _named("name")),
-}
 
 
 def check_restricted(code: str) -> CodeError | None:
