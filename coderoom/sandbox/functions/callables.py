@@ -13,7 +13,6 @@ import sys
 import types
 import typing
 import warnings
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -50,58 +49,40 @@ def from_callable(
 
     `given` has parameters that code neither sees nor passes, and the functions that make their values.
     """
-    plain: Any = function
-    while isinstance(plain, functools.partial) and not isinstance(getattr(plain, "__name__", None), str):
-        plain = plain.func
-    name, doc = getattr(plain, "__name__", None), inspect.getdoc(plain)
-    while isinstance(plain, functools.partial):
-        plain = plain.func
-        doc = inspect.getdoc(plain)
-    if not isinstance(name, str) or name == "<lambda>":
+    layers: list[Any] = [function]
+    while isinstance(layers[-1], functools.partial):
+        layers.append(layers[-1].func)
+    plain = layers[-1]
+    name = next((each.__name__ for each in layers if isinstance(getattr(each, "__name__", None), str)), "<lambda>")
+    if name == "<lambda>":
         raise RequestError(f"{function!r} cannot be offered as a function, since it has no name; use a def.")
-    whole = _signature_of(function)
-    seen = [each for name, each in whole.parameters.items() if name not in given]
-    signature = whole.replace(parameters=seen) if given else whole
+    try:
+        whole = inspect.signature(function)
+    except (TypeError, ValueError):  # Some functions written in C.
+        whole = inspect.signature(lambda *args, **kwargs: None)
+    signature = whole.replace(parameters=[each for name, each in whole.parameters.items() if name not in given])
     resolved, (inside, shown, notes) = read_signature(function, signature)
     is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+
+    def run(arguments: Arguments) -> Any:
+        if not given:
+            return function(*arguments.args, **arguments.kwargs)
+        bound = inspect.BoundArguments(whole, signature.bind(*arguments.args, **arguments.kwargs).arguments)
+        bound.arguments.update({name: make() for name, make in given.items()})
+        return function(*bound.args, **bound.kwargs)
+
     return HostFunction(
         name=check_name(name),
         signature=inside,
-        doc=doc or "",
+        doc=inspect.getdoc(plain) or "",
         is_async=is_async,
         in_thread=not is_async,
         check=_make_check(name, resolved),
-        run=_make_run(function, signature, whole, given),
+        run=run,
         shown=shown,
         notes=notes,
-        pack=_packer(resolved),
+        pack=_packer(resolved.return_annotation),
     )
-
-
-def _make_run(
-    function: Callable[..., Any],
-    signature: inspect.Signature,
-    whole: inspect.Signature,
-    given: Mapping[str, Callable[[], Any]],
-) -> Callable[[Arguments], Any]:
-    def run(arguments: Arguments) -> Any:
-        return function(*arguments.args, **arguments.kwargs)
-
-    def run_with_given(arguments: Arguments) -> Any:
-        passed = signature.bind(*arguments.args, **arguments.kwargs).arguments
-        values = passed | {name: make() for name, make in given.items()}
-        ordered = {name: values[name] for name in whole.parameters if name in values}
-        bound = inspect.BoundArguments(whole, OrderedDict(ordered))
-        return function(*bound.args, **bound.kwargs)
-
-    return run_with_given if given else run
-
-
-def _signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):  # Some functions written in C.
-        return inspect.signature(lambda *args, **kwargs: None)
 
 
 def misfit(name: str, error: ValidationError, signature: inspect.Signature) -> TypeError:
@@ -150,13 +131,44 @@ def read_signature(function: Callable[..., Any], signature: inspect.Signature) -
 
     In the former, an annotation that pydantic cannot check becomes `Any`.
     """
-    scope = _scope(function)
-    parameters = [
-        each.replace(annotation=_usable(_evaluate(each.annotation, scope))) for each in signature.parameters.values()
-    ]
-    returns = _usable(_evaluate(signature.return_annotation, scope))
-    resolved = signature.replace(parameters=parameters, return_annotation=returns)
-    return resolved, (_without_remarks(signature, resolved), *_show(signature, resolved))
+    scope, shapes = _scope(function), Shapes()
+    resolved, inside, shown = [], [], []
+    for each in signature.parameters.values():
+        hint = _resolve(each.annotation, scope)
+        resolved.append(each.replace(annotation=hint))
+        inside.append(each.replace(annotation=_without_remarks(each.annotation, hint)))
+        if isinstance(each.default, FieldInfo):
+            hint = Annotated[Any if hint is each.empty else hint, each.default]
+        annotation = _shown(each.annotation, hint, each.name, shapes, "validation")
+        shown.append(each.replace(annotation=annotation, default=_shown_default(default_of(each))))
+    returns = signature.return_annotation
+    hint = _resolve(returns, scope)
+    return signature.replace(parameters=resolved, return_annotation=hint), (
+        signature.replace(parameters=inside, return_annotation=_without_remarks(returns, hint)),
+        signature.replace(
+            parameters=shown, return_annotation=_shown(returns, hint, "returns", shapes, "serialization")
+        ),
+        shapes.lines(),
+    )
+
+
+def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
+    """The type that an annotation means, or `Any` if that is unknown or pydantic cannot check it."""
+    if annotation is inspect.Parameter.empty:
+        return annotation
+
+    def named() -> None:
+        """Carries the annotation."""
+
+    named.__annotations__ = {"it": annotation}
+    try:
+        hint = typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
+    except Exception:  # A name may be undefined here, or evaluating it may fail in any way.
+        return Any
+    if not _is_checked(hint):
+        hint = _newer(hint)
+        return hint if _is_checked(hint) else Any
+    return hint
 
 
 def _is_checked(hint: Any) -> bool:
@@ -168,21 +180,13 @@ def _is_checked(hint: Any) -> bool:
     return False
 
 
-def _without_remarks(signature: inspect.Signature, resolved: inspect.Signature) -> inspect.Signature:
-    """The signature with plain types where it has `Annotated` ones."""
-    parameters = [
-        given.replace(annotation=_base(known.annotation)) if get_origin(known.annotation) is Annotated else given
-        for given, known in zip(signature.parameters.values(), resolved.parameters.values(), strict=True)
-    ]
-    returns = resolved.return_annotation
-    if get_origin(returns) is not Annotated:
-        returns = signature.return_annotation
-    return signature.replace(parameters=parameters, return_annotation=_base(returns))
+def _without_remarks(given: Any, hint: Any) -> Any:
+    """The annotation as it was written; of an `Annotated` one the plain type."""
+    return _base(hint if get_origin(hint) is Annotated else given)
 
 
-def _packer(resolved: inspect.Signature) -> Callable[[Any], Any] | None:
+def _packer(hint: Any) -> Callable[[Any], Any] | None:
     """Turns a result into data as its annotation says; `None` where the annotation adds nothing."""
-    hint = resolved.return_annotation
     if _is_simple(hint):
         return None
     try:
@@ -192,23 +196,9 @@ def _packer(resolved: inspect.Signature) -> Callable[[Any], Any] | None:
     return lambda value: adapter.dump_python(value, mode="json", warnings="error")
 
 
-def _show(signature: inspect.Signature, resolved: inspect.Signature) -> tuple[inspect.Signature, tuple[str, ...]]:
-    """The signature for a model, and notes on its types."""
-    shapes = Shapes()
-    parameters = []
-    for given, known in zip(signature.parameters.values(), resolved.parameters.values(), strict=True):
-        hint, default = known.annotation, default_of(given)
-        if isinstance(given.default, FieldInfo):
-            hint = Annotated[Any if hint is known.empty else hint, given.default]
-        annotation = _shown(given.annotation, hint, given.name, shapes, "validation")
-        if default is not given.empty:
-            default = _shown_default(default)
-        parameters.append(given.replace(annotation=annotation, default=default))
-    returns = _shown(signature.return_annotation, resolved.return_annotation, "returns", shapes, "serialization")
-    return signature.replace(parameters=parameters, return_annotation=returns), shapes.lines()
-
-
 def _shown_default(default: Any) -> Any:
+    if default is inspect.Parameter.empty:
+        return default
     try:
         plain = as_plain(default, to_jsonable_python)
         return default if isinstance(default, Shown) else Shown("...") if why_not_data(plain) else plain
@@ -273,31 +263,6 @@ def _scope(function: Any) -> dict[str, Any]:
         except ValueError:  # It has no value yet.
             continue
     return known
-
-
-def _evaluate(annotation: Any, scope: dict[str, Any]) -> Any:
-    if annotation is inspect.Parameter.empty:
-        return annotation
-    if annotation is None:
-        return type(None)
-
-    def named() -> None:
-        """Carries the annotation."""
-
-    named.__annotations__ = {"it": annotation}
-    try:
-        return typing.get_type_hints(named, globalns=scope, include_extras=True)["it"]
-    except Exception:  # A name may be undefined here, or evaluating it may fail in any way.
-        return Any
-
-
-def _usable(hint: Any) -> Any:
-    if hint is inspect.Parameter.empty:
-        return hint
-    if _is_checked(hint):
-        return hint
-    hint = _newer(hint)
-    return hint if _is_checked(hint) else Any
 
 
 def _newer(hint: Any) -> Any:
