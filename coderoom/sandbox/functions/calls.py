@@ -14,8 +14,8 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from coderoom._util.tasks import call_in_loop, retrieve_exception
@@ -31,7 +31,7 @@ _THREADS = 16  # Not more, since each may have a result that is far too large.
 _LARGE = 65_536  # The arguments of a larger call are checked in a thread, since that would block the event loop.
 _HEAD = 1024  # The bytes of a call besides its arguments.
 _CLOSING_SECONDS = 0.2
-# Of the log, in characters, and the names in one entry of it.
+# Arguments and errors in the log have about so many characters together, later ones are cut; the names in one entry.
 _ROOM = 1024 * 1024
 _LEAST = 60
 _MOST_NAMES = 20
@@ -103,7 +103,8 @@ class _Call:
     args: list[Any]
     kwargs: dict[str, Any]
     size: int
-    place: int
+    place: int  # Its index in the log.
+    begun: float | None  # `None` once its outcome is in the log.
     refused: Exception | None = None
     task: asyncio.Task[None] | None = None
     deadline: asyncio.TimerHandle | None = None
@@ -139,7 +140,8 @@ class Calls:
         self._by_number: dict[int, _Call] = {}
         self._threads = Threads()
         self._finished: deque[tuple[_Call, _Answer | _Pending | Arguments]] = deque()  # What threads have done.
-        self._log = CallLog()
+        self._log: list[FunctionCall] = []
+        self._room = _ROOM
         self._suspended = False
         self._computing = threading.Lock()  # Many threads that compute would block the event loop.
         self._answering = threading.Lock()  # Threads send short answers themselves.
@@ -167,7 +169,8 @@ class Calls:
         call = self._by_number.get(number) if type(number) is int else None
         if call is not None and not call.left:
             call.left = True
-            self._log.write(call.place, Outcome.CANCELLED, LEFT)
+            with self._answering:
+                self._write(call, Outcome.CANCELLED, LEFT)
             if call is not self._long:
                 self._cancel(call)
 
@@ -177,7 +180,8 @@ class Calls:
             self.is_open = False
         self._suspend_reading(False)
         self._replies.limit_input()
-        unanswered = bool(self._waiting) or not all(call.answered for call in self._running)
+        unfinished = [*self._waiting, *self._running]
+        unanswered = not all(call.answered for call in unfinished)
         self._waiting.clear()
         self._finished.clear()
         long = self._long
@@ -194,7 +198,9 @@ class Calls:
             if unanswered:
                 self._replies.send_now({"op": "ended", "error": error_data(RuntimeError(ENDED))})
         self._threads.close()
-        return self._log.close(ENDED)
+        for call in unfinished:
+            self._write(call, Outcome.CANCELLED, ENDED)
+        return tuple(self._log)
 
     def _queue(self, number: int, function: HostFunction, args: list[Any], kwargs: dict[str, Any], size: int) -> None:
         most, largest = self._limits.calls, self._limits.value_bytes
@@ -205,9 +211,12 @@ class Calls:
             refused = too_many(function.name, most)
         elif size > largest + _HEAD:
             refused = too_large(function.name, size, largest)
-        place = self._log.open(function, args, kwargs)
+        arguments = _brief(function.name_arguments(args, kwargs), self._most_logged())
+        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
+        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
         self._waiting_bytes += size + PER_CALL
-        call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, refused)
+        place, begun = len(self._log) - 1, time.monotonic()
+        call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, begun, refused)
         self._waiting.append(call)
         if self._waiting_bytes > most_waiting(largest):
             self._suspend_reading(True)  # Only code that bypasses our stubs sends so many.
@@ -329,7 +338,18 @@ class Calls:
 
     def _set_answered(self, call: _Call, reply: dict[str, Any], outcome: Outcome) -> None:
         call.answered = True
-        self._log.write(call.place, outcome, reply["error"]["message"] if "error" in reply else None)
+        self._write(call, outcome, reply["error"]["message"] if "error" in reply else None)
+
+    def _write(self, call: _Call, outcome: Outcome, error: str | None) -> None:
+        """Put the outcome of a call into the log; only the first one counts."""
+        if call.begun is not None:
+            error = None if error is None else shorten(error, self._most_logged())
+            self._room -= len(error or "")
+            duration, call.begun = time.monotonic() - call.begun, None
+            self._log[call.place] = replace(self._log[call.place], outcome=outcome, duration=duration, error=error)
+
+    def _most_logged(self) -> int:
+        return min(LONGEST, max(_LEAST, self._room))
 
     def _send_now(self, message: dict[str, Any]) -> bool:
         try:
@@ -394,49 +414,6 @@ def _check(call: _Call) -> Arguments:
     if call.refused is not None:
         raise call.refused
     return call.function.check(call.args, call.kwargs)
-
-
-class CallLog:
-    """The calls of a cell in their order, each with its outcome.
-
-    All arguments and errors together have about a million characters; later ones are cut.
-    """
-
-    def __init__(self) -> None:
-        self._calls: list[FunctionCall] = []
-        self._begun: dict[int, float] = {}
-        self._room = _ROOM
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def open(self, function: HostFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        """Add a call; return its index."""
-        arguments = _brief(function.name_arguments(args, kwargs), self._most())
-        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
-        place = len(self._calls)
-        self._calls.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
-        self._begun[place] = time.monotonic()
-        return place
-
-    def write(self, place: int, outcome: Outcome, error: str | None) -> None:
-        """Set the outcome of a call; only the first time counts."""
-        begun = self._begun.pop(place, None)
-        if begun is not None:
-            error = None if error is None else shorten(error, self._most())
-            self._room -= len(error or "")
-            duration = time.monotonic() - begun
-            call = self._calls[place]
-            self._calls[place] = FunctionCall(call.name, call.arguments, outcome, duration, error)
-
-    def close(self, error: str) -> tuple[FunctionCall, ...]:
-        """All calls; those without an outcome were cancelled, and `error` says why."""
-        for place in list(self._begun):
-            self.write(place, Outcome.CANCELLED, error)
-        return tuple(self._calls)
-
-    def _most(self) -> int:
-        return min(LONGEST, max(_LEAST, self._room))
 
 
 def _brief(arguments: Mapping[str, Any], most: int) -> dict[str, Any]:
