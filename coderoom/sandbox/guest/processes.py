@@ -28,15 +28,31 @@ class Use(NamedTuple):
     cpu: float
 
 
-class _Processes:
-    nested = False
+class Processes:
+    """The processes of a room, for its supervisor, which is none of them.
+
+    If they are `nested`, they have a process namespace, and the supervisor is process 1. Otherwise they are the
+    supervisor's descendants: it adopts and reaps orphans.
+    """
+
+    def __init__(self, nested: bool) -> None:
+        self.nested = nested
 
     def pids(self) -> list[int]:
-        """All processes of the room but its supervisor."""
-        raise NotImplementedError
+        """All of them."""
+        if not self.nested:
+            return descendants(os.getpid())
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
     def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
+        """Send a signal to all but `keep`; continue those of `keep` that are stopped."""
+        if self.nested:
+            if not keep:
+                _kill(-1, number)
+                return
+            _kill(-1, signal.SIGSTOP)  # A stopped process cannot fork.
+        elif number == signal.SIGKILL:
+            self._stop_all(keep)
         pids = self.pids()
         for pid in pids:
             if pid not in keep:
@@ -46,28 +62,29 @@ class _Processes:
                 _kill(pid, signal.SIGCONT)
 
     def end(self, pids: set[int]) -> bool:
-        """Kill processes of the room; return whether all have ended."""
-        left = [pid for pid in pids.intersection(self.pids()) if _fields(pid)[:1] not in ([], [b"Z"])]
+        """Kill some of them; return whether those have ended."""
+        left = _living(pids.intersection(self.pids()))
         for pid in left:
             _kill(pid, signal.SIGKILL)
         return not left
 
     def interrupt(self, keep: list[int]) -> None:
-        """Interrupt all but the supervisor and `keep`, as Ctrl-C at a terminal does."""
+        """Interrupt all but `keep`, as Ctrl-C at a terminal does."""
         for pid in self.pids():
             if pid not in keep:
                 _interrupt(pid)
 
     def busy(self) -> bool:
-        """Whether a process other than the supervisor is running or ready to run."""
+        """Whether one of them is running or ready to run."""
         return any(_fields(pid)[:1] in ([b"R"], [b"D"]) for pid in self.pids())
 
     def gone(self, keep: list[int]) -> bool:
         """Whether all but `keep` have ended; kill those that have not."""
-        # A zombie has ended.
-        left = {pid for pid in set(self.pids()).difference(keep) if _fields(pid)[:1] not in ([], [b"Z"])}
+        if self.nested and not keep:
+            return not _kill(-1, signal.SIGKILL)
+        left = _living(set(self.pids()).difference(keep))
         if left:
-            self.signal_all(9, keep)
+            self.signal_all(signal.SIGKILL, keep)
         return not left
 
     def use(self, limit: int) -> Use:
@@ -96,43 +113,6 @@ class _Processes:
             memory += _shared_without_a_file(pids)
         return Use(memory, threads, ticks / _TICKS)
 
-
-class Nested(_Processes):
-    """The processes of a namespace. The supervisor is process 1."""
-
-    nested = True
-
-    def pids(self) -> list[int]:
-        """All processes of the room but its supervisor."""
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-
-    def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
-        if not keep:
-            _kill(-1, number)
-            return
-        # A stopped process cannot fork.
-        _kill(-1, signal.SIGSTOP)
-        super().signal_all(number, keep)
-
-    def gone(self, keep: list[int]) -> bool:
-        """Whether all but `keep` have ended; kill those that have not."""
-        return super().gone(keep) if keep else not _kill(-1, 9)
-
-
-class Descendants(_Processes):
-    """The descendants of the supervisor, where there is no namespace: it adopts and reaps orphans."""
-
-    def pids(self) -> list[int]:
-        """All processes of the room but its supervisor."""
-        return descendants(os.getpid())
-
-    def signal_all(self, number: int, keep: list[int]) -> None:
-        """Send a signal to all but the supervisor and `keep`; continue those of `keep` that are stopped."""
-        if number == signal.SIGKILL:
-            self._stop_all(keep)
-        super().signal_all(number, keep)
-
     def _stop_all(self, keep: list[int]) -> None:
         """Stop all: while processes fork, each killed one would make room for another."""
         stopped: set[int] = set()
@@ -152,6 +132,11 @@ def _fields(pid: int) -> list[bytes]:
             return file.read().rpartition(b")")[2].split()
     except OSError:
         return []
+
+
+def _living(pids: set[int]) -> set[int]:
+    # A zombie has ended.
+    return {pid for pid in pids if _fields(pid)[:1] not in ([], [b"Z"])}
 
 
 def _shared_without_a_file(pids: list[int]) -> int:

@@ -36,7 +36,7 @@ class RoomSupervisor(ForkServer):
             runner.move_to(config["workspace"])
         self._config = config
         self._runner = runner
-        self._processes = processes.Nested() if nested else processes.Descendants()
+        self._processes = processes.Processes(nested)
         self._limits_of = config["limits"]
         self._cpu = 0.0  # At the last look, in seconds.
         self._kept: list[int] = []  # The checkpoints' process ids.
