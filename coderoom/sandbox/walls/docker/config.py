@@ -41,7 +41,6 @@ _OWN_MEMORY = 256 * 1024**2
 _OWN_PROCESSES = 64
 _SESSIONS = 4
 _OPEN_FILES = 8192
-_NETWORKS = {True: "bridge", False: "none"}
 
 
 @dataclass(frozen=True)
@@ -224,6 +223,11 @@ def container_config(
         {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
         for source, target, read_only in shared
     ]
+    size, memory = spec.limits.disk_bytes, memory_of(spec, options)
+    in_memory = f"rw,exec,nosuid,nodev,size={size}"
+    folders = {"/tmp": f"{in_memory},mode=1777"}
+    if tenant.workspace is None:
+        folders[WORKSPACE] = f"{in_memory},mode=0700,uid={tenant.uid},gid={tenant.gid}"
     return {
         "image": options.image,
         "name": f"coderoom-{os.getpid()}-{uuid.uuid4().hex[:12]}",
@@ -236,14 +240,23 @@ def container_config(
         "healthcheck": {"test": ["NONE"]},
         "host_config": engine.client.create_host_config(
             mounts=mounts,
+            tmpfs=folders,
+            shm_size=size,
+            network_mode="bridge" if spec.network else "none",
             auto_remove=True,
             cap_drop=["ALL"],
             cgroupns="private",
             ipc_mode="private",
             log_config={"Type": "none"},  # Otherwise its standard error would fill the host's disk.
             read_only=True,
-            **_files(spec, tenant),
-            **_limits(engine, spec, options),
+            mem_limit=memory,
+            memswap_limit=memory,
+            nano_cpus=int(min(options.cpus, engine.info.get("NCPU") or options.cpus) * 1_000_000_000),
+            pids_limit=options.processes or spec.limits.processes * _SESSIONS + _OWN_PROCESSES,
+            ulimits=[
+                {"Name": "core", "Soft": 0, "Hard": 0},
+                {"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES},
+            ],
             **_more(engine, options, tenant),
         ),
     }
@@ -262,29 +275,6 @@ def _workspace(spec: SandboxConfig, tenant: Tenant) -> Iterator[tuple[Path, str,
     host = (Path(sys.prefix), Path(sys.base_prefix))
     for path, writable in guarded_paths(spec.workspace.resolve(), host):
         yield tenant.workspace.resolve() / path, f"{WORKSPACE}/{path}", not writable
-
-
-def _files(spec: SandboxConfig, tenant: Tenant) -> dict[str, Any]:
-    size = spec.limits.disk_bytes
-    in_memory = f"rw,exec,nosuid,nodev,size={size}"
-    folders = {"/tmp": f"{in_memory},mode=1777"}
-    if tenant.workspace is None:
-        folders[WORKSPACE] = f"{in_memory},mode=0700,uid={tenant.uid},gid={tenant.gid}"
-    return {"tmpfs": folders, "shm_size": size, "network_mode": _NETWORKS[spec.network]}
-
-
-def _limits(engine: Engine, spec: SandboxConfig, options: DockerOptions) -> dict[str, Any]:
-    memory = memory_of(spec, options)
-    return {
-        "mem_limit": memory,
-        "memswap_limit": memory,
-        "nano_cpus": int(min(options.cpus, engine.info.get("NCPU") or options.cpus) * 1_000_000_000),
-        "pids_limit": options.processes or spec.limits.processes * _SESSIONS + _OWN_PROCESSES,
-        "ulimits": [
-            {"Name": "core", "Soft": 0, "Hard": 0},
-            {"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES},
-        ],
-    }
 
 
 def _more(engine: Engine, options: DockerOptions, tenant: Tenant) -> dict[str, Any]:
