@@ -10,7 +10,7 @@ import codecs
 import contextlib
 import mimetypes
 import stat
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from numbers import Real
@@ -125,7 +125,7 @@ class Collector:
         self._head_limit = limit // 2
         self._tail_limit = limit - self._head_limit
         self._on_chunk = on_chunk
-        self._decoders: dict[StreamName, codecs.IncrementalDecoder] = {}
+        self._decoders: defaultdict[StreamName, codecs.IncrementalDecoder] = defaultdict(lambda: _Decoder("replace"))
         self._head: list[tuple[StreamName, str]] = []
         self._tail: deque[tuple[StreamName, str, int]] = deque()
         self._head_size = self._tail_size = 0
@@ -140,10 +140,7 @@ class Collector:
     def add(self, stream: StreamName, data: bytes, final: bool = False) -> None:
         """Add bytes that were written to a stream; `final`: nothing follows."""
         self.size += len(data)
-        decoder = self._decoders.get(stream)
-        if decoder is None:
-            decoder = self._decoders[stream] = _Decoder("replace")
-        text = decoder.decode(data, final)
+        text = self._decoders[stream].decode(data, final)
         if not text:
             return
         if self._on_chunk is not None:

@@ -205,15 +205,11 @@ class _Finder:
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            _call_after_load(spec.loader, self._loaded)
+            execute = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self._loaded(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
-
-
-def _call_after_load(loader: Any, call: Callable[[Any], None]) -> None:
-    execute = loader.exec_module
-
-    def exec_module(module: Any) -> None:
-        execute(module)
-        call(module)
-
-    loader.exec_module = exec_module

@@ -80,8 +80,11 @@ class MontySession:
                     return ExecutionResult(**stopped(None, None, "" if final else _KEPT), code=code)
                 cell = MontyCell.read(code, "result" if self._engine.config.policy == "restricted" else None)
                 try:
-                    worker = await self._get_ready(final)
-                    return await self._run(cell, worker, timeout or self._limits.wall_seconds, final, on_chunk)
+                    if not final:
+                        await self._keep(min(_LIGHT, self._copied))
+                    if self._worker is None:
+                        self._worker = await self._engine.check_out(self._state)
+                    return await self._run(cell, self._worker, timeout or self._limits.wall_seconds, final, on_chunk)
                 finally:
                     if not final:
                         await self._park()
@@ -231,13 +234,6 @@ class MontySession:
         finally:
             cancelled.cancel()
             await cancel_and_wait(work)
-
-    async def _get_ready(self, final: bool) -> MontyWorker:
-        if self._worker is None:
-            self._worker = await self._engine.check_out(self._state)
-        elif not final:
-            await self._keep(min(_LIGHT, self._copied))
-        return self._worker
 
     async def _keep(self, most: int) -> bool:
         """Copy the state unless it is larger than `most`; return whether there is a copy."""
