@@ -80,7 +80,31 @@ class PathRuleWall(ProbedWall):
         if identity is not None:  # Another user may not be able to read ours.
             await run_uncancellable(asyncio.to_thread(copy_for_all, OUTSIDE / "guest", private / "code"))
             code = private / "code"
-        boot = _boot(spec, layout, identity, private, code)
+        temporary, own = private / "tmp", private / "workspace"
+        temporary.mkdir()
+        own.mkdir()
+        if identity is not None:
+            for folder in (private, temporary, own):
+                os.chown(folder, *identity)
+        workspace = layout.workspace or str(own)
+        readable = [*dict.fromkeys(source for source, _ in layout.read_only), str(code), *_HARMLESS]
+        boot = {
+            "identity": identity,
+            "workspace": workspace,
+            "scratch": str(temporary),
+            "private": str(private),
+            "environment": with_own_places(spec.env, str(temporary), workspace),
+            "packages": layout.packages,
+            "programs": layout.programs,
+            "rooms": "plain",
+            "supervised": True,
+            "lockdown": {
+                "read": [*readable, *(_FOR_NETWORK if spec.network else ())],
+                "write": [workspace, str(temporary)],
+                "own_pid_only": True,
+                "local_sockets": False,
+            },
+        }
         return self._start(python_arguments(layout.python, str(code), program), boot)
 
     def _describe_as(self, by: str, but: str) -> tuple[str, str]:
@@ -117,37 +141,6 @@ def _check_reachable(layout: Layout) -> None:
                     f"The worker gives up root, and other users cannot reach {str(path)!r} in {str(folder)!r}: use "
                     "an interpreter and a workspace that every user can reach, or do not start this as root."
                 )
-
-
-def _boot(
-    spec: SandboxConfig, layout: Layout, identity: tuple[int, int] | None, private: Path, code: Path
-) -> dict[str, Any]:
-    folders = [private / "tmp", private / "workspace"]
-    for folder in folders:
-        folder.mkdir()
-    if identity is not None:
-        for folder in (private, *folders):
-            os.chown(folder, *identity)
-    temporary = str(folders[0])
-    workspace = layout.workspace or str(folders[1])
-    network = _FOR_NETWORK if spec.network else ()
-    return {
-        "identity": identity,
-        "workspace": workspace,
-        "scratch": temporary,
-        "private": str(private),
-        "environment": with_own_places(spec.env, temporary, workspace),
-        "packages": layout.packages,
-        "programs": layout.programs,
-        "rooms": "plain",
-        "supervised": True,
-        "lockdown": {
-            "read": [*dict.fromkeys(source for source, _ in layout.read_only), str(code), *_HARMLESS, *network],
-            "write": [workspace, temporary],
-            "own_pid_only": True,
-            "local_sockets": False,
-        },
-    }
 
 
 class LandlockWall(PathRuleWall):
