@@ -15,13 +15,12 @@ what it may do.
 from __future__ import annotations
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, remark_on, with_output
+from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule, WallName
 from coderoom.sandbox.functions.callables import check_functions, host_functions
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
 from coderoom.sandbox.guest.restricted import Rulebook
-from coderoom.sandbox.languages import LANGUAGES, PROGRAMS
 from coderoom.sandbox.policy import find as find_violations
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk

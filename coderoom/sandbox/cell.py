@@ -1,4 +1,4 @@
-"""A cell: the check of a request before anything runs, its output, results of stopped cells, and remarks on results.
+"""A cell: its language, the check before anything runs, its output, results of stopped cells, remarks on results.
 
 Used by `Sandbox`, `Session`, the engines, executors, servers, and by agents that stream output.
 """
@@ -15,14 +15,13 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
-from coderoom.sandbox.languages import ALIASES, LANGUAGES, PROGRAMS, Program
 from coderoom.sandbox.policy import check_restricted
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
@@ -43,6 +42,30 @@ _LONGEST_NAME = 4096
 _NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
 
 
+class Program(NamedTuple):
+    """What runs the cells of a language other than Python.
+
+    Attributes:
+        argv: Its command. `{file}` stands for the file with the cell; without it, the cell is the standard input.
+        suffixes: The suffixes of its files.
+        address_space: Whether the limit on memory may bound its address space.
+    """
+
+    argv: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    address_space: bool = True
+
+
+PROGRAMS = {
+    "sh": Program(("sh", "{file}"), (".sh",)),
+    "bash": Program(("bash", "{file}"), (".bash",)),
+    # V8 reserves far more address space than it uses.
+    "javascript": Program(("node", "-"), (".js", ".mjs"), address_space=False),
+}
+LANGUAGES = ("python", *PROGRAMS)
+_ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
+
+
 def check_cell(
     config: SandboxConfig, code: str, language: str, timeout: float | None
 ) -> tuple[Program | None, ExecutionResult | None]:
@@ -59,7 +82,7 @@ def check_cell(
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
     name = language.strip().lower()
-    name = ALIASES.get(name, name)
+    name = _ALIASES.get(name, name)
     error = None
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")

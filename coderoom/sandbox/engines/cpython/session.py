@@ -16,14 +16,13 @@ from typing import Any
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Collector
+from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.languages import Program
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 # How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.
