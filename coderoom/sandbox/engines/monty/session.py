@@ -194,8 +194,12 @@ class MontySession:
         if files is not None:
             facts["artifacts"] = artifacts_of((await asyncio.to_thread(files.changes))[0], b"", folder)
             facts["artifacts_left_out"] = files.left_out
+        tap.output.add("stderr", facts.pop("stderr", "").encode("utf-8", "replace"))
+        tap.finish()
+        if tap.output.truncated and facts.get("limit") in (None, "value"):
+            facts["limit"] = "output"
         lost, self._lost = self._lost and not final, False
-        return _conclude(cell.code, facts, tap, duration=duration, state_lost=lost, calls=called)
+        return tap.output.make_result(**facts, duration=duration, state_lost=lost, calls=called, code=cell.code)
 
     async def _judge(
         self, cell: MontyCell, ending: str, feed: asyncio.Future[Any], seconds: float, final: bool
@@ -204,15 +208,14 @@ class MontySession:
         if ending != "done":
             return stopped(seconds if ending == "timeout" else None, "wall", await self._drop(final))
         error: Any = feed.exception()
-        ours = error is not None and not self._engine.is_of_code(error)
-        trip = None if ours or error is None else trip_of(error)
-        if not ours and trip is None:
+        if error is None:
             self._changed = True
-            return (
-                returned(feed.result(), self._limits.value_bytes)
-                if error is None
-                else cell.failed(error, self._engine.config.workspace is not None)
-            )
+            return returned(feed.result(), self._limits.value_bytes)
+        of_code = self._engine.is_of_code(error)
+        trip = trip_of(error) if of_code else None
+        if of_code and trip is None:
+            self._changed = True
+            return cell.failed(error, self._engine.config.workspace is not None)
         rest = await self._drop(final)
         if trip == "memory":
             return cell.outgrew(error, self._limits, rest)
@@ -342,15 +345,6 @@ class MontyCalls:
             raise
         finally:
             del self._waiting[number]
-
-
-def _conclude(code: str, facts: dict[str, Any], tap: Tap, **more: Any) -> ExecutionResult:
-    output = tap.output
-    output.add("stderr", facts.pop("stderr", "").encode("utf-8", "replace"))
-    tap.finish()
-    if output.truncated and facts.get("limit") in (None, "value"):
-        facts["limit"] = "output"
-    return output.make_result(**facts, **more, code=code)
 
 
 def _no_input(*_: object) -> str:
