@@ -269,7 +269,7 @@ class ItemRunner:
                 record = await run.go(lambda message: None, token=token)
         finally:
             self._tokens.discard(token)
-        return {name: value for name, value in record.to_json().items() if name != "messages"}
+        return record.facts()
 
     async def _judged(self, item: Item, repeat: int, name: str, workspace: Path, facts: Mapping[str, Any]) -> Result:
         outcome, answer = str(facts["outcome"]), str(facts["answer"])

@@ -20,11 +20,13 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from coderoom._util.database import OFF, REQUIRED, Database
 from coderoom._util.tasks import MODEL
 from coderoom.errors import JournalError, RequestError
+
+T = TypeVar("T")
 
 _TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
@@ -361,11 +363,7 @@ class Writer:
         self, command: str, name: str, task: str, model: str | None, request: Mapping[str, Any], run: str | None = None
     ) -> None:
         """Add the run; the arguments are those of a `RunEntry`, and its id, if it has one already."""
-
-        def write(journal: Journal) -> None:
-            self.run = journal.begin(command, name, task, model, request, run)
-
-        self._try(write)
+        self.run = self._try(lambda journal: journal.begin(command, name, task, model, request, run))
 
     def write(
         self,
@@ -388,14 +386,16 @@ class Writer:
         """Say how the run ended."""
         self._try(lambda journal: journal.end(str(self.run), outcome, facts))
 
-    def _try(self, write: Callable[[Journal], None]) -> None:
+    def _try(self, use: Callable[[Journal], T]) -> T | None:
+        if self._journal is None or self.failure:
+            return None
         try:
-            if self._journal is not None and not self.failure:
-                write(self._journal)
+            return use(self._journal)
         except JournalError as error:
-            if self._journal is not None and self._journal.required:
+            if self._journal.required:
                 raise
             self.failure = f"{error} The run goes on without it, and cannot be resumed."
+            return None
 
 
 _TRIES: Final = 20

@@ -264,13 +264,16 @@ class RunRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The facts and all messages, as plain data."""
+        return {**self.facts(), "messages": [message.model_dump(mode="json") for message in self.messages]}
+
+    def facts(self) -> dict[str, Any]:
+        """The facts, as plain data."""
         return {
             **{name: getattr(self, name) for name in _FACTS},
             "cost_usd": self.cost,
             "cost_usd_by_agent": self.cost_by_agent,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
-            "messages": [message.model_dump(mode="json") for message in self.messages],
         }
 
 

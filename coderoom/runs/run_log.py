@@ -7,13 +7,13 @@ result here, until one is new. Used by `run_team`. The commands about runs read 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from autogen_agentchat.messages import (
     BaseAgentEvent,
@@ -42,41 +42,52 @@ _LARGEST_FILE: Final = 8 * 1024 * 1024
 
 @dataclass
 class _Conversation:
-    """Messages of an agent's requests, which grow; the hash of each; the digests of those before each place and all.
+    """The messages of an agent's last request; the hash of each; the digests of those before each place and of all.
 
-    The last request that was written is the step `base`. Its messages were the first `shared` of these, and then
-    those with the hashes in `gone`.
+    The last of its requests that was written is the step `base`, with the hashes `kept`.
     """
 
     messages: list[LLMMessage] = field(default_factory=list)
     hashes: list[str] = field(default_factory=list)
     digests: list[str] = field(default_factory=lambda: [""])
     base: int = 0
-    shared: int = 0
-    gone: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
 
-    def cut(self, length: int) -> None:
-        """Leave so many messages."""
-        if length < self.shared:
-            self.gone = self.hashes[length : self.shared] + self.gone
-            self.shared = length
-        del self.messages[length:], self.hashes[length:], self.digests[length + 1 :]
+    def go_on(self, messages: Sequence[LLMMessage], hash_of: Callable[[LLMMessage], str]) -> Self:
+        """Take the messages of the next request; those that are the same need no new hashes."""
+        asked = list(messages)
+        same = _shared(self.messages, asked)
+        new = list(map(hash_of, asked[same:]))
+        del self.digests[same + 1 :]
+        for name in new:
+            self.digests.append(sha256((self.digests[-1] + name).encode()).hexdigest())
+        self.messages, self.hashes = asked, self.hashes[:same] + new
+        return self
 
     def written(self, step: int) -> dict[str, Any]:
         """The hashes as slices of those of `base`, and what is new, as they are written in a step.
 
         A conversation grows at its end, or loses its beginning.
         """
-        slices, more = [[0, self.shared]], self.hashes[self.shared :]
-        if more and more[0] in self.gone:
-            start = self.gone.index(more[0])
-            pairs = zip(self.gone[start:], more, strict=False)
+        shared = _shared(self.kept, self.hashes)
+        slices, more = [[0, shared]], self.hashes[shared:]
+        if more and more[0] in self.kept[shared:]:
+            start = self.kept.index(more[0], shared)
+            pairs = zip(self.kept[start:], more, strict=False)
             length = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            slices.append([self.shared + start, self.shared + start + length])
+            slices.append([start, start + length])
             more = more[length:]
         written = {"base": self.base, "slices": slices, "more": more}
-        self.base, self.shared, self.gone = step, len(self.hashes), []
+        self.base, self.kept = step, self.hashes
         return written
+
+
+def _shared(one: list[Any], other: list[Any]) -> int:
+    """How many items two lists begin with alike, if only their ends differ; else 0."""
+    same = min(len(one), len(other))
+    while same and one[same - 1] != other[same - 1]:
+        same -= 1
+    return same if one[:same] == other[:same] else 0  # A comparison of lists takes no time for the same objects.
 
 
 class RunLog(Writer, StepObserver):
@@ -127,10 +138,8 @@ class RunLog(Writer, StepObserver):
             key = self._key(kind, request)
             if results := self._results.get(key):
                 return results.popleft()
-            reply: dict[str, Any] = {}
-            if self._cached and kind == MODEL:
-                self._try(lambda journal: reply.update(journal.reply(key) or {}))
-            if not reply:
+            reply = self._try(lambda journal: journal.reply(key)) if self._cached and kind == MODEL else None
+            if reply is None:
                 return None
             reply |= {"cached": True, "usage": {"prompt_tokens": 0, "completion_tokens": 0}}
             self.keep(kind, request, reply, 0.0, known=False)
@@ -160,7 +169,7 @@ class RunLog(Writer, StepObserver):
         if request is not self._last[0]:
             facts, asked = request, _Conversation()
             if kind == MODEL:
-                asked = self._conversation(request["messages"])
+                asked = self._asked[current_agent()].go_on(request["messages"], self._hash_of)
                 facts = {**_kept_of(request), "messages": asked.digests[-1]}
             text = self._masking.dump([kind, current_agent(), facts], sort_keys=True)
             self._last = request, sha256(text.encode()).hexdigest(), asked
@@ -194,28 +203,10 @@ class RunLog(Writer, StepObserver):
     def end(self, record: RunRecord) -> None:
         """Write how the run ended; or say in the record that the journal could not be written."""
         record.notices += self.notes
-        facts = {name: value for name, value in record.to_json().items() if name != "messages"}
-        self.close(record.outcome, facts)
+        self.close(record.outcome, record.facts())
         if self.failure:
             record.notices.append(self.failure)
             record.run = None
-
-    def _conversation(self, messages: Sequence[LLMMessage]) -> _Conversation:
-        """A request's messages. Those of the agent's last request need no new hashes as far as they are the same."""
-        last, asked = self._asked[current_agent()], messages if isinstance(messages, list) else list(messages)
-        same = len(last.messages)
-        while same and asked[same - 1 : same] != last.messages[same - 1 : same]:
-            same -= 1  # Mostly only the end has changed.
-        last.cut(same)
-        last.messages += asked[same:]
-        if last.messages != asked:  # A comparison of whole lists copies nothing.
-            same = next(number for number, each in enumerate(last.messages) if each != asked[number])
-            last.cut(same)
-            last.messages += asked[same:]
-        for message in last.messages[len(last.hashes) :]:
-            last.hashes.append(self._hash_of(message))
-            last.digests.append(sha256((last.digests[-1] + last.hashes[-1]).encode()).hexdigest())
-        return last
 
     def _hash_of(self, message: LLMMessage) -> str:
         """The hash of a message, which is computed once for each object; new messages become contents."""
@@ -286,12 +277,14 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
 def read_steps(journal: Journal, entry: RunEntry) -> dict[str, Any]:
     """A run with all its steps, as plain data, in which each request has its whole conversation."""
     steps = list(journal.steps(entry.id))
-    asked = conversations(steps)
-    return {
-        **summary(entry),
-        "request": dict(entry.request),
-        "steps": [_plain(journal, entry, step, asked) for step in steps],
-    }
+    asked, listed = conversations(steps), []
+    for step in steps:
+        facts = {name: value for name, value in asdict(step).items() if name != "key"}
+        if step.kind == MODEL:
+            texts = [journal.content(entry.id, name).decode("utf-8", "replace") for name in asked[step.number]]
+            facts["request"] = {**step.request, "messages": texts}
+        listed.append(facts)
+    return {**summary(entry), "request": dict(entry.request), "steps": listed}
 
 
 def lines_of(journal: Journal, entry: RunEntry) -> list[str]:
@@ -314,14 +307,6 @@ def summary(entry: RunEntry) -> dict[str, Any]:
     """A run without its steps, as plain data."""
     facts = {name: value for name, value in asdict(entry).items() if name not in ("request", "owner")}
     return {**facts, "state": entry.state}
-
-
-def _plain(journal: Journal, entry: RunEntry, step: Step, asked: Mapping[int, list[str]]) -> dict[str, Any]:
-    facts = {name: value for name, value in asdict(step).items() if name != "key"}
-    if step.kind == MODEL:
-        texts = [journal.content(entry.id, name).decode("utf-8", "replace") for name in asked[step.number]]
-        facts["request"] = {**step.request, "messages": texts}
-    return facts
 
 
 def _message(data: Mapping[str, Any]) -> BaseAgentEvent | BaseChatMessage:
