@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypedDict
 
 from autogen_core import CancellationToken
@@ -33,7 +33,7 @@ from coderoom.executors import bound_output
 from coderoom.outcome import Outcome
 from coderoom.runs.record import NO_CODE, usage_of
 from coderoom.runs.team_run import WALL_VARIABLE
-from coderoom.sandbox import ExecutionResult, Sandbox, Session
+from coderoom.sandbox import ExecutionResult, Sandbox
 
 _MODULES: Final = (
     "math, cmath, random, statistics, decimal, fractions, numbers, json, re, string, textwrap, datetime, time, "
@@ -183,7 +183,8 @@ class _Question:
     max_output: int
     max_retries: int
     usage: RequestUsage = field(default_factory=lambda: RequestUsage(prompt_tokens=0, completion_tokens=0))
-    attempts: list[_Attempt] = field(default_factory=list)
+    attempts: list[tuple[ExecutionResult, str | None]] = field(default_factory=list)
+    """The runs of code, whose values are the answers, and why each failed."""
 
     async def answer(self, sandbox: Sandbox | None) -> ExecuteCodeResult:
         """Ask, run the code, and ask again as long as that is worth it."""
@@ -198,10 +199,8 @@ class _Question:
                         return self._result(_complaint(reply, cut))
                     is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
                     continue
-                async with place.session() as session:
-                    ran = await session.run(code, timeout=self.timeout)
-                    value, is_repr = await _value_of(session, ran, self.timeout)
-                self.attempts.append(_Attempt(ran, value, is_repr, _error(ran, self.timeout, place)))
+                ran = await self._run(place, code)
+                self.attempts.append((ran, _error(ran, self.timeout, place)))
                 if not self._is_retried():
                     return self._result()
                 feedback = self._feedback()
@@ -224,20 +223,29 @@ class _Question:
         self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
         return text
 
+    async def _run(self, sandbox: Sandbox, code: str) -> ExecutionResult:
+        """Run code; the value of the variable `result` takes precedence over that of a last expression."""
+        async with sandbox.session() as session:
+            ran = await session.run(code, timeout=self.timeout)
+            if ran.success and _NAMES_RESULT.search(code):
+                named = await session.run("result", timeout=self.timeout)
+                if named.success:  # Else there is no such variable.
+                    ran = replace(ran, value=named.value, value_is_data=named.value_is_data)
+        return ran
+
     def _is_retried(self) -> bool:
-        *earlier, last = self.attempts
+        *earlier, (ran, error) = self.attempts
         # Repeating the same failure would only cost tokens.
-        repeated = any((last.ran.code, last.error) == (each.ran.code, each.error) for each in earlier)
-        return last.ran.outcome in _RETRIED and len(earlier) < self.max_retries and not repeated
+        repeated = any((ran.code, error) == (old.code, why) for old, why in earlier)
+        return ran.outcome in _RETRIED and len(earlier) < self.max_retries and not repeated
 
     def _feedback(self) -> str:
         """The message to the model about code that failed; the code is in the model's own message just before."""
-        attempt = self.attempts[-1]
-        ran = attempt.ran
+        ran, error = self.attempts[-1]
         traceback = "" if ran.error is None else ran.error.traceback
         # The traceback is in the standard error too.
         printed = bound_output(ran.stdout if traceback else ran.output, self.max_output)
-        problem = bound_output(traceback or attempt.error or "", self.max_output)
+        problem = bound_output(traceback or error or "", self.max_output)
         how = "was not run" if ran.outcome is Outcome.REJECTED else "failed"
         shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
         return (
@@ -246,18 +254,19 @@ class _Question:
         )
 
     def _result(self, why_no_code: str = "") -> ExecuteCodeResult:
-        last = self.attempts[-1] if self.attempts else None
-        stdout, stderr = (last.ran.stdout, last.ran.stderr) if last else ("", "")
+        ran, error = self.attempts[-1] if self.attempts else (None, why_no_code)
+        stdout, stderr = (ran.stdout, ran.stderr) if ran else ("", "")
+        value = ran.value if ran and ran.success else None
         return ExecuteCodeResult(
-            success=last is not None and last.ran.success,
-            result=last and last.value,
-            result_is_repr=last is not None and last.value_is_repr,
-            code=last.ran.code if last else "",
-            error=last.error and bound_output(last.error, self.max_output) if last else why_no_code,
-            outcome=last.ran.outcome.value if last else NO_CODE,
+            success=ran is not None and ran.success,
+            result=value,
+            result_is_repr=ran is not None and value is not None and not ran.value_is_data,
+            code=ran.code if ran else "",
+            error=error and bound_output(error, self.max_output),
+            outcome=ran.outcome.value if ran else NO_CODE,
             stdout=bound_output(stdout, self.max_output),
             stderr=bound_output(stderr, self.max_output),
-            truncated=last is not None and (last.ran.truncated or max(len(stdout), len(stderr)) > self.max_output),
+            truncated=ran is not None and (ran.truncated or max(len(stdout), len(stderr)) > self.max_output),
             attempts=len(self.attempts),
             usage=usage_of([self.usage]),
         )
@@ -272,28 +281,6 @@ async def _started(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
         return
     async with Sandbox(os.environ.get(WALL_VARIABLE) or "auto", policy="restricted") as own:
         yield own
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """A run of code: the sandbox's result, the answer or only its `repr`, and why it failed."""
-
-    ran: ExecutionResult
-    value: Any
-    value_is_repr: bool
-    error: str | None
-
-
-async def _value_of(session: Session, ran: ExecutionResult, timeout: float) -> tuple[Any, bool]:
-    """The answer of code, and whether it is only the `repr` of a value."""
-    if not ran.success:
-        return None, False
-    answer = ran
-    if _NAMES_RESULT.search(ran.code):
-        # The variable takes precedence over a last expression; if there is none, this is a `NameError`.
-        named = await session.run("result", timeout=timeout)
-        answer = named if named.success else ran
-    return answer.value, answer.value is not None and not answer.value_is_data
 
 
 def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None:
