@@ -9,9 +9,10 @@ import contextlib
 import filecmp
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Final
 
@@ -107,21 +108,14 @@ class FileChanges:
         return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
 
     def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
-        seen = 0
-        folders = list(self._folders)
-        while folders:
-            try:
-                entries = list(os.scandir(folders.pop()))
-            except OSError:
-                continue
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in (_OWN_FOLDER, "__pycache__"):
-                        folders.append(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    seen += 1
-                    if seen > 2 * _MOST_FILES:
-                        return
-                    with contextlib.suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        yield Path(entry.path), (status.st_mtime_ns, status.st_size)
+        for path in islice(self._paths(), 2 * _MOST_FILES):
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield path, (status.st_mtime_ns, status.st_size)
+
+    def _paths(self) -> Iterator[Path]:
+        for watched in self._folders:
+            for folder, folders, names in os.walk(watched):
+                folders[:] = [name for name in folders if name not in (_OWN_FOLDER, "__pycache__")]
+                yield from (Path(folder, name) for name in names)

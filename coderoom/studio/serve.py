@@ -75,7 +75,7 @@ def _studio() -> Any:
     import coderoom.agents
     import coderoom.teams  # noqa: F401
 
-    return _guarded(_styled(application(with_messages)))
+    return _guarded(application(with_messages))
 
 
 def _end_with(life_fd: int, server: uvicorn.Server) -> None:
@@ -92,19 +92,34 @@ _HERE: Final = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?")
 _POLICY: Final = b"frame-ancestors 'none'; img-src 'self' data: blob:; media-src 'self' data: blob:"
 _HEADERS: Final = [(b"x-frame-options", b"DENY"), (b"content-security-policy", _POLICY)]
 _REFUSAL: Final = b"This is not a page of this server.\n"
+_MORE: Final = Path(__file__).with_name("pages.html").read_bytes()
+"""CSS for each page, so that wide code folds and does not hide the buttons."""
+_LENGTH: Final = b"content-length"
+# A cached page would keep the old CSS after an upgrade of CodeRoom.
+_NO_STORE: Final = (b"cache-control", b"no-store")
 
 
 def _guarded(application: Application) -> Application:
-    """Refuse requests from pages of other servers, and show neither in their frames nor their pictures.
+    """Refuse requests from pages of other servers, and show neither in their frames nor their pictures; add the CSS.
 
     A browser lets any page open a websocket to this machine and send some requests, but it says whose page it is. A
     page whose host name was changed to point to this machine asks for that name. Links to the pages here are allowed.
     """
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = False
+
         async def answer(message: Message) -> None:
+            nonlocal is_page
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                headers = [(name.lower(), value) for name, value in message.get("headers", ())]
+                is_page = message["status"] == 200 and dict(headers).get(b"content-type", b"").startswith(b"text/html")
+                if is_page:
+                    longer = b"%d" % (int(dict(headers).get(_LENGTH, b"0")) + len(_MORE))
+                    headers = [(name, longer if name == _LENGTH else value) for name, value in headers] + [_NO_STORE]
+                message["headers"] = headers + _HEADERS
+            elif is_page and not message.get("more_body", False):
+                message["body"] = message.get("body", b"") + _MORE
             await send(message)
 
         if scope["type"] == "lifespan" or _is_allowed(scope):
@@ -132,36 +147,6 @@ def _is_allowed(scope: Scope) -> bool:
 def _is_link(scope: Scope, headers: Mapping[bytes, str]) -> bool:
     is_page = headers.get(b"sec-fetch-dest") == "document" and headers.get(b"sec-fetch-mode") == "navigate"
     return is_page and scope.get("method") == "GET" and not scope["path"].startswith("/api")
-
-
-_MORE: Final = Path(__file__).with_name("pages.html").read_bytes()
-_LENGTH: Final = b"content-length"
-# A cached page would keep the old CSS after an upgrade of CodeRoom.
-_NO_STORE: Final = (b"cache-control", b"no-store")
-
-
-def _styled(application: Application) -> Application:
-    """Append the CSS of `pages.html` to each page, so that wide code folds and does not hide the buttons."""
-
-    async def restyled(scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = False
-
-        async def answer(message: Message) -> None:
-            nonlocal is_page
-            if message["type"] == "http.response.start":
-                headers = [(name.lower(), value) for name, value in message.get("headers", ())]
-                is_page = message["status"] == 200 and dict(headers).get(b"content-type", b"").startswith(b"text/html")
-                if is_page:
-                    longer = b"%d" % (int(dict(headers).get(_LENGTH, b"0")) + len(_MORE))
-                    headers = [(name, longer if name == _LENGTH else value) for name, value in headers]
-                    message["headers"] = [*headers, _NO_STORE]
-            elif is_page and not message.get("more_body", False):
-                message["body"] = message.get("body", b"") + _MORE
-            await send(message)
-
-        await application(scope, receive, answer)
-
-    return restyled
 
 
 if __name__ == "__main__":
