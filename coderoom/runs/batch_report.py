@@ -61,7 +61,8 @@ class Summary:
         Items with fewer than `k` runs without an error do not count; `None` if there are no others. The estimate is
         that of Chen et al., "Evaluating Large Language Models Trained on Code"; the interval is Wilson's, by items.
         """
-        found = [_one_of(k, *each) for each in self.runs.values() if each[0] >= k]
+        runs = self.runs.values()
+        found = [1 - math.comb(number - passed, k) / math.comb(number, k) for number, passed in runs if number >= k]
         if not found:
             return None
         mean, count = math.fsum(found) / len(found), len(found)
@@ -86,7 +87,7 @@ class Summary:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "cost_usd": self.cost_usd,
-            "seconds": {f"p{each}": times[_place(each, len(times))] for each in _PERCENTILES} if times else {},
+            "seconds": {f"p{each}": times[math.ceil(each / 100 * len(times)) - 1] for each in _PERCENTILES if times},
         }
 
 
@@ -157,14 +158,6 @@ def _row(result: Result) -> str:
         f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.outcome)}</td>'
         f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
     )
-
-
-def _one_of(k: int, number: int, passed: int) -> float:
-    return 1.0 - math.comb(number - passed, k) / math.comb(number, k)
-
-
-def _place(percent: int, count: int) -> int:
-    return min(count - 1, max(0, math.ceil(percent / 100 * count) - 1))
 
 
 def difference_lines(one: Iterable[Result], other: Iterable[Result]) -> list[str]:
