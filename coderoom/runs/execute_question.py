@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypedDict
 
@@ -190,7 +189,11 @@ class _Question:
         """Ask, run the code, and ask again as long as that is worth it."""
         feedback = ""
         is_reminded = False
-        async with _started(sandbox) as place:
+        async with AsyncExitStack() as stack:
+            if sandbox is None:
+                own = Sandbox(os.environ.get(WALL_VARIABLE) or "auto", policy="restricted")
+                sandbox = await stack.enter_async_context(own)
+            await sandbox.start()  # Before a model writes code that cannot run.
             while True:
                 reply = await self._ask(feedback)
                 code, cut = _code_in(reply)
@@ -199,8 +202,8 @@ class _Question:
                         return self._result(_complaint(reply, cut))
                     is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
                     continue
-                ran = await self._run(place, code)
-                self.attempts.append((ran, _error(ran, self.timeout, place)))
+                ran = await self._run(sandbox, code)
+                self.attempts.append((ran, _error(ran, self.timeout, sandbox)))
                 if not self._is_retried():
                     return self._result()
                 feedback = self._feedback()
@@ -270,17 +273,6 @@ class _Question:
             attempts=len(self.attempts),
             usage=usage_of([self.usage]),
         )
-
-
-@asynccontextmanager
-async def _started(sandbox: Sandbox | None) -> AsyncIterator[Sandbox]:
-    """A started sandbox, so that no model writes code that cannot run."""
-    if sandbox is not None:
-        await sandbox.start()
-        yield sandbox
-        return
-    async with Sandbox(os.environ.get(WALL_VARIABLE) or "auto", policy="restricted") as own:
-        yield own
 
 
 def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None:
