@@ -37,7 +37,7 @@ from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError
 from coderoom.executors import LocalCodeExecutor
 from coderoom.studio.messages import StudioMessages
-from coderoom.studio.runs import with_messages
+from coderoom.studio.serve import with_messages
 from coderoom.teams import CodingTeam, TeamAgent
 from tests.agents.acting import MakeActor, add, execute
 from tests.agents.helpers import (
