@@ -99,9 +99,12 @@ class Contents:
         known = self._known.get(name)
         row: dict[str, Any] = {"user_id": USER}
         if known is not None:
-            found = self._find(route, known["id"])
-            if found is None:
-                return [f"{name}: deleted in Studio"]
+            try:
+                found = self._rest.ask("GET", f"{route}/{known['id']}", user_id=USER)
+            except RefusedError as refused:
+                if refused.status == httpx.codes.NOT_FOUND:
+                    return [f"{name}: deleted in Studio"]
+                raise
             if _digest(found[field]) != known["sha256"]:
                 return [f"{name}: changed in Studio"]
             if _digest(wanted) == known["sha256"]:
@@ -109,22 +112,10 @@ class Contents:
             row["id"] = known["id"]  # Without the timestamps, which Studio does not accept back.
         stored = self._rest.ask("POST", f"{route}/", {**row, field: wanted})
         self._known[name] = {"id": stored["id"], "sha256": _digest(wanted)}
-        self._save()
-        return []
-
-    def _find(self, route: str, number: int) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = self._rest.ask("GET", f"{route}/{number}", user_id=USER)
-        except RefusedError as refused:
-            if refused.status == httpx.codes.NOT_FOUND:
-                return None
-            raise
-        return found
-
-    def _save(self) -> None:
         new = self._file.with_suffix(".new")
         new.write_text(json.dumps(self._known, indent=2), encoding="utf-8")
         new.replace(self._file)
+        return []
 
 
 def _position(label: str, shipped: Collection[str]) -> int:
