@@ -22,7 +22,7 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.files import refusing
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.tasks import CODE, MODEL, retrieve_exception
+from coderoom._util.tasks import CODE, MODEL, StepObserver, retrieve_exception
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
@@ -185,16 +185,13 @@ class Batch:
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
         pace = None if rates == (None, None) else Pace(*rates)
-
-        def folder_of(name: str) -> Path:
-            return self.out.absolute() / "work" / name
-
-        common = setup, folder_of, self._journal, pace, self._spending
+        work = self.out.absolute() / "work"
+        common = setup, lambda name: work / name, self._journal, pace
         if self.engine == "local":
-            return ItemRunner(*common)
+            return ItemRunner(*common, self._spending or StepObserver())
         from coderoom.runs.ray_engine import RayEngine
 
-        return RayEngine(*common, self.address, self.cpus, self.memory, self.notes.append)
+        return RayEngine(*common, self._spending, self.address, self.cpus, self.memory, self.notes.append)
 
     # --- The folder ---
 
@@ -303,15 +300,12 @@ class Batch:
                 return
             result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
             with refusing(f"The results in {str(self.out)!r} cannot be written"):
-                self._write_page(result.run)
+                for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
+                    page = made(self.out / "pages") / f"{result.run}.html"
+                    page.write_text(run_page(self._journal, entry), encoding="utf-8")
                 with (self.out / RESULTS).open("a", encoding="utf-8") as file:
                     file.write(_line(result))
             await self._results.put(result)
-
-    def _write_page(self, run: str) -> None:
-        for entry in self._journal.runs(run=run):  # None, if it could not begin.
-            page = made(self.out / "pages") / f"{run}.html"
-            page.write_text(run_page(self._journal, entry), encoding="utf-8")
 
 
 class _BatchSpending(Spending):

@@ -10,7 +10,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -122,18 +121,17 @@ class Pace:
         """Wait until the next request may begin."""
         if self._limiter is not None:
             await self._limiter.begin()
-        while self._tokens is not None and sum(tokens for _, tokens in self._recent()) >= self._tokens:  # noqa: ASYNC110
+        while self._tokens is not None:
+            while self._used and self._used[0][0] < time.monotonic() - _MINUTE:
+                self._used.popleft()
+            if sum(tokens for _, tokens in self._used) < self._tokens:
+                return
             await asyncio.sleep(min(1.0, self._used[0][0] + _MINUTE - time.monotonic() + 0.01))
 
     def count(self, tokens: int) -> None:
         """Count tokens that were used."""
         if tokens and self._tokens is not None:
             self._used.append((time.monotonic(), tokens))
-
-    def _recent(self) -> deque[tuple[float, int]]:
-        while self._used and self._used[0][0] < time.monotonic() - _MINUTE:
-            self._used.popleft()
-        return self._used
 
 
 def _tokens_of(item: Any) -> int:
@@ -179,7 +177,7 @@ class ItemRunner:
         folder_of: The workspace of a run, by its name.
         journal: Where the runs are kept.
         pace: Delays requests to models.
-        limits: Refuses steps that the budget of all items does not cover.
+        limits: Refuses steps that the budget of all items does not cover, if there is one.
         stopped: Why no more items may run; empty if they may.
         room: How many runs there are at a time, unless the user says another number.
     """
@@ -188,7 +186,7 @@ class ItemRunner:
     folder_of: Callable[[str], Path]
     journal: Journal
     pace: Pace | None
-    limits: StepObserver | None
+    limits: StepObserver
     stopped: str = ""
     room: ClassVar[int] = 4
     _tokens: set[CancellationToken] = field(default_factory=set)
@@ -235,7 +233,7 @@ class ItemRunner:
             facts = await self._facts_of(item, name, workspace)
             if facts["outcome"] == "cancelled":
                 return None
-            if self.limits is not None and f"of {OWNER} was" in str(facts["limit"]):
+            if f"of {OWNER} was" in str(facts["limit"]):
                 self.stopped = str(facts["limit"])
                 return None
             return await self._judged(item, repeat, name, workspace, facts)
@@ -265,7 +263,7 @@ class ItemRunner:
         token = CancellationToken()
         self._tokens.add(token)
         try:
-            with self._limited():
+            with observing(self.limits):
                 record = await run.go(lambda message: None, token=token)
         finally:
             self._tokens.discard(token)
@@ -315,7 +313,7 @@ class ItemRunner:
                 self.pace.delay(model)
             watch_client(model)
         try:
-            with self._limited():
+            with observing(self.limits):
                 why = await why_not_passed(
                     check,
                     item.task,
@@ -334,9 +332,6 @@ class ItemRunner:
         finally:
             if model is not None:
                 await model.close()
-
-    def _limited(self) -> AbstractContextManager[None]:
-        return observing(*([] if self.limits is None else [self.limits]))
 
 
 def name_of(item: str, repeat: int) -> str:

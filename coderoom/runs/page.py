@@ -294,7 +294,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             entry = journal.find(run) if run else None
             entries = journal.runs(most=_MOST_RUNS + 1) if entry is None else [entry]
-            version = _version(entries, journal.last_step(entry.id) if entry else 0)
+            facts = [(each.id, each.state) for each in entries], journal.last_step(entry.id) if entry else 0
+            version = f'"{sha256(repr(facts).encode()).hexdigest()[:32]}"'
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
                 return
@@ -327,11 +328,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the addresses have the token."""
-
-
-def _version(entries: list[RunEntry], last_step: int) -> str:
-    facts = [(entry.id, entry.state) for entry in entries]
-    return f'"{sha256(repr((facts, last_step)).encode()).hexdigest()[:32]}"'
 
 
 def _list_page(entries: list[RunEntry]) -> str:

@@ -297,7 +297,7 @@ class ItemActor:
         self._journal = Journal(self._root / "journal.sqlite3", required=True)
         self._sandboxes = WarmSandboxes()
         pace = None if pacer is None else _RemotePace(pacer)
-        limits = None if limiter is None else _RemoteLimits(limiter)
+        limits = StepObserver() if limiter is None else _RemoteLimits(limiter)
         self._runner = ItemRunner(setup, lambda name: self._workspace, self._journal, pace, limits)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()

@@ -281,17 +281,6 @@ def _verdict(message: BaseChatMessage) -> RenderableType:
     return Panel(Text(visible(message.to_text())), title=title, title_align="left", border_style=style)
 
 
-def _stop_reason(record: RunRecord) -> str | None:
-    """Why the team stopped; a team of one agent ends with its turn."""
-    return None if record.stop_reason == "Maximum number of turns 1 reached." else record.stop_reason
-
-
-def _how_to_go_on(record: RunRecord) -> str | None:
-    if not record.run or record.outcome not in GO_ON:
-        return None
-    return f"coderoom resume {record.run}{', with a larger --budget' if 'budget' in record.limit else ''}"
-
-
 def _summary(record: RunRecord) -> RenderableType:
     usage = record.usage
     tokens = [f"{usage['total_tokens']:,} ({usage['prompt_tokens']:,} in, {usage['completion_tokens']:,} out)"]
@@ -299,17 +288,20 @@ def _summary(record: RunRecord) -> RenderableType:
         for agent, each in record.usage_by_agent.items():
             cost = record.cost_by_agent.get(agent)
             tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
+    # A team of one agent ends with its turn.
+    stop_reason = None if record.stop_reason == "Maximum number of turns 1 reached." else record.stop_reason
+    larger = ", with a larger --budget" if "budget" in record.limit else ""
     rows = {
         "outcome": record.outcome,
         "error": record.error,
-        "stopped": (record.why_unfinished or _stop_reason(record)) if record.error is None else None,
+        "stopped": (record.why_unfinished or stop_reason) if record.error is None else None,
         "gave up": record.why_failed,
         "turns": f"{record.turns:,}, with {counted(record.attempts, 'run')} of code",
         "tokens": "\n".join(tokens),
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
-        "go on": _how_to_go_on(record),
+        "go on": f"coderoom resume {record.run}{larger}" if record.run and record.outcome in GO_ON else None,
         "files": "\n".join(map(_short, record.files)) or "none written",
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
