@@ -249,7 +249,7 @@ class Recorder(StepObserver):
         self._masking = Masking()
         self._lock = Lock()
         self._failed = self._begun = False
-        self._write("")
+        self._write("a", "")
 
     def hide_values(self, secrets: Mapping[str, str]) -> None:
         """Have these values replaced in the file."""
@@ -267,22 +267,19 @@ class Recorder(StepObserver):
             "request": {**asked, "messages": dump_messages(request["messages"])},
             "reply": result,
         }
-        try:
-            self._write(self._line(entry))
-        except RequestError as error:
-            self._failed = True
-            note(f"{error} What follows is not in it.")
+        with self._lock:
+            mode, head = ("a", "") if self._begun else ("w", self._line(HEADER))
+            self._begun = True
+            try:
+                self._write(mode, head + self._line(entry))
+            except RequestError as error:
+                self._failed = True
+                note(f"{error} What follows is not in it.")
 
     def _line(self, entry: Mapping[str, Any]) -> str:
         return json.dumps(self._masking.hide(entry)) + "\n"
 
-    def _write(self, line: str) -> None:
-        with (
-            refusing(f"The recording {str(self.file)!r} cannot be written"),
-            self._lock,
-            self.file.open("w" if line and not self._begun else "a", encoding="utf-8") as file,
-        ):
-            if line and not self._begun:
-                self._begun = True
-                file.write(self._line(HEADER))
-            file.write(line)
+    def _write(self, mode: str, text: str) -> None:
+        what = f"The recording {str(self.file)!r} cannot be written"
+        with refusing(what), self.file.open(mode, encoding="utf-8") as file:
+            file.write(text)

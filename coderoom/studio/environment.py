@@ -165,17 +165,16 @@ def default_folder() -> Path:
 @contextlib.contextmanager
 def use_folder(folder: Path) -> Iterator[int]:
     """Create the folder if needed, and lock it while any process has the yielded descriptor open."""
-    try:
+    with _refusing(folder):
         # Studio stores what is typed into it, including keys, as plain text.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = take_lock(folder / "coderoom.lock")
-    except BlockingIOError:
-        raise RequestError(
-            f"The folder {str(folder)!r} is in use by another `coderoom studio`; end that one, or choose "
-            "another folder with --appdir."
-        ) from None
-    except OSError as error:
-        raise _unusable(folder, error) from error
+        try:
+            lock = take_lock(folder / "coderoom.lock")
+        except BlockingIOError:
+            raise RequestError(
+                f"The folder {str(folder)!r} is in use by another `coderoom studio`; end that one, or choose "
+                "another folder with --appdir."
+            ) from None
     try:
         yield lock
     finally:
@@ -184,25 +183,25 @@ def use_folder(folder: Path) -> Iterator[int]:
 
 def open_log(path: Path) -> BinaryIO:
     """Create a log that only this user can read."""
-    try:
+    with _refusing(path.parent):
         return open(path, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))
-    except OSError as error:
-        raise _unusable(path.parent, error) from error
 
 
 def forget(path: Path) -> None:
     """Remove a file of the folder, if it exists."""
-    try:
+    with _refusing(path.parent):
         path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _refusing(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise _unusable(path.parent, error) from error
-
-
-def _unusable(folder: Path, error: OSError) -> RequestError:
-    where = "" if error.filename in (None, str(folder)) else f" ({str(error.filename)!r})"
-    return RequestError(
-        f"The folder {str(folder)!r} cannot be used: {error.strerror}{where}. Choose another with --appdir."
-    )
+        where = "" if error.filename in (None, str(folder)) else f" ({str(error.filename)!r})"
+        raise RequestError(
+            f"The folder {str(folder)!r} cannot be used: {error.strerror}{where}. Choose another with --appdir."
+        ) from error
 
 
 def take_lock(path: Path, wait: Callable[[], None] | None = None) -> int:
