@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -22,7 +23,7 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.files import refusing
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.tasks import CODE, MODEL, StepObserver, retrieve_exception
+from coderoom._util.tasks import CODE, MODEL, StepObserver
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
@@ -135,9 +136,9 @@ class Batch:
             self._left = self._work()
             self._engine = self._make_engine(setup)
             self._slots = self.concurrency or self._engine.room
-            self._results: asyncio.Queue[Result] = asyncio.Queue(self._slots)
+            self._running: list[asyncio.Task[Result | None]] = []
+            self._ended = False
             self._opened = stack.pop_all()
-            self._running = asyncio.create_task(self._run_all())
         return self
 
     async def __aexit__(
@@ -147,10 +148,9 @@ class Batch:
 
     async def close(self) -> None:
         """End the runs that go on; they are resumed when the batch is started again."""
-        if not self._running.done():
+        if not self._ended:
             self.stop()
-        await asyncio.wait((self._running,))
-        retrieve_exception(self._running)
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._engine.close()
         self._opened.close()
 
@@ -158,7 +158,8 @@ class Batch:
         """End the runs that go on, and the batch, as Ctrl-C does."""
         self.stopped = self.stopped or "it was interrupted"
         self._engine.stop(self.stopped)
-        self._running.cancel()
+        for run in self._running:
+            run.cancel()
 
     def __aiter__(self) -> Self:
         return self
@@ -169,18 +170,22 @@ class Batch:
         Raises:
             StopAsyncIteration: There are no more.
         """
-        if self._results.empty() and not self._running.done():
-            coming = asyncio.create_task(self._results.get())
-            try:
-                await asyncio.wait((coming, self._running), return_when=asyncio.FIRST_COMPLETED)
-                if coming.done():
-                    return coming.result()
-            finally:
-                coming.cancel()
-        if not self._results.empty():
-            return self._results.get_nowait()
-        self._running.result()  # Raises what ended the batch.
-        raise StopAsyncIteration
+        while True:
+            free = 0 if self.stopped else self._slots - len(self._running)
+            self._running += [asyncio.create_task(self._run(*work)) for work in islice(self._left, free)]
+            if not self._running:
+                self._ended = True
+                raise StopAsyncIteration
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+            done = next((run for run in self._running if run.done()), None)
+            if done is None:  # Another loop has taken it.
+                continue
+            self._running.remove(done)
+            result = None if done.cancelled() else done.result()
+            if result is not None:
+                return result
+            self.stopped = self.stopped or self._engine.stopped
+            self._slots -= 1
 
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
@@ -282,30 +287,19 @@ class Batch:
 
     # --- The runs ---
 
-    async def _run_all(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self._slots):
-                    group.create_task(self._run_some())
-        except BaseExceptionGroup as error:
-            raise error.exceptions[0] from None
-        except asyncio.CancelledError:
-            self.stopped = self.stopped or "it was interrupted"
-
-    async def _run_some(self) -> None:
-        for item, repeat in self._left:
-            result = await self._engine.run(item, repeat)
-            if result is None:
-                self.stopped = self.stopped or self._engine.stopped
-                return
-            result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
-            with refusing(f"The results in {str(self.out)!r} cannot be written"):
-                for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
-                    page = made(self.out / "pages") / f"{result.run}.html"
-                    page.write_text(run_page(self._journal, entry), encoding="utf-8")
-                with (self.out / RESULTS).open("a", encoding="utf-8") as file:
-                    file.write(_line(result))
-            await self._results.put(result)
+    async def _run(self, item: Item, repeat: int) -> Result | None:
+        """Run an item and keep the result; `None` if it was stopped."""
+        result = await self._engine.run(item, repeat)
+        if result is None:
+            return None
+        result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
+        with refusing(f"The results in {str(self.out)!r} cannot be written"):
+            for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
+                page = made(self.out / "pages") / f"{result.run}.html"
+                page.write_text(run_page(self._journal, entry), encoding="utf-8")
+            with (self.out / RESULTS).open("a", encoding="utf-8") as file:
+                file.write(_line(result))
+        return result
 
 
 class _BatchSpending(Spending):
