@@ -17,6 +17,7 @@ from coderoom.runs.batch_report import result_schema
 from coderoom.runs.item_run import Result, Setup
 from coderoom.runs.items import NOT_AN_ITEM, Check, item_of, make_check
 from coderoom.runs.ray_engine import ItemActor, travel_of
+from coderoom.runs.team_run import RunRequest
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,7 +68,7 @@ def map_batches(
         RequestError: The team or the check is wrong.
     """
     given = check if check is None or isinstance(check, Check) else make_check(check)
-    setup = Setup(find_source(team), model, wall, retries, budget, arguments)
+    setup = Setup(RunRequest(find_source(team), "", model=model, wall=wall, **arguments), retries, budget)
     options = {"travel": travel_of(setup), "task": task, "check": given, "id_field": id_field}
     return dataset.map_batches(
         _Stage,

@@ -31,7 +31,7 @@ from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunne
 from coderoom.runs.items import BadLine, Check, Item, read_items
 from coderoom.runs.journal import Journal
 from coderoom.runs.page import run_page
-from coderoom.runs.team_run import WORKSPACE_VARIABLE, close_team, executors_of, folder_of
+from coderoom.runs.team_run import WORKSPACE_VARIABLE, RunRequest, close_team, executors_of, folder_of
 
 if TYPE_CHECKING:
     from coderoom.runs.ray_engine import RayEngine
@@ -115,7 +115,8 @@ class Batch:
         with ExitStack() as stack:
             self.out = Path(self.out)
             self._source = find_source(self.team)
-            setup = Setup(self._source, self.model, self.wall, self.retries, self.item_budget, self.arguments)
+            request = RunRequest(self._source, "", model=self.model, wall=self.wall, **self.arguments)
+            setup = Setup(request, self.retries, self.item_budget)
             self._spending = None if self.budget is None else _BatchSpending(self.budget, OWNER)
             settings = self._open_folder(stack)
             prepared = setup.prepare("Is all there?", (), self.out / "work")

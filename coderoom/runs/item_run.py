@@ -24,13 +24,13 @@ from coderoom._util.prices import cost_of, priced_as
 from coderoom._util.tasks import MODEL, RateLimiter, StepObserver, await_with_token, observing
 from coderoom._util.text import encodable
 from coderoom.budgets import Budget
-from coderoom.configs import Source, default_model, make_model
+from coderoom.configs import default_model, find_source, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
-from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, prepare_run
+from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, RunRequest
 
 PASSED, NOT_PASSED, ERRORED = "passed", "failed", "errored"
 OWNER: Final = "the batch"
@@ -141,31 +141,21 @@ def _tokens_of(item: Any) -> int:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the runs of all items have in common: some fields of `Batch`, of which `budget` is that of each run."""
+    """What the runs of all items have in common: a request without its task, and the retries and budget of each run."""
 
-    source: Source
-    model: str | None
-    wall: str | None
+    request: RunRequest
     retries: int
     budget: Budget | None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_workspace(self) -> bool:
         """Whether the team works in a folder that the batch chooses."""
-        return self.source.refers_to(WORKSPACE_VARIABLE)
+        return find_source(self.request.team).refers_to(WORKSPACE_VARIABLE)
 
     def prepare(self, task: str, files: Sequence[Path], workspace: Path) -> PreparedRun:
         """Make a team for one run."""
-        return prepare_run(
-            self.source,
-            task,
-            model=self.model,
-            workspace=workspace if self.has_workspace else None,
-            wall=self.wall,
-            files=files,
-            **self.arguments,
-        )
+        chosen = workspace if self.has_workspace else None
+        return replace(self.request, task=task, files=files, workspace=chosen).prepare()
 
 
 @dataclass
@@ -307,7 +297,7 @@ class ItemRunner:
 
     async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> tuple[str, RequestUsage, float]:
         """Why an answer does not pass a check, or nothing, and the tokens and the price of a reviewer."""
-        model = None if check.reviewer is None else make_model(self.setup.model or default_model())
+        model = None if check.reviewer is None else make_model(self.setup.request.model or default_model())
         if model is not None:
             if self.pace is not None:
                 self.pace.delay(model)
@@ -320,7 +310,7 @@ class ItemRunner:
                     answer,
                     item.variables,
                     workspace=made(workspace),
-                    wall=self.setup.wall or "auto",
+                    wall=self.setup.request.wall or "auto",
                     model=model,
                 )
             used = RequestUsage(0, 0) if model is None else model.total_usage()

@@ -27,6 +27,7 @@ from coderoom._util.tasks import StepObserver
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.budgets import Spending
+from coderoom.configs import find_source
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
 from coderoom.executors.config import WarmSandboxes
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
@@ -268,9 +269,9 @@ def _in_words(error: RayError) -> str:
 
 def travel_of(setup: Setup) -> Travel:
     """What the nodes need to know."""
-    named = setup.model or os.environ.get(MODEL_VARIABLE, "")
+    named = setup.request.model or os.environ.get(MODEL_VARIABLE, "")
     recording = Path(named.removeprefix("replay:")).read_bytes() if named.startswith("replay:") else None
-    named_there = re.findall(r"\$\{(\w+)", setup.source.data.decode("utf-8", "replace"))
+    named_there = re.findall(r"\$\{(\w+)", find_source(setup.request.team).data.decode("utf-8", "replace"))
     environment = {name: value for name, value in os.environ.items() if _TRAVELS.fullmatch(name) or name in named_there}
     return Travel(setup, environment, recording, is_logging_steps())
 
@@ -291,7 +292,8 @@ class ItemActor:
             self._workspace, self._files = made(self._root / "work"), made(self._root / "files")
             if travel.recording is not None:
                 (self._root / _RECORDING).write_bytes(travel.recording)
-                setup = replace(setup, model=f"replay:{self._root / _RECORDING}")
+                recorded = replace(setup.request, model=f"replay:{self._root / _RECORDING}")
+                setup = replace(setup, request=recorded)
         except OSError as error:
             raise _on_this_node(error) from None
         self._journal = Journal(self._root / "journal.sqlite3", required=True)
