@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -136,10 +135,9 @@ class Batch:
             self.earlier = len(self._done)
             self._left = self._work()
             self._engine = self._make_engine(setup)
-            self._slots = self.concurrency or self._engine.room
-            self._running: list[asyncio.Task[Result | None]] = []
-            self._ended = False
             self._opened = stack.pop_all()
+            slots = self.concurrency or self._engine.room
+            self._running = [asyncio.create_task(self._run_next()) for _ in range(slots)]
         return self
 
     async def __aexit__(
@@ -149,7 +147,7 @@ class Batch:
 
     async def close(self) -> None:
         """End the runs that go on; they are resumed when the batch is started again."""
-        if not self._ended:
+        if not all(run.done() for run in self._running):
             self.stop()
         await asyncio.gather(*self._running, return_exceptions=True)
         await self._engine.close()
@@ -171,22 +169,15 @@ class Batch:
         Raises:
             StopAsyncIteration: There are no more.
         """
-        while True:
-            free = 0 if self.stopped else self._slots - len(self._running)
-            self._running += [asyncio.create_task(self._run(*work)) for work in islice(self._left, free)]
-            if not self._running:
-                self._ended = True
-                raise StopAsyncIteration
+        while self._running:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-            done = next((run for run in self._running if run.done()), None)
-            if done is None:  # Another loop has taken it.
-                continue
-            self._running.remove(done)
-            result = None if done.cancelled() else done.result()
-            if result is not None:
-                return result
-            self.stopped = self.stopped or self._engine.stopped
-            self._slots -= 1
+            for run in [run for run in self._running if run.done()]:
+                self._running.remove(run)
+                if not run.cancelled() and (result := run.result()) is not None:  # It raises what ends the batch.
+                    self._running.append(asyncio.create_task(self._run_next()))
+                    return result
+        self.stopped = self.stopped or self._engine.stopped
+        raise StopAsyncIteration
 
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
@@ -288,9 +279,10 @@ class Batch:
 
     # --- The runs ---
 
-    async def _run(self, item: Item, repeat: int) -> Result | None:
-        """Run an item and keep the result; `None` if it was stopped."""
-        result = await self._engine.run(item, repeat)
+    async def _run_next(self) -> Result | None:
+        """Run the next item and keep the result; `None` if there is no more, or it was stopped."""
+        item, repeat = next(self._left, (None, 0))
+        result = None if item is None else await self._engine.run(item, repeat)
         if result is None:
             return None
         result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
