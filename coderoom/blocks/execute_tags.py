@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from markdown_it.rules_block import StateBlock
 
@@ -16,39 +16,42 @@ _FENCE_LINE = re.compile(rf"{_PREFIX}(?:```|~~~)", re.MULTILINE)
 _MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
 
 
-class TagIndex:
-    """The positions of the `<execute>` tags of a document, so that each is searched for once.
-
-    A tag in quotes does not count: it is a string in code, or a word in prose.
+@dataclass(frozen=True, slots=True, eq=False)
+class Tag:
+    """A tag that opens or closes.
 
     Attributes:
-        starts: The offsets of all tags, opening and closing.
-        ends: The offsets after them.
-        closing: Whether the tag is a closing one.
-        leading: Whether only markers of quotes and lists are before the tag on its line.
+        start: Its offset.
+        end: The offset after it.
+        closing: Whether it is a closing one.
+        leading: Whether only markers of quotes and lists are before it on its line.
+        following: The next tag.
+        ended_by: The next tag that ends the content of this one: a closing one, or a leading one.
     """
 
-    __slots__ = ("_fences", "_next_end", "closing", "ends", "leading", "starts")
+    start: int
+    end: int
+    closing: bool
+    leading: bool
+    following: Tag | None
+    ended_by: Tag | None
+
+
+class TagIndex:
+    """The `<execute>` tags of a document by their offsets, so that each is searched for once.
+
+    A tag in quotes does not count: it is a string in code, or a word in prose.
+    """
 
     def __init__(self, source: str) -> None:
-        matches = [match for match in _TAG.finditer(source) if not _is_quoted(source, match)]
-        self.starts = [_start(match) for match in matches]
-        self.ends = [match.end() for match in matches]
-        self.closing = [bool(match[2]) for match in matches]
-        self.leading = [match[1] is not None for match in matches]
-        self._fences = [match.start() for match in _FENCE_LINE.finditer(source)] if matches else []
-        self._next_end = [len(matches)] * (len(matches) + 1)
-        for index in range(len(matches) - 1, -1, -1):
-            ends_here = self.closing[index] or self.leading[index]
-            self._next_end[index] = index if ends_here else self._next_end[index + 1]
-
-    def first_from(self, offset: int) -> int:
-        """Return the index of the first tag that starts at the offset or after it."""
-        return bisect_left(self.starts, offset)
-
-    def end_of(self, index: int) -> int:
-        """Return the index of the tag that ends the content of an opening tag: a closing one, or a leading one."""
-        return self._next_end[index + 1]
+        self.tags: dict[int, Tag] = {}
+        following = ended_by = None
+        for match in reversed([match for match in _TAG.finditer(source) if not _is_quoted(source, match)]):
+            following = Tag(_start(match), match.end(), bool(match[2]), match[1] is not None, following, ended_by)
+            self.tags[following.start] = following
+            if following.closing or following.leading:
+                ended_by = following
+        self._fences = [match.start() for match in _FENCE_LINE.finditer(source)] if self.tags else []
 
     def has_fence(self, start: int, stop: int) -> bool:
         """Return whether a line that looks like a fence begins between the offsets."""
@@ -68,18 +71,11 @@ def _is_quoted(source: str, match: re.Match[str]) -> bool:
 def read_tags(state: StateBlock, tags: TagIndex, offset: int, line: int, stop: int, end: int) -> int | None:
     """Read the tags between the offset and the end of the lines; return where the last one ends if that is beyond."""
     limit = state.eMarks[stop - 1]
-    index = tags.first_from(offset)
-    if index == len(tags.starts) or tags.starts[index] >= limit:
-        return None
     for begin, span_end in _code_spans_and_tags(state, offset, line, stop):
         if begin < offset:
             continue
-        if span_end:
-            offset = span_end
-            continue
-        index = tags.first_from(begin)
-        is_tag = index < len(tags.starts) and tags.starts[index] == begin
-        after = _read_tag(state, tags, index, end) if is_tag else None
+        tag = tags.tags.get(begin)
+        after = span_end or (None if tag is None else _read_tag(state, tags, tag, end))
         if after is None:
             continue
         if after > limit:
@@ -91,53 +87,49 @@ def read_tags(state: StateBlock, tags: TagIndex, offset: int, line: int, stop: i
 def _code_spans_and_tags(state: StateBlock, offset: int, line: int, stop: int) -> list[tuple[int, int]]:
     """List the opening tags as (offset, 0), and what hides them, code spans and comments, as (offset, its end)."""
     marks: list[tuple[int, int]] = []
-    span_ends: dict[int, int] = {}
+    span_ends: dict[str, int] = {}
     comment_end = 0
     for number in range(stop - 1, line - 1, -1):
         begin = offset if number == line else line_start(state, number)
         for match in reversed(list(_MARK.finditer(state.src, begin, state.eMarks[number]))):
-            if match[0] == "-->":
+            mark = match[0]
+            if mark == "-->":
                 comment_end = match.end()
-                continue
-            if match[0] == "<!--":
+            elif mark == "<!--":
                 # A comment that is not closed hides nothing: the rule for blocks has read those that are.
                 if comment_end:
                     marks.append((match.start(), comment_end))
-                continue
-            if match[0][0] == "<":
+            elif mark[0] == "<":
                 marks.append((match.start(), 0))
-                continue
-            length = match.end() - match.start()
-            if length in span_ends:
-                marks.append((match.start(), span_ends[length]))
-            span_ends[length] = match.end()
+            else:
+                if mark in span_ends:
+                    marks.append((match.start(), span_ends[mark]))
+                span_ends[mark] = match.end()
     marks.reverse()
     return marks
 
 
-def _read_tag(state: StateBlock, tags: TagIndex, index: int, end: int) -> int | None:
+def _read_tag(state: StateBlock, tags: TagIndex, tag: Tag, end: int) -> int | None:
     """Read the block that an opening tag begins; return the offset after it, or None if the tag is only mentioned."""
-    begin, limit = tags.ends[index], state.eMarks[end - 1]
-    if _is_mention(state, tags, index):
+    limit, last = state.eMarks[end - 1], tag.ended_by
+    if _is_mention(state, tag):
         return None
-    last = tags.end_of(index)
-    if last < len(tags.starts) and tags.starts[last] < limit:
-        if tags.closing[last]:
-            code = _content(state, begin, tags.starts[last])
-            _report(state, begin, code, _single_fence(state, code), closed=True)
-            return tags.ends[last]
-        if not tags.leading[index]:
+    if last is not None and last.start < limit:
+        if last.closing:
+            code = _content(state, tag.end, last.start)
+            _report(state, tag.end, code, _single_fence(state, code), closed=True)
+            return last.end
+        if not tag.leading:
             return None
-        limit = state.eMarks[bisect_left(state.eMarks, tags.starts[last]) - 1]
-    return _read_unclosed(state, tags, begin, limit)
+        limit = state.eMarks[bisect_left(state.eMarks, last.start) - 1]
+    return _read_unclosed(state, tags, tag.end, limit)
 
 
-def _is_mention(state: StateBlock, tags: TagIndex, index: int) -> bool:
+def _is_mention(state: StateBlock, tag: Tag) -> bool:
     """Return whether another tag opens first on the same line; after a quote it is taken for a part of a string."""
-    following = index + 1
-    if following == len(tags.starts) or tags.closing[following]:
+    if tag.following is None or tag.following.closing:
         return False
-    between = state.src[tags.ends[index] : tags.starts[following]]
+    between = state.src[tag.end : tag.following.start]
     return "\n" not in between and not between.endswith(('"', "'", "`"))
 
 

@@ -6,8 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from markdown_it.rules_block import StateBlock
 
@@ -198,11 +197,11 @@ class _Fence:
     length: int
     info: str
 
-    def is_like(self, opening: _Fence) -> bool:
-        return self.marker == opening.marker and self.length >= opening.length
+    def closes(self, opening: _Fence) -> bool:
+        return not self.info and self.marker == opening.marker and self.length >= opening.length
 
 
-_Reading = Enum("_Reading", ["END", "CONTENT", "CONTRADICTION"])
+_Reading = Literal["end", "content", "contradiction"]
 """How a line that looks like a fence is read inside a block."""
 
 
@@ -236,50 +235,39 @@ def _read_fence(state: StateBlock, line: int) -> _Fence | None:
 
 
 def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple[int, bool]:
-    """Return the line of the closing fence and True, or the line after the content and False."""
-    scan = scan_of(state)
-    glued = _GluedEnd(opening)
+    """Return the line of the closing fence and True, or the line after the content and False.
+
+    CommonMark ends the block at its `first` bare fence. A block that shows fences itself may go on to a later one. A
+    fence that the model `glued` to the last line of code counts only if the block would otherwise have no end, or take
+    in the opening of another one.
+    """
+    scan, content = scan_of(state), _Content(opening)
+    first: int | None = None
+    glued: int | None = None
     for line in range(start + 1, end):
         if is_outdented(state, line):
-            if glued.line is not None:
-                break
-            outside = _find_outdented_end(state, line, end, opening, scan)
-            return (line, False) if outside is None else (outside, True)
+            if first is None and glued is None:
+                outside = _find_outdented_end(state, line, end, opening, scan)
+                return (line, False) if outside is None else (outside, True)
+            break
+        text = state.src[state.bMarks[line] : state.eMarks[line]]
+        if first is not None and not scan.pay(len(text) + 1):
+            break
         fence = _read_fence(state, line)
         if fence is not None and fence.marker == opening.marker:
-            if fence.info and glued.line is not None:
+            reading = content.read_fence(fence, past_first=first is not None)
+            if reading == "end":
+                return line, True
+            if reading == "contradiction" or (fence.info and first is None and glued is not None):
                 break
-            if not fence.info and fence.is_like(opening):
-                inner_aware = _find_end_past_inner_fences(state, start, line, end, opening, scan)
-                return (line if inner_aware is None else inner_aware), True
-        glued.look_at(state, line, fence)
-    return (end, False) if glued.line is None else (glued.line, True)
-
-
-class _GluedEnd:
-    """Looks for a closing fence that the model wrote at the end of the last line of code: `line`.
-
-    In CommonMark that is not a fence. It counts here only if the block would otherwise have no end, or take in the
-    opening of another one.
-    """
-
-    def __init__(self, opening: _Fence) -> None:
-        self._opening = opening
-        language = normalize_language(parse_info(opening.info).tag)
-        self._strings = PythonStrings() if language == "python" else None
-        self._possible = language != "markdown"
-        self.line: int | None = None
-
-    def look_at(self, state: StateBlock, line: int, fence: _Fence | None) -> None:
-        if self.line is not None or not self._possible:
-            return
-        if self._strings is not None:
-            text = state.src[state.bMarks[line] : state.eMarks[line]].rstrip(" \t")
-            self._strings.feed(text.removesuffix(self._opening.marker * self._opening.length))
-            if self._strings.open:
-                return
-        if fence is None and _ends_with(state, line, self._opening):
-            self.line = line
+            if first is None and fence.closes(opening):
+                first = line
+        content.read_text(text)
+        if glued is None and fence is None and content.may_end and _ends_with(state, line, opening):
+            glued = line
+    if first is not None:
+        return first, True
+    return (end, False) if glued is None else (glued, True)
 
 
 def _ends_with(state: StateBlock, line: int, opening: _Fence) -> bool:
@@ -297,7 +285,7 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
     without us.
     """
     fence = _read_fence(state, outdented) if state.sCount[outdented] >= 0 else None
-    if fence is not None and not fence.info and fence.is_like(opening):
+    if fence is not None and fence.closes(opening):
         return outdented
     first, count = None, 0
     for line in range(outdented, end):
@@ -315,34 +303,6 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
             first = line if first is None else first
             count += 1
     return first if count % 2 else None
-
-
-def _find_end_past_inner_fences(
-    state: StateBlock, start: int, first: int, end: int, opening: _Fence, scan: Scan
-) -> int | None:
-    """Find the end of a block that shows fences itself; `first` is where CommonMark would end it.
-
-    Only for three backticks: who writes a longer fence or tildes has thought of the inner ones.
-    """
-    language = normalize_language(parse_info(opening.info).tag)
-    if language not in {"python", "markdown"} or (opening.marker, opening.length) != ("`", 3):
-        return None
-    reader = _PythonReader() if language == "python" else _MarkdownReader()
-    for line in range(start + 1, end):
-        if is_outdented(state, line):
-            return None
-        text = state.src[state.bMarks[line] : state.eMarks[line]]
-        if line > first and not scan.pay(len(text) + 1):
-            return None
-        fence = _read_fence(state, line)
-        if fence is not None and fence.is_like(opening):
-            reading = reader.read_fence(fence, past_first=line > first)
-            if reading is _Reading.END:
-                return line
-            if reading is _Reading.CONTRADICTION:
-                return None
-        reader.read_text(text)
-    return None
 
 
 class PythonStrings:
@@ -382,53 +342,52 @@ class PythonStrings:
         self.tail = line[opened_at:] if self.open and opened_at >= 0 else None
 
 
-@dataclass(slots=True)
-class _MarkdownReader:
-    """Pairs the labelled fences inside a Markdown block with the bare ones that close them."""
+class _Content:
+    """What was read of a block, which tells the fences that it shows from the one that ends it.
 
-    lengths: list[int] = field(default_factory=list)
-
-    def read_fence(self, fence: _Fence, past_first: bool) -> _Reading:
-        if fence.info:
-            self.lengths.append(fence.length)
-        elif not self.lengths:
-            return _Reading.END
-        elif fence.length >= self.lengths[-1]:
-            self.lengths.pop()
-        return _Reading.CONTENT
-
-    def read_text(self, line: str) -> None:
-        pass
-
-
-@dataclass(slots=True)
-class _PythonReader:
-    """Takes the fences inside a triple-quoted string for a part of the string.
-
-    A string that the model never closed would take in the prose and the blocks that follow, too. That shows when a
-    labelled fence comes where a pair of fences should be closed, or where the string is over.
+    Fences in a triple-quoted string of Python belong to the string. A string that the model never closed would take in
+    the prose and the blocks that follow, too. That shows when a labelled fence comes where a pair of fences should be
+    closed, or where the string is over. In Markdown, labelled fences pair with the bare ones that close them.
     """
 
-    strings: PythonStrings = field(default_factory=PythonStrings)
-    inner: _Fence | None = None
+    def __init__(self, opening: _Fence) -> None:
+        self._opening = opening
+        self._language = normalize_language(parse_info(opening.info).tag)
+        # Who writes a longer fence or tildes has thought of the inner ones.
+        self._nests = self._language in {"python", "markdown"} and (opening.marker, opening.length) == ("`", 3)
+        self._strings = PythonStrings()
+        self._inner: list[_Fence] = []
 
-    def read_fence(self, fence: _Fence, past_first: bool) -> _Reading:
-        if not self.strings.open:
-            if not fence.info:
-                return _Reading.END
-            return _Reading.CONTRADICTION if past_first else _Reading.CONTENT
-        if fence.info:
-            if self.inner is not None and not self.inner.info:
-                return _Reading.CONTRADICTION
-            self.inner = fence
-        else:
-            self.inner = fence if self.inner is None else None
-        return _Reading.CONTENT
+    @property
+    def may_end(self) -> bool:
+        """Whether the block may end with the last line that was read."""
+        return self._language != "markdown" and not self._strings.open
+
+    def read_fence(self, fence: _Fence, *, past_first: bool) -> _Reading:
+        """Read a line that is a fence with the marker of the block."""
+        if not self._nests:
+            return "end" if fence.closes(self._opening) else "content"
+        if self._language == "markdown":
+            if fence.info:
+                self._inner.append(fence)
+            elif not self._inner:
+                return "end"
+            elif fence.length >= self._inner[-1].length:
+                self._inner.pop()
+            return "content"
+        if not self._strings.open:
+            return "end" if not fence.info else "contradiction" if past_first else "content"
+        if fence.info and self._inner and not self._inner[0].info:
+            return "contradiction"
+        self._inner = [fence] if fence.info or not self._inner else []
+        return "content"
 
     def read_text(self, line: str) -> None:
-        self.strings.feed(line)
-        if self.strings.tail is not None:
-            starts_with_fence = self.strings.tail.lstrip().startswith("```")
-            self.inner = _Fence("`", 3, "labelled") if starts_with_fence else None
-        elif not self.strings.open:
-            self.inner = None
+        """Read any line, after `read_fence` if it is one."""
+        if self._language == "python":
+            self._strings.feed(line)
+            if self._strings.tail is not None:
+                starts_with_fence = self._strings.tail.lstrip().startswith("```")
+                self._inner = [_Fence("`", 3, "labelled")] if starts_with_fence else []
+            elif not self._strings.open:
+                self._inner = []
