@@ -81,42 +81,27 @@ _WATCHED: Final = "coderoom_watched"
 
 def watch_client(client: Any) -> None:
     """Make each request of a model client a step, from now on."""
-    if hasattr(client.create, _WATCHED):
+    create, create_stream = client.create, client.create_stream
+    if hasattr(create, _WATCHED):
         return
-    client.create = _watched_create(client, client.create)
-    client.create_stream = _watched_stream(client, client.create_stream)
-    setattr(client.create, _WATCHED, True)
-
-
-def _watched_create(client: Any, create: Callable[..., Awaitable[CreateResult]]) -> Callable[..., Any]:
     asked = cache(lambda: facts_of(client))
+
+    def load(found: Any) -> CreateResult:
+        # A recording in order has to go on after the replies that are known.
+        getattr(client, "skip_reply", lambda: None)()
+        return CreateResult.model_validate(found)
 
     @wraps(create)
-    async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
-        if not is_observed():
-            return await create(messages, **arguments)
-        request = request_of(asked(), messages, arguments)
-        return await once(
-            MODEL, request, lambda: create(messages, **arguments), _dump, lambda found: _load(client, found)
-        )
-
-    return watched
-
-
-def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[..., Any]:
-    asked = cache(lambda: facts_of(client))
+    async def created(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+        request = request_of(asked(), messages, arguments) if is_observed() else {}
+        return await once(MODEL, request, lambda: create(messages, **arguments), _dump, load)
 
     @wraps(create_stream)
-    async def watched(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
-        if not is_observed():
-            async with aclosing(create_stream(messages, **arguments)) as items:
-                async for item in items:
-                    yield item
-            return
-        request = request_of(asked(), messages, arguments)
+    async def streamed(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
+        request = request_of(asked(), messages, arguments) if is_observed() else {}
         found = find_step(MODEL, request)
         if found is not None:
-            yield _load(client, found)
+            yield load(found)
             return
         with doing_step(MODEL, request) as keep:  # If the reader leaves before the result, it has failed.
             async with aclosing(create_stream(messages, **arguments)) as items:
@@ -125,7 +110,8 @@ def _watched_stream(client: Any, create_stream: Callable[..., Any]) -> Callable[
                         keep(_dump(item))
                     yield item
 
-    return watched
+    setattr(created, _WATCHED, True)
+    client.create, client.create_stream = created, streamed
 
 
 def watch_tools(workbench: Any) -> None:
@@ -214,9 +200,3 @@ def facts_of(client: Any) -> dict[str, Any]:
 
 def _dump(reply: CreateResult) -> dict[str, Any]:
     return reply.model_dump(mode="json")
-
-
-def _load(client: Any, found: Any) -> CreateResult:
-    # A recording in order has to go on after the replies that are known.
-    getattr(client, "skip_reply", lambda: None)()
-    return CreateResult.model_validate(found)
