@@ -9,7 +9,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,13 +186,11 @@ def make_gallery(
     """
     shipped = shipped_sources()
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
-    shelves = _Shelves()
     replacement = None if model is None else _dumped(model, trust)
-    for source in sources:
-        shelves.add_all(_checked(source, trust, replacement))
-    _refuse_environment(shelves.lists)
+    lists = _lists(_checked(source, trust, replacement) for source in sources)
+    _refuse_environment(lists)
     # Studio tells galleries apart by their names only.
-    own = [team["label"] for team in shelves.lists["teams"][len(shipped) :]]
+    own = [team["label"] for team in lists["teams"][len(shipped) :]]
     return {
         "id": "coderoom",
         "name": " and ".join(["CodeRoom", *own]),
@@ -204,7 +202,7 @@ def make_gallery(
             "tags": ["coderoom", "code execution"],
             "license": "MIT",
         },
-        "components": shelves.lists,
+        "components": lists,
     }
 
 
@@ -244,39 +242,37 @@ def _with_model(data: Any, model: dict[str, Any] | None) -> Any:
     return [_with_model(value, model) for value in data] if isinstance(data, list) else data
 
 
-class _Shelves:
-    """Fills the lists of a gallery."""
+def _lists(teams: Iterable[Checked]) -> dict[str, list[dict[str, Any]]]:
+    """The lists of a gallery with all teams, and each of their components on its own, but once."""
+    lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS.values()}
+    seen: set[str] = set()
+    for checked in teams:
+        for name, component in _components(checked):
+            identity = json.dumps([component["provider"], component["config"]], sort_keys=True)
+            if identity in seen:
+                continue
+            seen.add(identity)
+            labels = {other["label"] for other in lists[name]}
+            label = component["label"]
+            if label in labels and name != "teams":
+                label = f"{label} ({checked.data['label']})"
+            free = (f"{label} ({number})" if number > 1 else label for number in itertools.count(1))
+            lists[name].append({**component, "label": next(other for other in free if other not in labels)})
+    return lists
 
-    def __init__(self) -> None:
-        self.lists: dict[str, list[dict[str, Any]]] = {name: [] for name in _LISTS.values()}
-        self._seen: set[str] = set()
 
-    def add_all(self, checked: Checked) -> None:
-        """Add a team, and each of its components on its own."""
-        by_place = sorted(checked.components.items(), key=lambda item: [str(step) for step in item[0]])
-        placed = [(path, component_class, value_at(checked.data, path)) for path, component_class in by_place]
-        for _, component_class, component in sorted(placed, key=lambda item: -len(item[0])):
-            _complete(component, component_class, checked.document.file)
-        team = checked.data["label"]
-        for agent in _teams_as_agents(checked):
-            self._add("agents", agent, team)
-        for path, component_class, component in placed:
-            kind = component_class.component_type  # type: ignore[attr-defined]
-            # A team in a team is of no use alone.
-            if kind in _LISTS and (kind != "team" or not path):
-                self._add(_LISTS[kind], component, team)
-
-    def _add(self, name: str, component: dict[str, Any], team: str) -> None:
-        identity = json.dumps([component["provider"], component["config"]], sort_keys=True)
-        if identity in self._seen:
-            return
-        self._seen.add(identity)
-        labels = {other["label"] for other in self.lists[name]}
-        label = component["label"]
-        if label in labels and name != "teams":
-            label = f"{label} ({team})"
-        free = (f"{label} ({number})" if number > 1 else label for number in itertools.count(1))
-        self.lists[name].append({**component, "label": next(other for other in free if other not in labels)})
+def _components(checked: Checked) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A team, what it consists of, and agents in place of the teams in it, each with the list that it belongs to."""
+    by_place = sorted(checked.components.items(), key=lambda item: [str(step) for step in item[0]])
+    placed = [(path, component_class, value_at(checked.data, path)) for path, component_class in by_place]
+    for _, component_class, component in placed:
+        _complete(component, component_class, checked.document.file)
+    yield from (("agents", agent) for agent in _teams_as_agents(checked))
+    for path, component_class, component in placed:
+        kind = component_class.component_type  # type: ignore[attr-defined]
+        # A team in a team is of no use alone.
+        if kind in _LISTS and (kind != "team" or not path):
+            yield _LISTS[kind], component
 
 
 def _complete(component: dict[str, Any], component_class: Any, file: str) -> None:
