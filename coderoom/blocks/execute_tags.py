@@ -18,15 +18,9 @@ _MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tag:
-    """A tag that opens or closes.
+    """A tag, its offsets, the next one, and the one that ends its content: a closing one, or a leading one.
 
-    Attributes:
-        start: Its offset.
-        end: The offset after it.
-        closing: Whether it is a closing one.
-        leading: Whether only markers of quotes and lists are before it on its line.
-        following: The next tag.
-        ended_by: The next tag that ends the content of this one: a closing one, or a leading one.
+    A leading tag has only the markers of quotes and lists before it on its line.
     """
 
     start: int

@@ -88,7 +88,8 @@ def parse_info(info: str) -> Info:
             is_class = in_braces and word.startswith(".")
             word = word.lstrip(".") if is_class else word
             if not tag and (is_class or not attributes) and not is_no_run({word: ""}):
-                tag, path = _split_path(word)
+                name, _, path = word.partition(":")
+                tag, path = (name, path) if name else (word, "")
             else:
                 attributes[word] = ""
     return Info(tag, path, attributes)
@@ -100,11 +101,6 @@ def is_no_run(attributes: Mapping[str, str]) -> bool:
         key.lower().replace("_", "-") in {"no-run", "norun"} and value.lower() not in {"false", "no", "0"}
         for key, value in attributes.items()
     )
-
-
-def _split_path(word: str) -> tuple[str, str]:
-    name, _, path = word.partition(":")
-    return (name, path) if name else (word, "")
 
 
 def _unquote(value: str) -> str:
