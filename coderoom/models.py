@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Self
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from autogen_core import CancellationToken, Component, ComponentModel
@@ -14,7 +14,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import Field
 
-from coderoom._util.components import StrictConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import RateLimiter, await_with_token
 from coderoom.errors import RequestError
 
@@ -30,7 +30,7 @@ class RateLimitedClientConfig(StrictConfig):
     requests_per_minute: float = Field(gt=0, allow_inf_nan=False)
 
 
-class RateLimitedClient(ChatCompletionClient, Component[RateLimitedClientConfig]):
+class RateLimitedClient(ArgumentsConfig, ChatCompletionClient, Component[RateLimitedClientConfig]):
     """A model client whose requests start no more often than allowed.
 
     All who use it share the limit, in any event loop or thread. Clients with the same configuration share it too, such
@@ -51,8 +51,8 @@ class RateLimitedClient(ChatCompletionClient, Component[RateLimitedClientConfig]
     def __init__(self, client: ChatCompletionClient, requests_per_minute: float) -> None:
         if not 0 < requests_per_minute < float("inf"):
             raise RequestError(f"requests_per_minute={requests_per_minute!r} must be a positive number.")
-        self.client = client
-        self._per_minute = requests_per_minute
+        self.client = self._client = client
+        self._requests_per_minute = requests_per_minute
         self._limiter = _shared_limiter(client, requests_per_minute)
 
     async def create(self, messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
@@ -104,13 +104,6 @@ class RateLimitedClient(ChatCompletionClient, Component[RateLimitedClientConfig]
     def model_info(self) -> ModelInfo:
         """The capabilities of the model."""
         return self.client.model_info
-
-    def _to_config(self) -> RateLimitedClientConfig:
-        return RateLimitedClientConfig(client=self.client.dump_component(), requests_per_minute=self._per_minute)
-
-    @classmethod
-    def _from_config(cls, config: RateLimitedClientConfig) -> Self:
-        return cls(ChatCompletionClient.load_component(config.client), config.requests_per_minute)
 
 
 def _shared_limiter(client: ChatCompletionClient, per_minute: float) -> RateLimiter:

@@ -24,7 +24,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from coderoom._util.autogen import current_agent
-from coderoom._util.components import StrictConfig
+from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.json_output import REQUEST_FOR_JSON
 from coderoom._util.model_steps import request_of
 from coderoom._util.text import Masking
@@ -159,13 +159,8 @@ class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
         *,
         name: str | None = None,
     ) -> None:
-        config = ReplayModelConfig.model_validate(
-            {
-                "replies": [reply if isinstance(reply, (str, ReplayReply)) else dict(reply) for reply in replies],
-                "model_info": model_info if model_info is None else ReplayModelInfo.model_validate(model_info),
-                "name": name,
-            }
-        )
+        given = {"replies": list(replies), "model_info": model_info, "name": name}
+        config = ReplayModelConfig.model_validate(given)
         info: Any = (config.model_info or ReplayModelInfo()).model_dump()
         super().__init__(info)
         self._config = config
@@ -242,7 +237,7 @@ class RecordedModelConfig(StrictConfig):
     file: str
 
 
-class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
+class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelConfig]):
     """A model client that answers from a recording, streamed or not.
 
     A reply is found by the request: its messages, its tools and the form of the answer. The order of the requests does
@@ -261,7 +256,7 @@ class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
     component_config_schema = RecordedModelConfig  # type: ignore[assignment]
 
     def __init__(self, file: str | Path) -> None:
-        self.file = Path(file)
+        self.file, self._file = Path(file), str(file)
         self.recording = self.file.name
         self._entries = read_recording(self.file)
         self._masking = Masking()
@@ -309,13 +304,6 @@ class RecordedModel(_RecordedReplies, Component[RecordedModelConfig]):
             f"the recording {self.file.name!r} has no reply to this request of {current_agent() or 'the model'}; "
             f"record the run again. The nearest of its {len(self._entries)} requests differs:\n{difference}{more}"
         )
-
-    def _to_config(self) -> RecordedModelConfig:  # type: ignore[override]
-        return RecordedModelConfig(file=str(self.file))
-
-    @classmethod
-    def _from_config(cls, config: RecordedModelConfig) -> Self:  # type: ignore[override]
-        return cls(config.file)
 
 
 def is_recording(file: Path) -> bool:
