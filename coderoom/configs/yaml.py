@@ -38,6 +38,7 @@ _WORDS = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 
+# What ruamel's messages, or what they begin with, mean to the author of a team file.
 _SENTENCES = {
     "mapping values are not allowed here": "there is a ': ' where no value can begin; quote the text, or indent it as "
     "the lines above",
@@ -45,6 +46,9 @@ _SENTENCES = {
     "found unexpected end of stream": "a quote that is opened here is never closed",
     "sequence entries are not allowed here": "a '- ' cannot stand here; begin the list on a line of its own",
     "mapping keys are not allowed here": "a key cannot begin here",
+    "found character '\\t'": "a tab cannot indent; use spaces",
+    "found character": "no value can begin with this; put it in quotes",
+    "found undefined tag handle": "tags are not allowed; a team file is plain data",
     "while parsing a flow sequence": "a '[' that is opened here is not closed where it should be",
     "while parsing a flow mapping": "a '{' that is opened here is not closed where it should be",
     "while parsing a block mapping": "the indentation, or what is here, does not fit the mapping above it",
@@ -220,23 +224,13 @@ def _refuse_unreadable(text: str, builder: Reader) -> None:
 
 def _fail_marked(error: MarkedYAMLError, builder: Reader) -> NoReturn:
     problem, context = str(error.problem or ""), str(error.context or "")
+    known = (text for start, text in _SENTENCES.items() if problem.startswith(start) or context.startswith(start))
+    sentence = next(known, " ".join(f"{context}, {problem}".strip(", ").split()))
     # Ruamel detects some mistakes far behind the position that the user has to fix.
-    sentence = _SENTENCES.get(problem, _SENTENCES.get(context, ""))
     behind = "opened here" in sentence or "stands here" in sentence
     mark = _mark(error.context_mark if behind and error.context_mark else error.problem_mark or error.context_mark)
-    if problem in _SENTENCES:
-        sentence = _SENTENCES[problem]
-    elif problem.startswith("found character '\\t'"):
-        sentence = "a tab cannot indent; use spaces"
-    elif problem.startswith("found character"):
-        character = problem.split("'")[1] if "'" in problem else "this"
-        sentence = f"no value can begin with {character!r}; put it in quotes"
-    elif problem.startswith("found undefined tag handle"):
-        sentence = "tags are not allowed; a team file is plain data"
-    elif context in _SENTENCES:
-        sentence = _SENTENCES[context]
-    else:
-        sentence = " ".join(f"{context}, {problem}".strip(", ").split())
+    if problem.startswith("found character"):
+        sentence = sentence.replace("this", repr(problem.split("'")[1]))
     builder.fail(mark, f"this is not YAML: {sentence} ({_at(mark)})")
 
 
