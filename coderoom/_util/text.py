@@ -113,21 +113,10 @@ _LEAST = 200
 def bound_output(
     text: str, limit: int, *, whole: Path | None = None, total: int | None = None, partly: bool = False
 ) -> str:
-    """Shorten a text by removing its middle.
+    """Shorten a text to `limit` characters, at least 200, with a notice in place of its middle.
 
-    Args:
-        text: The text.
-        limit: The most characters, including the notice of what was left out, unless a long path makes the notice
-            longer than half of the limit.
-        whole: The file with the whole text, which the notice names.
-        total: The number of characters of the whole text, if `text` is only a part.
-        partly: Whether the file has only the beginning and the end too, but more of them.
-
-    Returns:
-        The text if it fits, else its beginning and its end with a notice between them.
-
-    Raises:
-        ValueError: The limit is below 200.
+    The notice names the file with the `whole` text, which may be more than `text`: `total` characters. If the file too
+    has only the beginning and the end (`partly`), the notice says so. A long path may make the result a little longer.
     """
     if limit < _LEAST:
         raise ValueError(f"limit={limit!r} is too small: at least {_LEAST} characters are needed")
@@ -143,15 +132,7 @@ def bound_output(
 
 
 def save_output(text: str, folder: Path) -> Path:
-    """Save a whole output to a file in the folder's `.coderoom`, which keeps the newest of them.
-
-    Args:
-        text: The output. Characters that UTF-8 cannot encode become `?`.
-        folder: Usually the work directory, so that code can read the file. It is created if it does not exist.
-
-    Returns:
-        The file.
-    """
+    """Save a whole output to a file in `.coderoom` of a folder, in which code can read it; the newest are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have created links there.
     data = text.encode("utf-8", "replace")
