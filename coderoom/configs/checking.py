@@ -39,7 +39,7 @@ from coderoom.configs.findings import Checked, describe, explain, is_under
 from coderoom.configs.reading import Document
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
 from coderoom.configs.variables import References, resolve_all
-from coderoom.configs.yaml import Location, in_a_line, nearest, show, show_key
+from coderoom.configs.yaml import Location, in_a_line, nearest, show, show_key, value_at
 from coderoom.configs.yaml import walk as every_value
 
 KEYS: Mapping[str, type] = {
@@ -57,11 +57,10 @@ PLACEHOLDER = "coderoom.configs.loading.InjectedModel"
 """The provider that stands for a model client that is given later."""
 
 _PHRASES = {str: "a text", int: "an integer", dict: "a mapping"}
+_MAPPING = "file is a mapping with the keys 'provider' and 'config', for instance 'provider: "
 _EXAMPLES = {
-    TEAM: "; a team file is a mapping with the keys 'provider' and 'config', for instance "
-    "'provider: autogen_agentchat.teams.RoundRobinGroupChat'",
-    MODEL: "; a model file is a mapping with the keys 'provider' and 'config', for instance "
-    "'provider: autogen_ext.models.openai.OpenAIChatCompletionClient' and 'config: {model: gpt-4o}'",
+    TEAM: f"; a team {_MAPPING}autogen_agentchat.teams.RoundRobinGroupChat'",
+    MODEL: f"; a model {_MAPPING}{OPENAI}' and 'config: {{model: gpt-4o}}'",
 }
 _LARGE = 10**9
 """Python refuses to format integers of thousands of digits."""
@@ -77,23 +76,27 @@ def check(
     for path, value in every_value(resolved):
         if value == MASK:
             checked.warn(path, "the value is masked, as in a dump of AutoGen; write it, or a variable such as ${NAME}")
-    walk = _Walk(checked, components, replace_models=replace_models)
+    walk = _Walk(checked, components, env, replace_models=replace_models)
     return checked.finish(walk.component(resolved, (), kind))
 
 
 def check_config(document: Document, schema: type[BaseModel]) -> Checked:
     """Check a file that is one config, without references to variables."""
     checked = Checked(document, References())
-    walk = _Walk(checked, Components(()), replace_models=False)
+    walk = _Walk(checked, Components(()), {}, replace_models=False)
     return checked.finish(walk.config(document.data, schema, ()))
 
 
 class _Walk:
     """Goes through a document; every method returns the cleaned copy of its part."""
 
-    def __init__(self, checked: Checked, components: Components, *, replace_models: bool) -> None:
+    def __init__(
+        self, checked: Checked, components: Components, env: Mapping[str, str], *, replace_models: bool
+    ) -> None:
         self._checked = checked
         self._components = components
+        # A server of the user's own may need no key, but the client requires one.
+        self._is_keyless = bool(env.get("OPENAI_BASE_URL")) and not env.get("OPENAI_API_KEY")
         self._replace_models = replace_models
         self._own: set[Location] = set()  # The locations of components, whose own check explains what is wrong.
 
@@ -130,7 +133,7 @@ class _Walk:
         if component_class is not None and self._knows_version(envelope, path, component_class):
             given = self._without_losses(envelope["config"], (*path, "config"), component_class)
             envelope["config"] = self.config(given, component_class.component_config_schema, (*path, "config"))
-            self._assume_model_info(component_class, envelope["config"], path)
+            self._complete_model(component_class, envelope["config"], path)
         else:
             envelope["config"] = self._guess(envelope["config"], (*path, "config"))
         if component_class is not None:
@@ -178,9 +181,12 @@ class _Walk:
         own_name = "base_url" in config and (reference is None or f"${{{MODEL_VARIABLE}" not in reference.raw)
         return None if own_name else model
 
-    def _assume_model_info(self, component_class: Any, config: Any, path: Location) -> None:
-        """Add what is assumed of a model that AutoGen does not know."""
-        model = config.get("model") if isinstance(config, dict) else None
+    def _complete_model(self, component_class: Any, config: dict[str, Any], path: Location) -> None:
+        """Add a key for a server that needs none, and what is assumed of a model that AutoGen does not know."""
+        if self._is_keyless and provider_of(component_class) == OPENAI and not config.get("api_key"):
+            config["api_key"] = "none"
+            self._checked.as_written.add(path)
+        model = config.get("model")
         if not isinstance(model, str) or (*path, "config", "model") in self._checked.unresolved:
             return
         if (
@@ -317,15 +323,10 @@ class _Walk:
 
     def _free(self, value: Any, path: Location) -> Any:
         """Go through a part that no schema describes, and report untrusted providers in it."""
-        if isinstance(value, dict):
-            provider = value.get("provider")
-            if isinstance(provider, str) and "." in provider and "config" in value and value.keys() <= KEYS.keys():
-                self._refuse_untrusted(provider, (*path, "provider"))
-            for key, inner in value.items():
-                self._free(inner, (*path, key))
-        elif isinstance(value, list):
-            for index, inner in enumerate(value):
-                self._free(inner, (*path, index))
+        for place, inner in every_value(value, path):
+            provider = inner.get("provider") if isinstance(inner, dict) else None
+            if isinstance(provider, str) and "." in provider and "config" in inner and inner.keys() <= KEYS.keys():
+                self._refuse_untrusted(provider, (*place, "provider"))
         return value
 
     def _refuse_untrusted(self, provider: str, path: Location) -> None:
@@ -348,9 +349,7 @@ class _Walk:
             self._checked.problem(path, "a team needs at least one participant")
         seen: set[str] = set()
         for index, participant in enumerate(participants):
-            config = participant.get("config") if isinstance(participant, dict) else None
-            name = config.get("name") if isinstance(config, dict) else None
-            place = (*path, index, "config", "name")
+            name, place = value_at(participant, ("config", "name")), (*path, index, "config", "name")
             if not isinstance(name, str) or place in self._checked.unresolved:
                 continue
             if not name.isidentifier():
@@ -397,13 +396,9 @@ class _Walk:
             self._checked.problem(path, f"the config was refused: {in_a_line(error)}")
 
     def _without_anchors(self, value: dict[str, Any], path: Location, keep: Collection[str] = ()) -> dict[str, Any]:
-        kept = {}
-        for key, inner in value.items():
-            if key.startswith("x-") and key not in keep:
-                self._checked.dropped.add((*path, key))
-            else:
-                kept[key] = inner
-        return kept
+        anchors = [key for key in value if key.startswith("x-") and key not in keep]
+        self._checked.dropped.update((*path, key) for key in anchors)
+        return {key: inner for key, inner in value.items() if key not in anchors}
 
 
 def _is_integer(value: Any) -> bool:

@@ -10,6 +10,7 @@ import types
 import typing
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -59,25 +60,17 @@ def provider_of(component_class: type) -> str:
 @functools.cache
 def constructor_defaults(component_class: Any) -> dict[str, Any]:
     """The defaults of a class for fields that its config requires, as some of AutoGen's do."""
-    try:
-        parameters = inspect.signature(component_class).parameters
-    except (ValueError, TypeError):
-        return {}
     defaults = {}
-    for name, known in component_class.component_config_schema.model_fields.items():
-        default = parameters[name].default if name in parameters else inspect.Parameter.empty
-        if known.is_required() and default is not inspect.Parameter.empty:
-            # The constructor of `AssistantAgent` takes `None` for a field that is a `bool` in its config.
-            defaults[name] = False if default is None and known.annotation is bool else default
-    return {name: default for name, default in defaults.items() if _fits(component_class, name, default)}
-
-
-def _fits(component_class: Any, name: str, default: Any) -> bool:
-    try:
-        TypeAdapter(component_class.component_config_schema.model_fields[name].annotation).validate_python(default)
-    except Exception:  # A validator may raise anything.
-        return False
-    return True
+    for name, parameter in inspect.signature(component_class).parameters.items():
+        known = component_class.component_config_schema.model_fields.get(name)
+        if known is None or not known.is_required() or parameter.default is parameter.empty:
+            continue
+        # The constructor of `AssistantAgent` takes `None` for a field that is a `bool` in its config.
+        default = False if parameter.default is None and known.annotation is bool else parameter.default
+        with suppress(Exception):  # A validator may raise anything.
+            TypeAdapter(known.annotation).validate_python(default)
+            defaults[name] = default
+    return defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +129,10 @@ class Components:
 def _import(name: str, provider: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             close = _neighbours(name, provider)
             raise ProviderError(_no_such(provider, close), close=close) from None
-        raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
-    except ImportError as error:
         raise ProviderError(f"{provider} cannot be imported: {how_to_install(error)}", not_installed=True) from None
     except (Exception, SystemExit) as error:  # A module may raise anything.
         raise ProviderError(f"{provider} cannot be imported: {in_a_line(error)}") from None

@@ -17,9 +17,9 @@ from coderoom._util.text import MASK, SHORTEST_SECRET
 from coderoom.agents import CodeExecutorAgent
 from coderoom.configs.checking import check
 from coderoom.configs.components import PARTICIPANT, Components, provider_of
-from coderoom.configs.dumping import replace_file, round_trip_yaml, to_json, to_yaml, yaml_text
+from coderoom.configs.dumping import round_trip_yaml, to_json, to_yaml, yaml_text
 from coderoom.configs.findings import Checked
-from coderoom.configs.reading import Source, find_source, read_component
+from coderoom.configs.reading import Source, find_source, read_component, write_file
 from coderoom.configs.repairs import SUCCESSORS, fill_nulls, replace_provider, temporary_values
 from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, show, value_at, walk
@@ -97,9 +97,7 @@ def convert_team(
     for secret in _secrets(document.data):
         diff = diff.replace(secret, MASK)
     if diff and out is not None:
-        if Path(out).exists() and not force:
-            raise RequestError(f"the file {str(out)!r} is there already; --force replaces it")
-        replace_file(Path(out), after)
+        write_file(Path(out), after, force=force)
     return Conversion(after, diff, document.distinct_problems(notes))
 
 

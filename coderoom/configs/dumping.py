@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from coderoom._util.autogen import clients_of
 from coderoom._util.text import MASK, SHORTEST_SECRET
 from coderoom.configs.components import provider_of
 from coderoom.configs.findings import Checked
-from coderoom.configs.reading import MAX_BYTES, Document
+from coderoom.configs.reading import MAX_BYTES, Document, write_file
 from coderoom.configs.repairs import repair_dump
 from coderoom.configs.variables import Reference, References, escape, is_secret_key
 from coderoom.configs.yaml import Location, core_value, in_a_line, value_at, walk
@@ -70,7 +69,7 @@ def dump_team(team: Team, path: str | Path | None = None) -> str:
     except (TypeError, ValueError) as error:
         raise RequestError(f"the team cannot be written: {error}") from error
     if path is not None:
-        replace_file(Path(path), text)
+        write_file(Path(path), text)
     return text
 
 
@@ -260,24 +259,6 @@ def _styled_text(text: str, *, is_key: bool = False) -> str:
     return text
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a file in one step, or not at all; a link stays a link."""
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        if target.exists() and not target.is_file():
-            raise RequestError(f"{str(path)!r} is not a file that can be replaced")
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        temporary.replace(target)
-    except OSError as error:
-        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
 def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False) -> None:
     """Write the result of `make_gallery` or `make_schema` as JSON.
 
@@ -292,7 +273,7 @@ def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False
     target = Path(path)
     if not force and target.is_file() and not _is_alike(_read_json(target), made):
         raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
-    replace_file(target, to_json(made))
+    write_file(target, to_json(made))
 
 
 def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:

@@ -30,10 +30,10 @@ from coderoom._util.services import (
     DEFAULT_MODEL,
     MODEL_FORMS,
     MODEL_VARIABLE,
-    OPENAI,
     REPLAY,
     SERVICES,
     UNKNOWN_MODEL,
+    Service,
     client_config,
     is_model_text,
     service_of,
@@ -157,7 +157,6 @@ def check_team(
     Raises:
         RequestError: There is no such file or team.
     """
-    env = os.environ if env is None else env
     try:
         return examine(find_source(path_or_name), TEAM, trust, env, replace_models=model_replaced).problems
     except ConfigError as error:
@@ -181,7 +180,7 @@ def team_warnings(
         RequestError: There is no such file or team.
     """
     try:
-        return examine(find_source(path_or_name), TEAM, trust, os.environ if env is None else env).warnings
+        return examine(find_source(path_or_name), TEAM, trust, env).warnings
     except ConfigError:
         return []
 
@@ -201,19 +200,11 @@ def shipped_teams() -> dict[str, str]:
 
 
 def examine(
-    source: Source, kind: Kind, trust: Sequence[str], env: Mapping[str, str], *, replace_models: bool = False
+    source: Source, kind: Kind, trust: Sequence[str], env: Mapping[str, str] | None, *, replace_models: bool = False
 ) -> Checked:
     """Read and check a file that describes a component; see `check`."""
-    components = Components.trusting(trust, env)
-    checked = check(read_component(source), kind, components, env, replace_models=replace_models)
-    if env.get("OPENAI_BASE_URL") and not env.get("OPENAI_API_KEY"):
-        # A server of the user's own may need no key, but the client requires one.
-        for path, component_class in checked.components.items():
-            config = value_at(checked.data, path)["config"]
-            if provider_of(component_class) == OPENAI and not config.get("api_key"):
-                config["api_key"] = "none"
-                checked.as_written.add(path)
-    return checked
+    env = os.environ if env is None else env
+    return check(read_component(source), kind, Components.trusting(trust, env), env, replace_models=replace_models)
 
 
 MakeModel = Callable[[str | None], ChatCompletionClient]
@@ -327,8 +318,8 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
     env = os.environ if env is None else env
     if spec.startswith(f"{REPLAY}:"):
         return _replay(spec)
-    if service_of(spec) is not None:
-        return _client(spec, env)
+    if (found := service_of(spec)) is not None:
+        return _client(spec, found[0], env)
     if looks_like_path(spec):
         # A file that refers to the variable with its own name would be read without end.
         inside = {name: value for name, value in env.items() if name != MODEL_VARIABLE}
@@ -381,11 +372,8 @@ def default_model(env: Mapping[str, str] | None = None) -> str:
     return named if is_model_text(named) else f"openai:{named}"
 
 
-def _client(spec: str, env: Mapping[str, str]) -> ChatCompletionClient:
-    """The client of a service."""
-    found = service_of(spec)
-    assert found is not None
-    module, _, name = found[0].provider.rpartition(".")
+def _client(spec: str, service: Service, env: Mapping[str, str]) -> ChatCompletionClient:
+    module, _, name = service.provider.rpartition(".")
     try:
         client_class: Any = getattr(importlib.import_module(module), name)
     except ImportError as error:
@@ -397,7 +385,7 @@ def _client(spec: str, env: Mapping[str, str]) -> ChatCompletionClient:
         if "model_info" not in str(error):
             raise RequestError(f"the model {spec!r} was refused: {error}") from error
         client = client_class(**config, model_info=dict(UNKNOWN_MODEL))
-    if found[0].package == "openai":
+    if service.package == "openai":
         # A service reports the token usage of a stream only on request, and AutoGen's assistant does not request it.
         client.create_stream = partial(client.create_stream, include_usage=True)
     return cast("ChatCompletionClient", client)

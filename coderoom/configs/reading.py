@@ -1,10 +1,11 @@
 """Finds team files and the user's config file, and reads them as documents: plain data, with positions.
 
-`coderoom init` writes its team files from here.
+`coderoom init` and all that writes team files write them from here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -291,19 +292,29 @@ def write_starter(path: Path, team: str | None = None, model: str | None = None,
         find_source(team)  # Refuses an unknown name.
         raise RequestError(f"{team!r} is not a shipped team; copy that file instead")
     if model is not None:
-        if (
-            is_model_text(model)
-            and service_of(model) is None
-            and not has_suffix(model)
-            and not model.startswith(REPLAY)
-        ):
+        known = service_of(model) or has_suffix(model) or model.startswith(REPLAY)
+        if is_model_text(model) and not known:
             raise RequestError(f"there is no model {model!r}; expected {MODEL_FORMS}, or the name of an OpenAI model")
         text = text.replace("${CODEROOM_MODEL:-gpt-4o}", f"${{CODEROOM_MODEL:-{model}}}")
     text = text.replace(" team.yaml ", f" {path} ")
+    write_file(path, text, force=force)
+
+
+def write_file(path: Path, text: str, *, force: bool = True) -> None:
+    """Write a file in one step, or not at all; a link stays a link. Without `force`, no file may be there."""
+    if path.exists() and not force:
+        raise RequestError(f"the file {str(path)!r} is there already; --force replaces it")
+    target = path.resolve()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise RequestError(f"the file {str(path)!r} is there already; --force replaces it") from None
+        if target.exists() and not target.is_file():
+            raise RequestError(f"{str(path)!r} is not a file that can be replaced")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
     except OSError as error:
-        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror}") from error
+        raise RequestError(f"the file {str(path)!r} cannot be written: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

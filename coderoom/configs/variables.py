@@ -35,18 +35,15 @@ class Reference:
 class References(dict[Location, Reference]):
     """The texts of a document that refer to variables, by location."""
 
-    def _secrets(self) -> dict[str, str]:
-        """The values that must not be shown or written, and the reference that replaces each."""
-        return {
+    def hide(self, text: str) -> str:
+        """Replace secret values in a text by their references."""
+        secrets = {
             value: f"${{{name}}}"
             for reference in self.values()
             for name, value in reference.used.items()
             if len(value) >= SHORTEST_SECRET and is_secret_name(name)
         }
-
-    def hide(self, text: str) -> str:
-        """Replace secret values in a text by their references."""
-        for value, name in self._secrets().items():
+        for value, name in secrets.items():
             text = text.replace(value, name)
             if "..." in text:  # The value may be shortened.
                 cut = next((n for n in range(len(value) - 1, 5, -1) if f"{value[:n]}..." in text), None)
@@ -68,13 +65,10 @@ def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
     """Insert the values of variables into a text: a `Reference` if it refers to variables or tries to."""
     used: dict[str, str] = {}
     problems: list[str] = []
-    refers = False
 
     def replace(token: re.Match[str]) -> str:
-        nonlocal refers
         if token["body"] is None:
             return "${"
-        refers = True
         try:
             return _value(token, env, used)
         except LookupError as error:
@@ -84,6 +78,7 @@ def resolve(text: str, env: Mapping[str, str]) -> Reference | str:
     value = _TOKEN.sub(replace, text)
     if problems:
         return Reference(text, text, {}, tuple(dict.fromkeys(problems)))
+    refers = any(token["body"] is not None for token in _TOKEN.finditer(text))
     return Reference(text, value, used) if refers else value
 
 
