@@ -88,17 +88,12 @@ def current_agent() -> str:
     return kind.rpartition("_")[0]  # A team adds its own id to the name.
 
 
-def participants_of(team: Any) -> list[Any]:
-    """A team's agents and nested teams, in the order of their turns."""
-    return list(getattr(team, "_participants", ()))
-
-
 def agents_of(team: Any, *, hidden: bool = False) -> Iterator[Any]:
     """A team's agents and those of nested teams, in the order of their turns.
 
     With `hidden`, also those of teams inside an agent, such as a `TeamAgent` or `SocietyOfMindAgent`.
     """
-    for participant in participants_of(team):
+    for participant in getattr(team, "_participants", ()):
         if isinstance(participant, Team):
             yield from agents_of(participant, hidden=hidden)
             continue

@@ -137,10 +137,10 @@ _ENDINGS = ("_type", "_parsing", "_from_float", "_parsing_size", "_unicode")
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake that pydantic found; the path is relative to the validated value. `missing` is a missing key."""
+    """A mistake that pydantic found, or a `missing` key; the path is relative to the validated value."""
 
     path: Location
-    message: str
+    message: str = ""
     missing: str = ""
 
 
@@ -152,11 +152,10 @@ class _Located:
     error: Mapping[str, Any]
     union: Location | None
     branch: str
-    key: str
 
     @property
     def deep(self) -> bool:
-        return bool(self.key) or len(self.path) > len(self.union or ())
+        return self.error["type"] == "missing" or len(self.path) > len(self.union or ())
 
 
 def explain(errors: Sequence[Mapping[str, Any]], data: Any, raw: Mapping[Location, str]) -> list[Mistake]:
@@ -198,26 +197,23 @@ def describe(value: Any) -> str:
 def _locate(error: Mapping[str, Any], data: Any) -> _Located:
     path: list[str | int] = []
     union: Location | None = None
-    branch = key = ""
-    location = list(error["loc"])
-    if error["type"] in {"missing", "extra_forbidden"} and location:
-        key = str(location.pop())
-    for step in location:
+    branch = ""
+    for step in error["loc"][:-1] if error["type"] == "missing" else error["loc"]:
         in_list = isinstance(data, list) and isinstance(step, int) and step < len(data)
         if in_list or (isinstance(data, dict) and step in data):
             data = data[step]
             path.append(step)
         elif union is None:  # The name of a union's branch, or of a validator, which is not part of the file.
             union, branch = tuple(path), str(step)
-    return _Located(tuple(path), error, union, branch, key)
+    return _Located(tuple(path), error, union, branch)
 
 
 def _mistake(path: Location, found: Sequence[_Located], raw: Mapping[Location, str]) -> Mistake:
-    error, key = found[0].error, found[0].key
+    error = found[0].error
     if error["type"] == "missing":
-        return Mistake(path, f"the key {key!r} is missing", missing=key)
+        return Mistake(path, missing=str(error["loc"][-1]))
     if error["type"] == "extra_forbidden":
-        return Mistake((*path, key), f"unknown key {show_key(key)}")
+        return Mistake(path, f"unknown key {show_key(str(path[-1]))}")
     expected = list(dict.fromkeys(_expected(one.error) or "" for one in found))
     if not all(expected):
         text = " ".join(str(error["msg"]).split())

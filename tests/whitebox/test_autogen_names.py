@@ -81,7 +81,7 @@ async def test_autogen_has_each_of_them(tmp_path: Path) -> None:
     team = RoundRobinGroupChat([assistant])
     openai: Any = OpenAIChatCompletionClient(model="gpt-4o", api_key="none")
     coder = CodeExecutorAgent("coder", executor)
-    assert autogen.participants_of(team) == [assistant]
+    assert list(autogen.agents_of(team)) == [assistant]
     society = RoundRobinGroupChat([SocietyOfMindAgent("society", team, client)])
     assert list(autogen.agents_of(society, hidden=True))[:1] == [assistant]
     assert autogen.model_client_of(assistant) is client
