@@ -10,7 +10,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from autogen_agentchat.base import Handoff, Response
 from autogen_agentchat.messages import (
@@ -22,27 +22,40 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
     TextMessage,
     ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
     UserInputRequestedEvent,
 )
-from autogen_core import CancellationToken, ComponentModel
+from autogen_core import CancellationToken, ComponentModel, FunctionCall
 from autogen_core.memory import Memory
 from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import (
     AssistantMessage,
     ChatCompletionClient,
     CreateResult,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
     LLMMessage,
+    RequestUsage,
     UserMessage,
 )
-from autogen_core.tools import Tool
+from autogen_core.tools import BaseTool
 from pydantic import Field
 
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
-from coderoom.agents.conversation import ModelAgent, call_model, code_event, execution_event, final_message, picture_of
-from coderoom.agents.handoffs import HandoffList, Handoffs
+from coderoom.agents.conversation import (
+    ModelAgent,
+    call_model,
+    code_event,
+    execution_event,
+    facts,
+    final_message,
+    picture_of,
+    report,
+)
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
@@ -120,7 +133,8 @@ class CodingAgentConfig(StrictConfig):
     """The constructor's `approval_func`, which must be a component here."""
     max_output_chars: int = Field(default=10_000, ge=200)
     memory: list[ComponentModel] | None = None
-    handoffs: HandoffList | None = None
+    # `Handoff` itself refuses a text with an `AttributeError`.
+    handoffs: list[Annotated[str | Handoff, Field(union_mode="left_to_right")]] | None = None
     budget: Budget | None = None
 
 
@@ -148,8 +162,9 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         if memory and model_client is None:
             raise ValueError("memory needs a model_client, whose conversation it adds to.")
         self._memory = None if memory is None else list(memory)
-        self._handing_over = Handoffs(handoffs, model_client)
-        self._handoffs = self._handing_over.given
+        self._handoffs = None if handoffs is None else list(handoffs)
+        self._targets = _handoffs_by_name(handoffs or (), model_client)
+        self._handoff_tools: list[BaseTool[Any, Any]] = [each.handoff_tool for each in self._targets.values()]
         self._model_client_stream = model_client_stream
         self._runner = runner
         self._code_executor = runner.given
@@ -238,13 +253,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def _step(self, turn: TurnT) -> None:
         """Call the model once, and run the code that it writes."""
         message_id = str(uuid.uuid4())
-        reply = await self._ask_model(message_id, turn.token, tools=self._handing_over.tools)
+        reply = await self._ask_model(message_id, turn.token, tools=self._handoff_tools)
         turn.tokens += reply.usage.prompt_tokens + reply.usage.completion_tokens
         if not isinstance(reply.content, str):
-            events, result, turn.answer = self._handing_over.hand_over(self.name, reply, turn.attempts)
-            await self._model_context.add_message(result)
-            for event in events:
-                await self.say(event)
+            turn.answer = await self._hand_over(turn, reply.content, reply.usage)
             return
         selection = select_blocks([reply.content], self._languages, self._code_format)
         if not selection.is_code:
@@ -268,6 +280,27 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                 await self._keep_unfinished(turn)
             raise
         await self.say(execution_event(self.name, turn.attempts[-1]))
+
+    async def _hand_over(self, turn: TurnT, calls: list[FunctionCall], usage: RequestUsage) -> HandoffMessage:
+        """Hand over as the model's first call says. The next agent gets the report of the code that has run."""
+        for call in calls:
+            if call.name not in self._targets:
+                raise TypeError(f"The model called {call.name!r}, and its tools are: {', '.join(self._targets)}.")
+        results = [
+            FunctionExecutionResult(content=self._targets[call.name].message, name=call.name, call_id=call.id)
+            for call in calls
+        ]
+        await self._model_context.add_message(FunctionExecutionResultMessage(content=results))
+        await self.say(ToolCallRequestEvent(content=calls, source=self.name, models_usage=usage))
+        await self.say(ToolCallExecutionEvent(content=results, source=self.name))
+        chosen, last = self._targets[calls[0].name], turn.attempts[-1] if turn.attempts else None
+        return HandoffMessage(
+            content=chosen.message,
+            target=chosen.target,
+            source=self.name,
+            context=[] if last is None else [UserMessage(content=report("", last), source=self.name)],
+            metadata={} if last is None else facts(last),
+        )
 
     async def _run(self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]) -> Attempt:
         """Run code, and say its output while it runs."""
@@ -343,7 +376,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         cancellation_token: CancellationToken,
         hint: str | None = None,
         *,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[BaseTool[Any, Any]] = (),
     ) -> CreateResult:
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
@@ -375,3 +408,17 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             f"Cannot serialize {type(self).__name__} with approval_func set to {value!r}: a function cannot be part "
             "of a config. Use a component of coderoom.approval."
         )
+
+
+def _handoffs_by_name(
+    handoffs: Sequence[Handoff | str], model_client: ChatCompletionClient | None
+) -> dict[str, Handoff]:
+    made = [Handoff(target=each) if isinstance(each, str) else each for each in handoffs]
+    if made and model_client is None:
+        raise ValueError("handoffs need a model_client, which chooses when to hand over.")
+    if made and model_client is not None and not model_client.model_info["function_calling"]:
+        raise ValueError("handoffs need a model that can call functions (function_calling in its model_info).")
+    by_name = {handoff.name: handoff for handoff in made}
+    if len(by_name) < len(made):
+        raise ValueError(f"Two handoffs have the same name: {[handoff.name for handoff in made]}.")
+    return by_name
