@@ -17,10 +17,11 @@ from autogen_agentchat.messages import (
     TextMessage,
     ThoughtEvent,
 )
+from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import ChatCompletionClient, RequestUsage
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from coderoom._util.autogen import transports_of
 from coderoom._util.components import ArgumentsConfig, StrictConfig
@@ -81,11 +82,14 @@ class CodeGeneratorAgentConfig(StrictConfig):
     cache_dir: str | None = None
 
 
-class CodeGeneratorAgentState(BaseModel):
+_OPTIONS = CodeGeneratorAgentConfig.model_fields.keys() - {"name", "model_client", "description", "work_dir"}
+"""The arguments of `AICodeGenerator`."""
+
+
+class CodeGeneratorAgentState(BaseState):
     """The saved state of a `CodeGeneratorAgent`."""
 
     type: str = "CodeGeneratorAgentState"
-    version: str = "1.0.0"
     instruction: str = ""
     remarks: list[str] = Field(default_factory=list)
 
@@ -156,33 +160,14 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         cache: bool = False,
         cache_dir: str | Path | None = None,
     ) -> None:
+        options = {name: value for name, value in locals().items() if name in _OPTIONS}
         super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
         self._model_client = model_client
         self._work_dir = None if work_dir is None else Path(work_dir)
-        self._options: dict[str, Any] = {
-            "language": language,
-            "wall": wall,
-            "max_attempts": max_attempts,
-            "max_test_changes": max_test_changes,
-            "max_tokens": max_tokens,
-            "max_answer_tokens": max_answer_tokens,
-            "request_timeout": request_timeout,
-            "max_seconds": max_seconds,
-            "concurrency": concurrency,
-            "retries": retries,
-            "test_timeout": test_timeout,
-            "allowed_imports": allowed_imports,
-            "block_severity": block_severity,
-            "accept_changed_tests": accept_changed_tests,
-            "strict": strict,
-            "cache": cache,
-            "cache_dir": cache_dir,
-        }
-        vars(self).update({f"_{name}": value for name, value in self._options.items()})  # For the config.
-        self._sandbox = make_sandbox(wall, language)
-        self._generator = AICodeGenerator(model_client, sandbox=self._sandbox, **self._options)
-        self._instruction = ""
-        self._remarks: list[str] = []
+        vars(self).update({f"_{name}": value for name, value in options.items()})  # For the config.
+        self._options = options
+        self._renew()
+        self._state = CodeGeneratorAgentState()
 
     @property
     def wall(self) -> str:
@@ -196,6 +181,9 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
     async def close(self) -> None:
         """Stop the sandbox. It starts again if the agent is used again."""
         await self._sandbox.close()
+        self._renew()
+
+    def _renew(self) -> None:
         self._sandbox = make_sandbox(self._options["wall"], self._options["language"])
         self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
 
@@ -205,7 +193,7 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         """Generate a solution from the new messages; the `Response` comes last."""
         await close_with_loop(self._model_client, transports_of)
         self._take(messages)
-        if not self._instruction:
+        if not self._state.instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")
         events: list[BaseAgentEvent | BaseChatMessage] = []
         async with aclosing(self._generator.stream(self._whole_instruction())) as items:
@@ -217,7 +205,9 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
                 if event is not None:
                     events.append(event)
                     yield event
-        files = self._write(item)
+        files: Sequence[Path] = ()
+        if self._work_dir is not None and item.implementations:
+            files = write_solution(item, self._work_dir).paths
         yield Response(chat_message=final_message(self.name, item, files), inner_messages=events)
 
     def _take(self, messages: Sequence[BaseChatMessage]) -> None:
@@ -225,35 +215,29 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
             text = message.to_model_text().strip()
             if message.source == self.name or not text:
                 continue
-            if not self._instruction:
-                self._instruction = text
+            if not self._state.instruction:
+                self._state.instruction = text
             else:
-                self._remarks.append(f"{message.source}: {text[:_LONGEST_REMARK]}")
-        del self._remarks[:-_MOST_REMARKS]
+                self._state.remarks.append(f"{message.source}: {text[:_LONGEST_REMARK]}")
+        del self._state.remarks[:-_MOST_REMARKS]
 
     def _whole_instruction(self) -> str:
-        if not self._remarks:
-            return self._instruction
-        remarks = "\n\n".join(self._remarks)
-        return f"{self._instruction}\n\nTake these later remarks into account, above all the latest:\n\n{remarks}"
-
-    def _write(self, solution: Solution) -> list[Path]:
-        if self._work_dir is None or not solution.implementations:
-            return []
-        return list(write_solution(solution, self._work_dir).paths)
+        if not self._state.remarks:
+            return self._state.instruction
+        remarks = "\n\n".join(self._state.remarks)
+        return f"{self._state.instruction}\n\nTake these later remarks into account, above all the latest:\n\n{remarks}"
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the instruction and the remarks."""
-        self._instruction, self._remarks = "", []
+        self._state = CodeGeneratorAgentState()
 
     async def save_state(self) -> Mapping[str, Any]:
         """The instruction and the remarks, as JSON-like data."""
-        return CodeGeneratorAgentState(instruction=self._instruction, remarks=self._remarks).model_dump()
+        return self._state.model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned."""
-        loaded = CodeGeneratorAgentState.model_validate(state)
-        self._instruction, self._remarks = loaded.instruction, list(loaded.remarks)
+        self._state = CodeGeneratorAgentState.model_validate(state)
 
     def _dump_argument(self, name: str, value: Any) -> Any:
         if name == "block_severity":
