@@ -315,14 +315,6 @@ def _check_retries(
         )
 
 
-_WHY_STOPPED = {
-    StopReason.FAILED: "none is allowed",
-    StopReason.RETRIES_EXHAUSTED: "no attempts are left",
-    StopReason.SAME_FAILURE: "the same code failed in the same way as before",
-    StopReason.NOT_RETRIED: "it was decided not to try again",
-}
-
-
 def _decision_event(
     source: str, attempt: Attempt, decision: RetryDecision, usage: RequestUsage | None
 ) -> CodeGenerationEvent:
@@ -359,18 +351,12 @@ def _retry_plan(decision: RetryDecision, undone: str = "") -> str:
     return f"{plan}\nThe failed attempt was undone: {undone} are as they were before it. Write the whole code again."
 
 
-def why_no_more(stop_reason: str) -> str | None:
-    """Why there is no further attempt, for a turn that stopped although retries are allowed; else `None`."""
-    limits = (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE)
-    return next((_WHY_STOPPED[reason] for reason in limits if reason == stop_reason), None)
-
-
 def _before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
     """The instruction for the summary of a failure, so that it does not sound like a success."""
-    if stop_reason not in _WHY_STOPPED:
+    if not stop_reason.why_no_more:
         return None
     return (
-        f"There will be no further attempt: {_WHY_STOPPED[stop_reason]}. The last one ended with outcome "
+        f"There will be no further attempt: {stop_reason.why_no_more}. The last one ended with outcome "
         f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
         "Write no code."
     )

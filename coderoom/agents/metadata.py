@@ -55,48 +55,42 @@ of AutoGen Studio, or a `question` to a person.
 """
 
 
+_AGAIN = "the same code failed in the same way as before"
+
+
 class StopReason(StrEnum):
     """Why an agent ended its turn, for programs and in words."""
 
     words: str
+    why_no_more: str
+    """Why there is no further attempt; empty if nobody wants one, or would ask."""
 
     SUCCEEDED = "succeeded", "the code succeeded"
     NO_CODE = "no_code", "there was no code to run"
     REJECTED = "rejected", "the code was rejected"
     CANCELLED = "cancelled", "the code was stopped from outside"
-    FAILED = "failed", "the code failed"
-    RETRIES_EXHAUSTED = "retries_exhausted", "the last of the allowed attempts failed"
-    SAME_FAILURE = "same_failure", "the same code failed in the same way as before"
+    FAILED = "failed", "the code failed", "none is allowed"
+    RETRIES_EXHAUSTED = "retries_exhausted", "the last of the allowed attempts failed", "no attempts are left"
+    SAME_FAILURE = "same_failure", _AGAIN, _AGAIN
     SAME_RESULT = "same_result", "the same code gave the same result three times in a row"
     ANSWERED = "answered", "the model answered without code"
     MAX_STEPS = "max_steps", "the step limit was reached"
     MAX_TOKENS = "max_tokens", "the token limit was reached"
     MAX_SECONDS = "max_seconds", "the time limit was reached"
-    NOT_RETRIED = "not_retried", "the model decided against another attempt"
+    NOT_RETRIED = "not_retried", "the model decided against another attempt", "it was decided not to try again"
 
-    def __new__(cls, value: str, words: str = "") -> Self:
-        """Make a member of its two texts."""
+    def __new__(cls, value: str, words: str = "", why_no_more: str = "") -> Self:
+        """Make a member of its texts."""
         member = str.__new__(cls, value)
-        member._value_, member.words = value, words
+        member._value_, member.words, member.why_no_more = value, words, why_no_more
         return member
 
     @property
     def why_without_answer(self) -> str:
         """Why a turn that ended for this reason has no answer, in words; empty if it has one."""
-        without = self in _WITHOUT_ANSWER
+        limits = {StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS}
+        without = self in {*limits, StopReason.SAME_FAILURE, StopReason.SAME_RESULT, StopReason.CANCELLED}
         return f"The turn was ended before there was an answer: {self.words}." if without else ""
-
-
-_WITHOUT_ANSWER = frozenset(
-    [
-        StopReason.MAX_STEPS,
-        StopReason.MAX_TOKENS,
-        StopReason.MAX_SECONDS,
-        StopReason.SAME_FAILURE,
-        StopReason.SAME_RESULT,
-        StopReason.CANCELLED,
-    ]
-)
 
 
 def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:

@@ -32,8 +32,8 @@ from autogen_core.models import RequestUsage
 from coderoom._util.services import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
-from coderoom.agents.code_executor import why_no_more
 from coderoom.agents.conversation import picture_of
+from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.outcome import Outcome
@@ -196,7 +196,7 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
     if not text.strip() and answer.models_usage is not None:
         return _message(answer.source, "stop", _EMPTY)
     # Why there is no further attempt, if no decision said it.
-    reason = why_no_more(answer.metadata.get(keys.STOP_REASON, ""))
-    if reason is None or reason in text:
-        return None
-    return _message(answer.source, "stop", f"**There is no further attempt:** {reason}.")
+    for reason in (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE):
+        if reason == answer.metadata.get(keys.STOP_REASON) and reason.why_no_more not in text:
+            return _message(answer.source, "stop", f"**There is no further attempt:** {reason.why_no_more}.")
+    return None
