@@ -14,7 +14,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._util.autogen import is_executor_started
-from coderoom._util.tasks import await_with_token, call_in_loop, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import await_with_token, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors.base import CANCELLED_CODE, TIMEOUT_CODE, OnOutput, SandboxedExecutor
@@ -85,7 +85,7 @@ class ExecutorRunner:
         self._started = False
         self._starting: asyncio.Task[None] | None = None
         # Each run that is not over, with a future that is set to end it early.
-        self._runs: dict[asyncio.Task[ExecutionResult], asyncio.Future[Outcome | None]] = {}
+        self._runs: dict[asyncio.Task[ExecutionResult], asyncio.Future[None]] = {}
 
     @property
     def executor(self) -> CodeExecutor:
@@ -141,17 +141,18 @@ class ExecutorRunner:
         """
         token = cancellation_token or CancellationToken()
         await await_with_token(self.start(), token)
-        loop = asyncio.get_running_loop()
         inner = CancellationToken()
         begin = time.monotonic()
-        task = loop.create_task(self._execute(list(blocks), inner))
-        ended = self._runs[task] = loop.create_future()
-        token.add_callback(lambda: call_in_loop(loop, _set, ended, None))
+        task = asyncio.create_task(self._execute(list(blocks), inner))
+        ended = self._runs[task] = asyncio.get_running_loop().create_future()
+        either = asyncio.wait((task, ended), timeout=self._seconds(blocks), return_when=asyncio.FIRST_COMPLETED)
         try:
-            await asyncio.wait((task, ended), timeout=self._seconds(blocks), return_when=asyncio.FIRST_COMPLETED)
+            await await_with_token(either, token)
             if task.done():
                 return task.result()
-            outcome = ended.result() if ended.done() else Outcome.TIMEOUT
+            if ended.done():
+                return ExecutionResult(Outcome.CANCELLED, CANCELLED_CODE)
+            return ExecutionResult(Outcome.TIMEOUT, TIMEOUT_CODE, duration=time.monotonic() - begin)
         except asyncio.CancelledError as error:
             if task.cancelled():  # By the executor itself.
                 raise self._unavailable("cancelled the run by itself", error) from error
@@ -161,11 +162,6 @@ class ExecutorRunner:
             ended.cancel()
             if not task.done():
                 await run_uncancellable(_cancel(task, inner))
-        if outcome is None:
-            raise asyncio.CancelledError
-        if outcome is Outcome.TIMEOUT:
-            return ExecutionResult(outcome, TIMEOUT_CODE, duration=time.monotonic() - begin)
-        return ExecutionResult(outcome, CANCELLED_CODE)
 
     async def _start(self) -> None:
         async with self._lock:
@@ -193,7 +189,8 @@ class ExecutorRunner:
     async def _end_runs(self) -> None:
         tasks = list(self._runs)
         for ended in self._runs.values():
-            _set(ended, Outcome.CANCELLED)
+            if not ended.done():
+                ended.set_result(None)
         if tasks:
             await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
 
@@ -228,11 +225,6 @@ def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
     executor.has_owner = True
     own = type(executor).execute_code_blocks is SandboxedExecutor.execute_code_blocks
     return executor if own else ExecutorRunner(executor)
-
-
-def _set(ended: asyncio.Future[Outcome | None], outcome: Outcome | None) -> None:
-    if not ended.done():
-        ended.set_result(outcome)
 
 
 async def _cancel(task: asyncio.Task[ExecutionResult], token: CancellationToken) -> None:
