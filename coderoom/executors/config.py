@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -87,11 +87,19 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         )
 
 
-def as_texts(name: str, values: Sequence[str | Path]) -> list[str]:
-    """Return an argument as a list of strings; refuse one string, which is a sequence of strings too."""
-    if isinstance(values, str):
-        raise ValueError(f"{name}={values!r} must be a list, not one string")
-    return [os.fspath(value) for value in values]
+def as_data(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a constructor that are fields of a config, with paths as text and sequences as lists."""
+    found = {name: value for name, value in arguments.items() if name in SandboxCodeExecutorConfig.model_fields}
+    for name, value in found.items():
+        if isinstance(value, Path):
+            found[name] = str(value)
+        elif isinstance(value, Mapping):
+            found[name] = dict(value)
+        elif name in ("preload", "env", "readable"):
+            if isinstance(value, str):  # It is a sequence of strings too.
+                raise ValueError(f"{name}={value!r} must be a list, not one string")
+            found[name] = [os.fspath(each) for each in value]
+    return found
 
 
 class WarmSandboxes:

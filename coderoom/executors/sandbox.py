@@ -18,7 +18,7 @@ from coderoom.executors.config import (
     Policy,
     SandboxCodeExecutorConfig,
     State,
-    as_texts,
+    as_data,
 )
 from coderoom.sandbox import LANGUAGES, Checkpoint, HostFunction, Limits, Sandbox, WallName
 
@@ -79,21 +79,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         engine: EngineName = "cpython",
     ) -> None:
         try:
-            config = SandboxCodeExecutorConfig(
-                work_dir=None if work_dir is None else str(work_dir),
-                timeout=timeout,
-                state=state,
-                wall=wall,
-                preload=as_texts("preload", preload),
-                network=network,
-                policy=policy,
-                limits=limits if limits is None or isinstance(limits, Limits) else Limits(**limits),
-                env=as_texts("env", env),
-                python=None if python is None else str(python),
-                readable=as_texts("readable", readable),
-                options=dict(options or {}),
-                engine=engine,
-            )
+            config = SandboxCodeExecutorConfig(**as_data({**locals(), "options": options or {}}))
         except ValidationError as error:
             Sandbox(str(wall))  # Suggests the name that was meant.
             first = error.errors(include_url=False)[0]
@@ -244,12 +230,7 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
         env: Sequence[str] = (),
         python: str | Path | None = None,
     ) -> None:
-        self._config = LocalCodeExecutorConfig(
-            work_dir=None if work_dir is None else str(work_dir),
-            timeout=timeout,
-            env=as_texts("env", env),
-            python=None if python is None else str(python),
-        )
+        self._config = LocalCodeExecutorConfig(**as_data(locals()))
         chosen = self._config.python
         settings = SandboxCodeExecutorConfig(
             work_dir=self._config.work_dir,
