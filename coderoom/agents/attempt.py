@@ -25,7 +25,7 @@ from coderoom.blocks import Block, extract_code_blocks, fence, normalize_languag
 from coderoom.executors import runner_for
 from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall
+from coderoom.sandbox import ExecutionResult, FunctionCall
 
 CodeFormat = Literal["fence", "execute"]
 
@@ -101,38 +101,26 @@ def _unknown_note(block: Block, languages: Sequence[str]) -> str:
     return f"The block at line {block.line} was not run: {what}, and what runs here is {', '.join(languages)}."
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One run of code and its result.
+@dataclass(frozen=True, kw_only=True)
+class Attempt(ExecutionResult):
+    """The result of code in a turn, with its output cut to the limit.
 
     Attributes:
         number: Which attempt of the turn this is, counted from 1.
         selection: What was run, or would have been run, and what was not, and why.
-        outcome: How it ended.
-        exit_code: The exit code; 0 only if the outcome is `ok`.
-        output: What it printed, cut to the limit.
         output_file: The file with the whole output, if `output` is only its head and tail.
         reason: Why it was rejected.
         by_policy: Whether the sandbox's policy rejected it, and not an approval.
         incomplete: Whether it succeeded but for the code that is missing.
-        artifacts: The files that it created or changed, if the executor reports them.
-        calls: The functions of the host that it called.
-        state_lost: Whether earlier variables were lost.
         undone: Whether the files were restored after it.
     """
 
     number: int
     selection: Selection
-    outcome: Outcome = Outcome.ERROR
-    exit_code: int = 1
-    output: str = ""
     output_file: Path | None = None
     reason: str = ""
     by_policy: bool = False
     incomplete: bool = False
-    artifacts: tuple[Artifact, ...] = ()
-    calls: tuple[FunctionCall, ...] = ()
-    state_lost: bool = False
     undone: bool = False
 
     @property
@@ -156,7 +144,7 @@ class Attempt:
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
-    def result(self) -> CodeResult:
+    def code_result(self) -> CodeResult:
         """The result as AutoGen's type, for events."""
         instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.selection.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
@@ -277,14 +265,14 @@ class CodeRunner:
         """Run the selected blocks as attempt `number`; the approval sees the conversation in `context`."""
         self.last_attempt = None
         if not selection.blocks:
-            return Attempt(number, selection)
+            return Attempt(Outcome.ERROR, 1, number=number, selection=selection)
         if self.approval is not None:
             code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
             request = ApprovalRequest(code=code, context=list(context))
             response = await approve_once(self.approval, request, cancellation_token)
             if not response.approved:
                 reason = response.reason or "no reason was given"
-                return Attempt(number, selection, Outcome.REJECTED, reason=reason)
+                return Attempt(Outcome.REJECTED, 1, number=number, selection=selection, reason=reason)
         try:
             result = await self._run(selection.blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
@@ -378,26 +366,13 @@ class CodeRunner:
         )
 
     def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
+        known: dict[str, Any] = {**vars(result), "number": number, "selection": selection}
         if result.outcome is Outcome.REJECTED:
-            reason = result.output.strip()
-            return Attempt(number, selection, Outcome.REJECTED, result.exit_code, reason=reason, by_policy=True)
-        output, output_file = self._bound(result)
-        outcome, exit_code = result.outcome, result.exit_code
-        incomplete = selection.cut and outcome is Outcome.OK
-        if incomplete:
-            outcome, exit_code = Outcome.ERROR, 1
-        return Attempt(
-            number,
-            selection,
-            outcome,
-            exit_code,
-            output,
-            output_file,
-            incomplete=incomplete,
-            artifacts=result.artifacts,
-            calls=result.calls,
-            state_lost=result.state_lost,
-        )
+            return Attempt(**known | {"output": ""}, reason=result.output.strip(), by_policy=True)
+        known["output"], known["output_file"] = self._bound(result)
+        if selection.cut and result.outcome is Outcome.OK:
+            known |= {"outcome": Outcome.ERROR, "exit_code": 1, "incomplete": True}
+        return Attempt(**known)
 
     def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
         """The output up to the limit, which names the file with the whole, and that file."""

@@ -371,7 +371,9 @@ def execution_event(source: str, attempt: Attempt) -> CodeExecutionEvent:
     found = facts(attempt)
     if attempt.calls:
         found[keys.CALLS] = json.dumps([str(call) for call in attempt.calls[:MOST_CALLS]])
-    return CodeExecutionEvent(retry_attempt=attempt.number - 1, result=attempt.result, source=source, metadata=found)
+    return CodeExecutionEvent(
+        retry_attempt=attempt.number - 1, result=attempt.code_result, source=source, metadata=found
+    )
 
 
 def final_message(
