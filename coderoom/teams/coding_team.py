@@ -25,7 +25,6 @@ from coderoom._util.autogen import (
 from coderoom._util.components import DumpsAsItself
 from coderoom._util.tasks import call_in_loop, retrieve_exception, run_uncancellable
 from coderoom.agents.conversation import without_questions
-from coderoom.errors import TeamError
 from coderoom.teams.group_chat import CodingTeamManager, Participant, Turns
 from coderoom.teams.team_agent import close_agents, start_agents
 
@@ -97,11 +96,8 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             custom_message_types=self._custom_message_types,
             emit_team_events=emit_team_events,
         )
-        self._failure: TeamError | None = None
-        self._turns = Turns(self._on_failure)
+        self._turns = Turns()
         self._cut_short = False
-        self._going = asyncio.Event()
-        self._going.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         if self._embedded_runtime:
             self._runtime = QuietRuntime(ignore_unhandled_exceptions=False)
@@ -175,9 +171,9 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
             await asyncio.shield(running)
         except BaseException as error:
             self._cut_short = True
-            if self._failure is not None and isinstance(error, RuntimeError):
+            if self._turns.failure is not None and isinstance(error, RuntimeError):
                 # Raised again, since AutoGen's runtime raises the error without its cause.
-                raise self._failure from self._failure.cause
+                raise self._turns.failure from self._turns.failure.cause
             raise
 
     async def _recover(self) -> None:
@@ -185,9 +181,9 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         condition = self._termination_condition
         if self._cut_short and condition is not None and condition.terminated:
             await condition.reset()
-        if not self._going.is_set():
+        if not self._turns.going.is_set():
             await self.resume()
-        self._failure, self._cut_short = None, False
+        self._turns.failure, self._cut_short = None, False
 
     async def _follow_loop(self) -> None:
         """Move to another event loop, as after two calls of `asyncio.run`: queues belong to one loop."""
@@ -212,7 +208,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         if not self._is_running:
             return
         # Not by messages, as in AutoGen's team: those are lost if the run ends in the meantime.
-        self._going.clear()
+        self._turns.going.clear()
         for participant in self._participants:
             if isinstance(participant, ChatAgent):
                 await participant.on_pause(CancellationToken())
@@ -226,7 +222,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
                 await participant.on_resume(CancellationToken())
             elif is_running(participant):
                 await participant.resume()
-        self._going.set()
+        self._turns.going.set()
 
     # --- Starting and stopping the agents ---
 
@@ -262,12 +258,7 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
         return lambda: Participant(parent_topic_type, output_topic_type, agent, message_factory, self._turns)
 
     def _create_group_chat_manager_factory(self, *args: Any, **kwargs: Any) -> Callable[[], RoundRobinGroupChatManager]:
-        return lambda: CodingTeamManager(
-            *args, emit_team_events=self._emit_team_events, on_failure=self._on_failure, going=self._going, **kwargs
-        )
-
-    def _on_failure(self, failure: TeamError) -> None:
-        self._failure = failure
+        return lambda: CodingTeamManager(*args, turns=self._turns, emit_team_events=self._emit_team_events, **kwargs)
 
     # --- Configs ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from typing import Any
 
@@ -37,14 +37,11 @@ class CodingTeamManagerState(RoundRobinManagerState):
 
 
 class CodingTeamManager(RoundRobinGroupChatManager):
-    """Selects the next speaker, and continues an interrupted run; `going` is clear while the team is paused."""
+    """Selects the next speaker, and continues an interrupted run."""
 
-    def __init__(
-        self, *args: Any, on_failure: Callable[[TeamError], None], going: asyncio.Event, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, turns: Turns, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._on_failure = on_failure
-        self._going = going
+        self._turns = turns
 
     async def validate_group_state(self, messages: list[BaseChatMessage] | None) -> None:
         """Continue an interrupted run: the interrupted participant speaks first.
@@ -62,7 +59,7 @@ class CodingTeamManager(RoundRobinGroupChatManager):
 
     async def select_speaker(self, thread: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[str] | str:
         """The next in the round, once the team is not paused."""
-        await self._going.wait()
+        await self._turns.going.wait()
         return await super().select_speaker(thread)
 
     async def _apply_termination_condition(
@@ -75,10 +72,9 @@ class CodingTeamManager(RoundRobinGroupChatManager):
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            failure = TeamError("The termination condition", error)
-            self._on_failure(failure)
+            self._turns.failure = TeamError("The termination condition", error)
             # Sent and not raised: the runtime would also log a traceback.
-            await self._signal_termination_with_error(SerializableException.from_exception(failure))
+            await self._signal_termination_with_error(SerializableException.from_exception(self._turns.failure))
             return True
 
     async def _transition_to_next_speakers(self, cancellation_token: CancellationToken) -> None:
@@ -117,16 +113,24 @@ logger = logging.getLogger(__name__)
 
 
 class Turns:
-    """The running turns of a team, so that they can be ended."""
+    """What a team shares with its manager and its participants.
+
+    Attributes:
+        running: The running turns, so that they can be ended.
+        failure: What has ended the run.
+        going: Clear while the team is paused.
+    """
 
     GRACE_SECONDS = 1.0
     """How long a cancelled turn may take to end, in seconds."""
     _AGAIN_SECONDS = 0.2
     _MOST_TRIES = 25
 
-    def __init__(self, on_failure: Callable[[TeamError], None]) -> None:
-        self.on_failure = on_failure
+    def __init__(self) -> None:
         self.running: set[asyncio.Task[Any]] = set()
+        self.failure: TeamError | None = None
+        self.going = asyncio.Event()
+        self.going.set()
 
     async def end(self) -> None:
         """Wait for the turns whose token was cancelled, then cancel the others, repeatedly if necessary."""
@@ -183,8 +187,7 @@ class Participant(ChatAgentContainer):
             await self._restore_agent(before)
         elif isinstance(outcome, BaseException):
             await self._restore_agent(before)
-            failure = AgentError(self._agent.name, outcome)
-            self._turns.on_failure(failure)
+            self._turns.failure = failure = AgentError(self._agent.name, outcome)
             await self._publish(GroupChatError(error=SerializableException.from_exception(failure)), ctx)
         else:
             self._message_buffer.clear()
