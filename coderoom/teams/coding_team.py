@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import pkgutil
-import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Self, cast
@@ -320,24 +319,22 @@ def _dotted(kind: type[BaseModel]) -> str:
 
 def find_message_type(name: str) -> type[BaseAgentEvent | BaseChatMessage]:
     """Return the message type with this dotted name."""
-    match = re.fullmatch(r"([^\[\]]+)(?:\[([^\[\]]+)\])?", name.strip())
-    if match is None:
-        raise ValueError(f"{name!r} is not a name of a message type.")
-    kind, content = _imported(match[1]), match[2]
-    if content is not None:
-        if kind is not StructuredMessage:
-            raise ValueError(f"{name!r} is not a message type: only StructuredMessage has a type in brackets.")
-        return cast("type[BaseChatMessage]", kind.__class_getitem__(_imported(content)))
-    if not issubclass(kind, BaseAgentEvent | BaseChatMessage):
-        raise ValueError(f"{name!r} is not a message type.")
-    return kind
+    outer, bracket, inner = name.strip().partition("[")
+    try:
+        kind: Any = _imported(outer)
+        if bracket:
+            if kind is not StructuredMessage or not inner.endswith("]"):
+                raise ValueError("only StructuredMessage has a type, in brackets")
+            kind = kind[_imported(inner[:-1])]
+        elif not issubclass(kind, BaseAgentEvent | BaseChatMessage):
+            raise ValueError("it is another class")
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"There is no message type {name!r}: {error}.") from error
+    return cast("type[BaseChatMessage]", kind)
 
 
 def _imported(name: str) -> type[BaseModel]:
-    try:
-        found = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"There is no message type {name!r}: {error}") from error
+    found = pkgutil.resolve_name(name)
     if not (isinstance(found, type) and issubclass(found, BaseModel)):
-        raise ValueError(f"{name!r} is not a message type.")
+        raise ValueError(f"{name!r} is something else")
     return found
