@@ -8,7 +8,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,10 +138,9 @@ class Attempt(ExecutionResult):
             return None
         # The file with the whole output has a new name each time.
         output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
-        error = re.sub(r"0x[0-9a-fA-F]+|\d+\.\d+|<cell \d+>", "#", output.strip())
+        error = re.sub(r"\d+\.\d+", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
-        parts = [self.outcome, str(self.exit_code), error, *code, *self.selection.left_out]
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+        return digest_of(error, self.outcome, str(self.exit_code), *code, *self.selection.left_out)
 
     @property
     def code_result(self) -> CodeResult:
@@ -395,18 +394,15 @@ class CodeRunner:
 _RESULT = TypeAdapter(ExecutionResult)
 
 
-def _dump(result: ExecutionResult) -> dict[str, Any]:
+def _dump(result: ExecutionResult) -> Any:
     # The value is for callers of the sandbox; agents read the output.
-    plain = replace(result, value=None, value_is_data=False)
-    dumped: dict[str, Any] = _RESULT.dump_python(
-        plain, mode="json", exclude={"code": True, "artifacts": {"__all__": {"data"}}}, fallback=str
-    )
-    return dumped
+    left_out: Any = {"value": True, "value_is_data": True, "code": True, "artifacts": {"__all__": {"data"}}}
+    return _RESULT.dump_python(result, mode="json", exclude=left_out, fallback=str)
 
 
-def digest_of(output: str) -> str:
+def digest_of(output: str, *more: str) -> str:
     """A digest of an output, without addresses and cell numbers, which always differ."""
-    text = re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output)
+    text = "\0".join([re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output), *more])
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -142,6 +142,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     """An agent that writes code and has it run, step by step, and that can pause between model calls and runs."""
 
     ARGUMENTS = {"approval": "approval_func"}  # noqa: RUF012 (AutoGen's agents do not declare theirs either)
+    _code_format: CodeFormat | None = None
 
     def __init__(
         self,
@@ -153,7 +154,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         system_message: str | None,
         runner: CodeRunner,
         languages: Sequence[str],
-        code_format: CodeFormat | None,
         memory: Sequence[Memory] | None,
         handoffs: Sequence[Handoff | str] | None,
         budget: Budget | None,
@@ -171,7 +171,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._approval = runner.approval
         self._max_output_chars = runner.max_output_chars
         self._languages = list(languages)
-        self._code_format = code_format
         self._quiet_seconds = _QUIET_SECONDS
         self._shows_pictures = False
         self._read: set[Said] = set()

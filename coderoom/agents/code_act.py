@@ -167,6 +167,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     )
 
     LANGUAGES: Sequence[str] = ("python", "sh")
+    _code_format: CodeFormat
 
     component_config_schema = CodeActAgentConfig
     component_provider_override = "coderoom.agents.CodeActAgent"
@@ -220,7 +221,6 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             system_message,
             runner,
             languages,
-            code_format,
             memory,
             handoffs,
             budget,
@@ -229,10 +229,10 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
         self._tools = check_tools(tools)
         self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
-        self._format: CodeFormat = code_format
+        self._code_format = code_format
         self._on_error = on_error
         self._initial_variables = check_variables(initial_variables or {})
-        self._session = CodeSession(executor, runner, self._tools, self._workbench, on_error, self._initial_variables)
+        self._session = CodeSession(runner, self._tools, self._workbench, on_error, self._initial_variables)
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
@@ -345,7 +345,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         if system_message and not self._keeps_variables:
             system_message = system_message.replace(_STAY, _GO)
         self._instructions = with_functions(
-            system_message, self._format, self._languages, functions, self._initial_variables
+            system_message, self._code_format, self._languages, functions, self._initial_variables
         )
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
@@ -353,7 +353,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""
         if not turn.asked_again and turn.stop_reason is None:
-            notice = unrun_code(str(reply.content), self._languages, self._format, turn.known_texts)
+            notice = unrun_code(str(reply.content), self._languages, self._code_format, turn.known_texts)
             if notice:
                 turn.asked_again = True
                 await self._add_to_context(notice)

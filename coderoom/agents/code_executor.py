@@ -181,7 +181,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             system_message,
             runner,
             languages,
-            code_format=None,
             memory=memory,
             handoffs=handoffs,
             budget=budget,

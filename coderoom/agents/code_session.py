@@ -46,14 +46,13 @@ class CodeSession:
 
     def __init__(
         self,
-        executor: CodeExecutor,
         runner: CodeRunner,
         tools: Sequence[Any],
         workbenches: Sequence[Workbench],
         on_error: OnError,
         variables: Mapping[str, Any],
     ) -> None:
-        self._executor = executor
+        self._executor: CodeExecutor = runner.given
         code = "\n".join(f"{name} = {value!r}" for name, value in variables.items())
         self._variables = CodeBlock(code=code, language="python") if variables else None
         self._are_set = False
