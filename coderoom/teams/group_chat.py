@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team, TerminatedException
@@ -171,7 +171,9 @@ class Participant(ChatAgentContainer):
         """Take a turn. An error is sent to the team and not raised: the runtime would also log a traceback."""
         turn = asyncio.current_task()
         assert turn is not None
-        before = await self._save_agent()
+        before: Mapping[str, Any] | None = None
+        with self._tolerant("saved"):
+            before = await self._agent.save_state()
         if ctx.cancellation_token.is_cancelled():
             return
         self._turns.running.add(turn)
@@ -183,10 +185,13 @@ class Participant(ChatAgentContainer):
             outcome = error
         finally:
             self._turns.running.discard(turn)
-        if ctx.cancellation_token.is_cancelled():
-            await self._restore_agent(before)
-        elif isinstance(outcome, BaseException):
-            await self._restore_agent(before)
+        is_cancelled = ctx.cancellation_token.is_cancelled()
+        if before is not None and (is_cancelled or isinstance(outcome, BaseException)):
+            with self._tolerant("restored"):
+                await self._agent.load_state(before)
+        if is_cancelled:
+            return
+        if isinstance(outcome, BaseException):
             self._turns.failure = failure = AgentError(self._agent.name, outcome)
             await self._publish(GroupChatError(error=SerializableException.from_exception(failure)), ctx)
         else:
@@ -217,40 +222,23 @@ class Participant(ChatAgentContainer):
             span = trace_invoke_agent_span(
                 agent_name=self._agent.name, agent_description=self._agent.description, agent_id=str(self.id)
             )
+        last = None
         with span:
             async with aclosing(stream):
-                last = await self._pass_on(stream, cancellation_token)
+                async for last in stream:
+                    if cancellation_token.is_cancelled():
+                        raise asyncio.CancelledError
+                    if not isinstance(last, TaskResult):
+                        await self._log_message(last.chat_message if isinstance(last, Response) else last)
         if isinstance(last, Response):
             return GroupChatAgentResponse(response=last, name=self._agent.name)
         if isinstance(last, TaskResult):
             return GroupChatTeamResponse(result=without_questions(last), name=self._agent.name)
         raise RuntimeError("The turn ended without a response.")
 
-    async def _pass_on(self, stream: Any, cancellation_token: CancellationToken) -> Response | TaskResult | None:
-        last: Response | TaskResult | None = None
-        async for item in stream:
-            if cancellation_token.is_cancelled():
-                raise asyncio.CancelledError
-            if isinstance(item, Response):
-                await self._log_message(item.chat_message)
-                last = item
-            elif isinstance(item, TaskResult):
-                last = item
-            else:
-                await self._log_message(item)
-        return last
-
-    async def _save_agent(self) -> Mapping[str, Any] | None:
+    @contextmanager
+    def _tolerant(self, what: str) -> Iterator[None]:
         try:
-            return await self._agent.save_state()
+            yield
         except (Exception, asyncio.CancelledError) as error:
-            logger.debug("The state of %r cannot be saved: %s", self._agent.name, error)
-            return None
-
-    async def _restore_agent(self, state: Mapping[str, Any] | None) -> None:
-        if state is None:
-            return
-        try:
-            await self._agent.load_state(state)
-        except (Exception, asyncio.CancelledError) as error:
-            logger.debug("The state of %r cannot be restored: %s", self._agent.name, error)
+            logger.debug("The state of %r cannot be %s: %s", self._agent.name, what, error)
