@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
@@ -19,7 +20,6 @@ from coderoom._util.tasks import at_end_of_run, await_with_token, note_run, run_
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.text import with_line
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.executors.config import LENDER, SandboxCodeExecutorConfig
 from coderoom.outcome import Outcome
 from coderoom.sandbox import (
     STATE_LOST,
@@ -32,6 +32,11 @@ from coderoom.sandbox import (
     remark_on,
 )
 
+if TYPE_CHECKING:
+    from coderoom.executors.sandbox import SandboxCodeExecutorConfig, WarmSandboxes
+
+LENDER: ContextVar[WarmSandboxes | None] = ContextVar("warm_sandboxes", default=None)
+"""Where executors get warm sandboxes now, if anywhere."""
 TIMEOUT_CODE = 124
 CANCELLED_CODE = 125
 
@@ -93,7 +98,6 @@ class Runtime:
         self._config = config
         self._functions = functions
         self._shows_values = shows_values
-        self._limits = config.all_limits()
         self._in_session = config.state == "session"
         self._temporary = config.work_dir is None
         folder = config.folder
@@ -233,7 +237,7 @@ class Runtime:
         if self._shows_values and result.value_repr is not None:
             output = with_line(output, result.value_repr)
         if result.outcome is not Outcome.OK or result.state_lost:
-            remark = remark_on(result, self._limits, in_session)
+            remark = remark_on(result, self.sandbox.limits, in_session)
             output = with_line(output, f"[{remark}]") if remark else output
         return replace(result, output=output, state_lost=in_session and result.state_lost)
 

@@ -29,7 +29,7 @@ from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.budgets import Spending
 from coderoom.configs import find_source
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
-from coderoom.executors.config import WarmSandboxes
+from coderoom.executors.sandbox import WarmSandboxes
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
