@@ -274,16 +274,14 @@ class Runtime:
         """Save the variables, and the files unless there are too many."""
         async with self._lock:
             session = await self._get_session()
-            if self._keeps_files:
-                try:
-                    return await session.checkpoint(files=True)
-                except RequestError:
-                    if not self._in_session:
-                        raise
-                    mark = await session.checkpoint()  # Raises again if files were not the cause.
-                    self._keeps_files = False  # The attempt costs a copy, so it is not repeated.
-                    return mark
-            return await session.checkpoint()
+            try:
+                return await session.checkpoint(files=self._keeps_files)
+            except RequestError:
+                if not self._in_session or not self._keeps_files:
+                    raise
+                mark = await session.checkpoint()  # Raises again if files were not the cause.
+                self._keeps_files = False  # The attempt costs a copy, so it is not repeated.
+                return mark
 
     async def rollback(self, mark: Checkpoint) -> str:
         """Restore a checkpoint, and return what was restored."""
@@ -345,9 +343,7 @@ class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
     @property
     def work_dir(self) -> Path | None:
         """The folder of the code; `None` for a temporary one before the start and after the stop."""
-        if self._runtime is not None:
-            return self._runtime.work_dir
-        return self._settings.folder
+        return self._settings.folder if self._runtime is None else self._runtime.work_dir
 
     @property
     def interrupted(self) -> ExecutionResult | None:
