@@ -29,6 +29,9 @@ OnError = Literal["keep", "rollback"]
 
 _BEGINNING = 500
 _SHOWN = 200
+_RUN_AGAIN = (
+    "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
+)
 _users: WeakKeyDictionary[CodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
 
 
@@ -197,14 +200,22 @@ class CodeSession:
         if self._failed:
             lost.append(f"code that had not ended well ({self._failed} times) was not run again")
         self._cells, self._failed, self._to_restore = back, 0, False
-        notes = [_restored(lost, changed)]
+        notes = []
+        if lost:
+            gone = "What that code had set is gone. Set it again before you use it."
+            notes.append(f"Not everything came back:\n{_listed(lost)}\n{gone}")
+        if changed:
+            look = "What it has set may differ from what you saw before; look at it again before you rely on it."
+            notes.append(f"Some of it came out otherwise this time:\n{_listed(changed)}\n{look}")
+        if notes:
+            notes[0] = f"{_RUN_AGAIN} {notes[0]}"
         if self._forgotten:
             notes.append(
                 "An earlier turn was interrupted; conversation and variables were restored to the state before it.\n"
                 + calls_made(self._forgotten)
             )
             self._forgotten = []
-        return "\n\n".join(part for part in notes if part)
+        return "\n\n".join(notes)
 
     async def close(self) -> None:
         """Stop the executor and the workbenches; before the next use the cells are run again."""
@@ -226,22 +237,6 @@ class CodeSession:
 
 def _output_of(output: str) -> dict[str, Any]:
     return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
-
-
-def _restored(lost: Sequence[str], changed: Sequence[str]) -> str:
-    """Describe what was not restored exactly; empty if everything was."""
-    parts = []
-    if lost:
-        gone = "What that code had set is gone. Set it again before you use it."
-        parts.append(f"Not everything came back:\n{_listed(lost)}\n{gone}")
-    if changed:
-        look = "What it has set may differ from what you saw before; look at it again before you rely on it."
-        parts.append(f"Some of it came out otherwise this time:\n{_listed(changed)}\n{look}")
-    anew = (
-        "The session was restarted, and the code that had succeeded in it was run again, without calling functions "
-        "again."
-    )
-    return "\n\n".join([f"{anew} {parts[0]}", *parts[1:]]) if parts else ""
 
 
 def _listed(items: Sequence[str]) -> str:

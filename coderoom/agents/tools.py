@@ -72,7 +72,7 @@ class Workbenches:
         self._all = list(workbenches)
         self._started: list[Workbench] = []
         self._owners: dict[str, Workbench] = {}
-        self._doubtful: list[Workbench] = []
+        self._failed: set[str] = set()
 
     async def functions(self) -> list[HostFunction]:
         """All their tools; they are started for that."""
@@ -87,17 +87,13 @@ class Workbenches:
 
     def note(self, calls: Iterable[FunctionCall]) -> None:
         """Remember failed calls: their workbench may be broken."""
-        for call in calls:
-            owner = self._owners.get(call.name)
-            if owner is not None and call.outcome is not Outcome.OK and owner not in self._doubtful:
-                self._doubtful.append(owner)
+        self._failed |= {call.name for call in calls if call.outcome is not Outcome.OK}
 
     async def restart_broken(self) -> None:
         """Restart workbenches that no longer answer. If that fails, calls of their tools continue to fail."""
-        doubtful, self._doubtful = self._doubtful, []
-        for workbench in doubtful:
-            if workbench not in self._started:
-                continue
+        doubtful = [self._owners.get(name) for name in self._failed]
+        self._failed.clear()
+        for workbench in [each for each in self._started if each in doubtful]:
             try:
                 await workbench.list_tools()
             except Exception:
@@ -109,7 +105,7 @@ class Workbenches:
     async def stop(self) -> None:
         """Stop all workbenches that were started here, and then raise the first error."""
         started, self._started = self._started, []
-        self._doubtful.clear()
+        self._failed.clear()
         failed: list[Exception] = []
         for workbench in started:
             try:

@@ -32,6 +32,7 @@ from coderoom.blocks import extract_code_blocks, fence
 DEFAULT_PROMPT: Final = "Run this code?"
 TRIES: Final = 3
 """How often a person is asked before unclear answers count as a no."""
+_UNCLEAR: Final = f"The person's answer was not understood {TRIES} times."
 
 # A yes followed by anything but "because" may be a yes with a condition, which nothing would enforce.
 _ANSWER = re.compile(
@@ -50,11 +51,6 @@ def understand(answer: str, who: str) -> ApprovalResponse | None:
     approved = match["yes"] is not None
     reason = match["reason"].strip()
     return ApprovalResponse(approved=approved, reason=reason or f"{who} said {'yes' if approved else 'no'}.")
-
-
-def not_understood() -> ApprovalResponse:
-    """The no after too many unclear answers."""
-    return no(f"The person's answer was not understood {TRIES} times.")
 
 
 _POLL_SECONDS: Final = 0.05
@@ -216,7 +212,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             if response is not None:
                 return response
             say(_HELP)
-        return not_understood()
+        return no(_UNCLEAR)
 
     def _too_late(self) -> ApprovalResponse:
         reason = f"No person answered within {self._timeout:g} seconds."
@@ -311,7 +307,7 @@ class InputApproval(Approval):
             if response is not None:
                 return response
             question = f"{_AGAIN} {self._prompt} {_HOW}"
-        return not_understood()
+        return no(_UNCLEAR)
 
     async def _answer(self, question: str) -> object:
         """Call the input function in a task, which is abandoned if it ignores its cancellation."""
