@@ -10,6 +10,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from types import CodeType
 from typing import Final, Literal, TypeVar
@@ -263,25 +264,16 @@ async def call_in_thread(function: Callable[..., T], *args: object) -> T:
     With `asyncio.to_thread`, `asyncio.run` and the interpreter would wait at their end for a function that never
     returns.
     """
-    loop = asyncio.get_running_loop()
-    # A pair, since a future does not accept a `StopIteration` as its exception.
-    outcome: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(result: tuple[T | None, BaseException | None]) -> None:
-        if not outcome.done():
-            outcome.set_result(result)
+    loop, done, context = asyncio.get_running_loop(), asyncio.Event(), contextvars.copy_context()
+    outcome: Future[T] = Future()  # Not asyncio's, which does not accept a `StopIteration`.
 
     def work() -> None:
-        result: tuple[T | None, BaseException | None]
         try:
-            result = context.run(function, *args), None
+            outcome.set_result(context.run(function, *args))
         except BaseException as error:
-            result = None, error
-        call_in_loop(loop, deliver, result)
+            outcome.set_exception(error)
+        call_in_loop(loop, done.set)
 
     threading.Thread(target=work, name="coderoom-approval", daemon=True).start()
-    result, failure = await outcome
-    if failure is not None:
-        raise failure
-    return result  # type: ignore[return-value]  # without a failure it is what the function returned
+    await done.wait()
+    return outcome.result()
