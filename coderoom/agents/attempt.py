@@ -110,7 +110,7 @@ class Attempt(ExecutionResult):
         selection: What was run, or would have been run, and what was not, and why.
         output_file: The file with the whole output, if `output` is only its head and tail.
         reason: Why it was rejected.
-        by_policy: Whether the sandbox's policy rejected it, and not an approval.
+        refusal: The same in a sentence; empty if it was allowed.
         incomplete: Whether it succeeded but for the code that is missing.
         undone: Whether the files were restored after it.
     """
@@ -119,7 +119,7 @@ class Attempt(ExecutionResult):
     selection: Selection
     output_file: Path | None = None
     reason: str = ""
-    by_policy: bool = False
+    refusal: str = ""
     incomplete: bool = False
     undone: bool = False
 
@@ -152,15 +152,6 @@ class Attempt(ExecutionResult):
     def ran(self) -> bool:
         """Whether anything was run at all."""
         return bool(self.blocks) and not self.refusal
-
-    @property
-    def refusal(self) -> str:
-        """Why it was not allowed to run, in the words of AutoGen's agent; empty if it was allowed."""
-        if self.outcome is not Outcome.REJECTED:
-            return ""
-        if self.by_policy:
-            return f"The sandbox's policy does not allow this code.\n{self.reason}"
-        return f"Code execution was not approved. Reason: {self.reason}"
 
     def describe(self) -> str:
         """Describe what happened, for a model.
@@ -271,7 +262,8 @@ class CodeRunner:
             response = await approve_once(self.approval, request, cancellation_token)
             if not response.approved:
                 reason = response.reason or "no reason was given"
-                return Attempt(Outcome.REJECTED, 1, number=number, selection=selection, reason=reason)
+                refusal = f"Code execution was not approved. Reason: {reason}"  # In the words of AutoGen's agent.
+                return Attempt(Outcome.REJECTED, 1, number=number, selection=selection, reason=reason, refusal=refusal)
         try:
             result = await self._run(selection.blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
@@ -367,7 +359,9 @@ class CodeRunner:
     def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
         known: dict[str, Any] = {**vars(result), "number": number, "selection": selection}
         if result.outcome is Outcome.REJECTED:
-            return Attempt(**known | {"output": ""}, reason=result.output.strip(), by_policy=True)
+            reason = result.output.strip()
+            refusal = f"The sandbox's policy does not allow this code.\n{reason}"
+            return Attempt(**known | {"output": ""}, reason=reason, refusal=refusal)
         known["output"], known["output_file"] = self._bound(result)
         if selection.cut and result.outcome is Outcome.OK:
             known |= {"outcome": Outcome.ERROR, "exit_code": 1, "incomplete": True}
