@@ -48,6 +48,7 @@ def look_of(test: FunctionTest, result: Any, after: Any) -> Job:
 
 
 Level = Literal["low", "medium", "high"]
+_MOST = 300  # Code with more statements keeps its repeats.
 
 
 class CodeProblem(Data):
@@ -178,9 +179,26 @@ class Language(ABC):
             known: The code of the functions that exist when it runs.
 
         Returns:
-            The code, and the names of the removed definitions.
+            The code, and the names of the removed definitions: those of the known functions, and of their helpers if
+            they are the same or unused in the rest. Definitions that differ and are used stay, as do names bound
+            otherwise; a later check rejects them.
         """
-        return source, []
+        text = source.replace("\r\n", "\n").replace("\r", "\n")
+        own = self.statements(text) if known else []
+        beside = [each for code in known.values() for each in self.statements(code)]
+        repeats = _repeats(own, known, beside) if len(own) <= _MOST else []
+        data = text.encode("utf-8", "surrogatepass")
+        for each in sorted(repeats, key=lambda one: -one.span[0]):
+            data = data[: each.span[0]] + data[each.span[1] :].lstrip()
+        left = data.decode("utf-8", "surrogatepass")
+        # Where they stood, there may have been other statements, too.
+        if not repeats or [each.text for each in self.statements(left)] != [e.text for e in own if e not in repeats]:
+            return source, []
+        return left, list(dict.fromkeys(each.name for each in repeats))
+
+    def statements(self, text: str) -> list[Statement]:
+        """The statements at the top level of code, for `without_repeats`; none if it is invalid."""
+        return []
 
     @abstractmethod
     def check(
@@ -329,7 +347,7 @@ class Statement:
     """A statement at the top level of code.
 
     Attributes:
-        node: Its node.
+        span: Where it begins and ends, in bytes.
         name: The one name that it defines; empty if it is not a definition.
         text: The same text for the same definition.
         uses: The names in it.
@@ -337,7 +355,7 @@ class Statement:
         is_constant: Whether it defines one of these, or an immutable value.
     """
 
-    node: Any
+    span: tuple[int, int]
     name: str
     text: str
     uses: Collection[str]
@@ -345,14 +363,8 @@ class Statement:
     is_constant: bool
 
 
-def find_repeats(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> list[Statement]:
-    """The statements of code that repeat others. Names that are then still defined twice are refused later.
-
-    Args:
-        own: The statements of the code.
-        known: The functions that exist when it runs. Definitions of them are repeats.
-        beside: The statements of these functions. Their helpers are repeats if they are the same or not used.
-    """
+def _repeats(own: Sequence[Statement], known: Collection[str], beside: Sequence[Statement]) -> list[Statement]:
+    """The statements of code that repeat others: known functions, or those of the statements beside these."""
     found: list[Statement] = []
     there = {each.name: each.text for each in beside if each.name}
     count = -1

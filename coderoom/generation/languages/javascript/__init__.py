@@ -55,7 +55,7 @@ class JavaScriptLanguage(Language):
     reserved = RESERVED
     processes = 16
     runs_jobs = ("nodes", "nodes")
-    without_repeats = staticmethod(source.without_repeats)
+    statements = staticmethod(source.statements)
     as_declared = staticmethod(as_declared)
     check = staticmethod(source.check_source)  # Syntax errors are found when the code is loaded.
     write_module = staticmethod(source.javascript_module)

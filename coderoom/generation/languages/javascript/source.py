@@ -13,7 +13,6 @@ from coderoom.generation.languages import (
     CodeProblem,
     Statement,
     binding_problem,
-    find_repeats,
     import_problem,
     parameter_problems,
 )
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _LONGEST = 200_000
-_MOST = 300
 _WORDS = (
     "arguments await break case catch class const continue debugger default delete do else enum eval export extends "
     "false finally for function if implements import in instanceof interface let new null package private protected "
@@ -310,24 +308,10 @@ def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
     return [_problem(function.node, text) for text in parameter_problems(spec, parameters)]
 
 
-def without_repeats(source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-    """See `Language.without_repeats`; the code is unchanged if nothing was removed."""
-    program = read_program(source)
-    own = _statements(program)
-    beside = [each for code in known.values() for each in _statements(read_program(code))]
-    repeats = find_repeats(own, known, beside) if len(own) <= _MOST else []
-    if not repeats:
-        return source, []
-    left = _encoded(program.text)
-    for each in sorted(repeats, key=lambda one: -one.node.start_byte):
-        left = left[: each.node.start_byte] + left[each.node.end_byte :].lstrip()
-    return left.decode("utf-8", "surrogatepass"), list(dict.fromkeys(each.name for each in repeats))
-
-
-def _statements(program: Program) -> list[Statement]:
-    """The top-level statements; none if the code is invalid."""
-    nodes = program.root.named_children if not program.root.has_error else []
-    return [_statement(node) for node in nodes if node.type not in _IGNORED]
+def statements(text: str) -> list[Statement]:
+    """See `Language.statements`."""
+    root = read_program(text).root
+    return [_statement(node) for node in root.named_children if not root.has_error and node.type not in _IGNORED]
 
 
 def _statement(node: Node) -> Statement:
@@ -338,9 +322,9 @@ def _statement(node: Node) -> Statement:
     texts = [_text(each) for each in _leaves(node) if each.type != "export"]
     constant = texts[:1] == ["const"] and kind in ("number", "string")
     return Statement(
-        node,
+        span=(node.start_byte, node.end_byte),
         name=one.name if one is not None else "",
-        text="\n".join(texts),
+        text="\n".join(texts).rstrip("\n;"),
         uses=set(texts),
         is_callable=kind in _FUNCTIONS or kind == "class_declaration",
         is_constant=constant or kind in ("function_declaration", "generator_function_declaration"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ from coderoom.generation.languages import (
     SecurityFinding,
     Statement,
     call_inside,
-    find_repeats,
 )
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonLanguage", "existing_functions", "imports_in"]
 
-_MOST = 300
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -62,24 +61,10 @@ class PythonLanguage(Language):
         returned = f" -> {spec.outputs.type}" if _is_type(spec.outputs.type) else ""
         return f"def {spec.name}({', '.join(parameters)}){returned}:"
 
-    def without_repeats(self, source: str, known: Mapping[str, str]) -> tuple[str, list[str]]:
-        """See `Language.without_repeats`.
-
-        Removed are definitions of the known functions, and of their helpers if they are the same or unused in the
-        rest. Definitions that differ and are used stay, as do names bound otherwise; a later check rejects them.
-        """
-        lines = source.replace("\r\n", "\n").replace("\r", "\n")
-        try:
-            own = [*map(_statement, parsed(lines).body)]
-            beside = [_statement(node) for code in known.values() for node in parsed(code).body]
-            repeats = find_repeats(own, known, beside) if known and len(own) <= _MOST else []
-            text = _without(lines, [each.node for each in repeats])
-            # The removed lines may contain other statements, too.
-            if repeats and [*map(ast.dump, parsed(text).body)] == [each.text for each in own if each not in repeats]:
-                return text, [each.name for each in repeats]
-        except UNREADABLE:
-            pass
-        return source, []
+    def statements(self, text: str) -> list[Statement]:
+        """See `Language.statements`; each has all of its lines."""
+        ends = [*itertools.accumulate(len(line) + 1 for line in text.encode("utf-8", "surrogatepass").split(b"\n"))]
+        return [_statement(node, ends) for node in _tree_of(text).body]
 
     def imports(self, source: str) -> dict[str, str]:
         """See `Language.imports`."""
@@ -165,13 +150,20 @@ def imports_in(source: str) -> set[str]:
     return {name.split(".")[0] for name in names}
 
 
-def _statement(node: ast.stmt) -> Statement:
+def _statement(node: ast.stmt, ends: Sequence[int]) -> Statement:
     inside = [*ast.walk(node)]
     uses = {name for each in inside if isinstance(each, ast.Global) for name in each.names}
     uses |= {each.id for each in inside if isinstance(each, ast.Name)}
     is_callable = isinstance(node, _DEFINING)
-    is_constant = is_callable or _is_immutable(getattr(node, "value", None))
-    return Statement(node, _name(node), ast.dump(node), uses, is_callable, is_constant)
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    return Statement(
+        span=(ends[first - 2] if first > 1 else 0, ends[(node.end_lineno or node.lineno) - 1]),
+        name=_name(node),
+        text=ast.dump(node),
+        uses=uses,
+        is_callable=is_callable,
+        is_constant=is_callable or _is_immutable(getattr(node, "value", None)),
+    )
 
 
 def _name(node: ast.stmt) -> str:
@@ -187,17 +179,6 @@ def _is_immutable(node: ast.expr | None) -> bool:
     parts = [*ast.walk(node)] if node is not None else []
     kinds = ast.Constant | ast.Tuple | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
     return bool(parts) and all(isinstance(each, kinds) for each in parts)
-
-
-def _without(source: str, repeats: Sequence[ast.stmt]) -> str:
-    lines: list[str | None] = [*source.split("\n")]
-    for node in repeats:
-        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        last = node.end_lineno or node.lineno
-        while last < len(lines) and not (lines[last] or "").strip():
-            last += 1
-        lines[first - 1 : last] = [None] * (last - first + 1)
-    return "\n".join(line for line in lines if line is not None)
 
 
 def _without_future(source: str) -> tuple[str, list[str]]:
