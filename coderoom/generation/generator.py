@@ -315,7 +315,6 @@ class AICodeGenerator:
             await self._own_model.close()
 
     async def _generate(self, program: Program) -> Solution:
-        emit = program.emit
         key = self._key(program.instruction) if self.cache is not None else ""
         async with contextlib.AsyncExitStack() as stack:
             sandbox = self._sandbox or self._opened.get(asyncio.get_running_loop())
@@ -329,35 +328,57 @@ class AICodeGenerator:
                     f"The module cannot be tested: {why}. In the sandbox it can import installed packages, but not the "
                     "modules beside it."
                 )
-            vector = None
-            found = await self._find(key, runner, emit)
-            if found is None and not program.existing and (vector := await self._embed(program)) is not None:
-                found = await self._find_similar(program, vector, runner)
+            found, vector = await self._look_up(program, runner)
             if found is not None:
                 return found
             self._language.scan("")  # A missing scanner raises here, before any paid request.
             # Replies that were cut off at one limit are not those at another.
             work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
             journal = self.cache.journal(work) if self.cache is not None else None
-            client = BudgetedModel(self._model, journal, emit, **self._limits)
+            client = BudgetedModel(self._model, journal, program.emit, **self._limits)
             solution = await Pipeline(program, client, runner).run(encodable(self._model.name))
         passed = sum(result.passed for result in solution.test_results)
         facts = passed, len(solution.test_results), solution.stop_reason, solution.duration
         _log.debug("Done: %d of %d tests passed (%s) after %.2f s.", *facts)
         if self.cache is not None and journal is not None:
             if solution.all_tests_passed:
-                self.cache.put(key, solution, scope=self._scope(), vector=vector or ())
+                self.cache.put(key, solution, scope=self._scope(), vector=vector)
             if not solution.stop_reason.cut_short:
                 journal.forget()
         return solution
 
-    async def _find(self, key: str, runner: TestRunner, emit: Callable[[GenerationEvent], None]) -> Solution | None:
+    async def _look_up(self, program: Program, runner: TestRunner) -> tuple[Solution | None, Sequence[float]]:
+        """A solution from the cache; if there is none, the embedding of the instruction, if it has one."""
+        if self.cache is None:
+            _log.debug("There is no cache.")
+            return None, ()
+        found = await self._find(self.cache, self._key(program.instruction), runner, program)
+        if found is not None or program.existing or self._embeddings is None:
+            return found, ()
+        try:
+            [given] = await self._embeddings.embed([program.instruction])
+            vector = [float(each) for each in given]
+        except Exception as error:
+            program.warn(f"There is no embedding of the instruction: {type(error).__name__}: {error!s:.300}")
+            return None, ()
+        key = self.cache.nearest(self._scope(), vector, self._similarity)
+        found = None if key is None else await self._find(self.cache, key, runner, program)
+        if found is None:
+            return None, vector
+        warning = (
+            f"The solution is that of a similar instruction, which may ask for something else: {found.instruction}"
+        )
+        program.emit(Warned(warning))
+        warnings = (*program.warnings, *found.warnings, warning)
+        return found.model_copy(update={"cached_for": program.instruction, "warnings": warnings}), vector
+
+    async def _find(self, cache: SolutionCache, key: str, runner: TestRunner, program: Program) -> Solution | None:
         """A solution from the cache that still passes its own tests."""
-        found = self.cache.get(key) if self.cache is not None else None
-        if found is None or self.cache is None:
-            _log.debug("The cache has no solution." if self.cache is not None else "There is no cache.")
+        found = cache.get(key)
+        if found is None:
+            _log.debug("The cache has no solution.")
             return None
-        emit(CacheHit(tuple(found.implementations)))
+        program.emit(CacheHit(tuple(found.implementations)))
         began = time.monotonic()
         results = await runner.run(found.implementations, freeze(found.tests))
         _log.debug("The tests of the cached solution ran in %.2f s.", time.monotonic() - began)
@@ -365,34 +386,9 @@ class AICodeGenerator:
             now = {"usage": Usage(), "duration": time.monotonic() - began, "cached": True}
             warnings = dict.fromkeys([*found.warnings, *warnings_of(results)])
             return found.model_copy(update={"test_results": tuple(results), "warnings": tuple(warnings), **now})
-        emit(Warned("A cached solution no longer passes its own tests and was removed."))
-        self.cache.remove(key)
+        program.emit(Warned("A cached solution no longer passes its own tests and was removed."))
+        cache.remove(key)
         return None
-
-    async def _embed(self, program: Program) -> Sequence[float] | None:
-        """The embedding of the instruction; `None` if there is none."""
-        if self._embeddings is None or self.cache is None:
-            return None
-        try:
-            [vector] = await self._embeddings.embed([program.instruction])
-            return [float(each) for each in vector]
-        except Exception as error:
-            program.warn(f"There is no embedding of the instruction: {type(error).__name__}: {error!s:.300}")
-            return None
-
-    async def _find_similar(self, program: Program, vector: Sequence[float], runner: TestRunner) -> Solution | None:
-        assert self.cache is not None
-        key = self.cache.nearest(self._scope(), vector, self._similarity)
-        found = None if key is None else await self._find(key, runner, program.emit)
-        if found is None:
-            return None
-        warning = (
-            f"The solution is that of a similar instruction, which may ask for something else: {found.instruction}"
-        )
-        program.emit(Warned(warning))
-        return found.model_copy(
-            update={"cached_for": program.instruction, "warnings": (*program.warnings, *found.warnings, warning)}
-        )
 
     def _scope(self) -> str:
         """Where similar instructions are looked for: solutions with the same options and embeddings."""
