@@ -179,11 +179,7 @@ class FunctionWork:
         self.results: list[TestResult] = []
         self.findings: tuple[SecurityFinding, ...] = ()
         self.reason: StopReason | None = None
-        self._code = ""
-        self._codes: set[str] = set()
-        self._failed: object = None
-        self._repeated: StopReason | None = None
-        self._best = -1
+        self._failures: list[object] = []  # Of each attempt; equal ones are equal.
         self._changes = 0
         self._patches = 0
         self._fresh = False
@@ -203,9 +199,10 @@ class FunctionWork:
                 return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
             if len(self.attempts) >= self._program.rules.max_attempts:
                 return StopReason.ATTEMPTS
-            if self._repeated is not None and self._fresh:
-                return self._repeated
-            if not self._fresh and (self._repeated is not None or self._patches >= _MOST_PATCHES):
+            repeated = self._repeated()
+            if repeated is not None and self._fresh:
+                return repeated
+            if not self._fresh and (repeated is not None or self._patches >= _MOST_PATCHES):
                 self._fresh, self._patches = True, 0
                 attempt = await self._write(trouble)
             else:
@@ -226,7 +223,8 @@ class FunctionWork:
         self._patches += 1
         program = self._program
         changes = max(program.rules.max_test_changes - self._changes, 0)
-        messages = request(REPAIR, program, self.spec, code=self._code, trouble=trouble, changes=changes)
+        code = next((each.code for each in reversed(self.attempts) if each.code), "")
+        messages = request(REPAIR, program, self.spec, code=code, trouble=trouble, changes=changes)
         reply = await self._client.ask("repair", self.spec.name, messages, RepairForm)
         repair = read_repair(reply.text, self.spec.name, program.language)
         if repair is None:
@@ -238,7 +236,7 @@ class FunctionWork:
         except GenerationError as error:
             problems = tuple(f"the test cannot be changed like this: {line}" for line in str(error).splitlines())
             return self._attempt("patch", "", problems=problems, reason=repair.reason)
-        return self._attempt("changed test", self._code, reason=repair.reason)
+        return self._attempt("changed test", code, reason=repair.reason)
 
     def _attempt(self, approach: Approach, code: str, **more: Any) -> Attempt:
         """What to try next; with problems, it cannot be tried."""
@@ -252,18 +250,21 @@ class FunctionWork:
             code, notes = program.without_repeats(spec, attempt.code)
             problems, findings = program.check(spec, code)
             attempt = attempt.model_copy(update={"code": code, "notes": notes, "problems": tuple(problems)})
-        if attempt.code:
-            self._code = attempt.code
         if attempt.problems:
             self.attempts.append(attempt)
             program.emit(CodeRefused(spec.name, number, attempt.problems, attempt.reason))
-            self._compare(attempt, attempt.problems)
+            self._failures.append(attempt.problems)
             return refusals(attempt.problems, attempt.notes)
         language = program.language.name
         program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, attempt.reason))
         whole = await self._test(attempt)
-        self._keep(attempt.code, self.attempts[-1].passed, whole, findings)
-        self._compare(attempt, _signature(self.results))
+        tested = [each.passed for each in self.attempts if not each.problems]
+        better = whole or tested[-1] > max(tested[:-1], default=-1)
+        program.tried(spec, attempt.code if better else program.code[spec.name])
+        self.findings = findings if better else self.findings
+        if whole:
+            program.passed.add(spec.name)
+        self._failures.append(_signature(self.results))
         return "" if whole else failures(self.results, program.tests_of(spec.name), attempt.notes)
 
     async def _test(self, attempt: Attempt) -> bool:
@@ -274,25 +275,13 @@ class FunctionWork:
         self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
         return passed == len(results)
 
-    def _keep(self, code: str, passed: int, whole: bool, findings: tuple[SecurityFinding, ...]) -> None:
-        better = passed > self._best or whole
-        self._program.tried(self.spec, code if better else self._program.code[self.spec.name])
-        if better:
-            self._best, self.findings = passed, findings
-        if whole:
-            self._program.passed.add(self.spec.name)
-
-    def _compare(self, attempt: Attempt, signature: object) -> None:
-        """Detect repeated code and repeated failures."""
-        self._repeated = None
-        if attempt.code and attempt.approach != "changed test":
-            code = attempt.code.strip()
-            if code in self._codes:
-                self._repeated = StopReason.SAME_CODE
-            self._codes.add(code)
-        if self._repeated is None and self._failed == signature:
-            self._repeated = StopReason.SAME_ERROR
-        self._failed = signature
+    def _repeated(self) -> StopReason | None:
+        """Whether the last attempt repeats earlier code, or the failure of the one before it."""
+        *earlier, last = self.attempts
+        code = last.code.strip() if last.approach != "changed test" else ""
+        if code and any(each.code.strip() == code for each in earlier):
+            return StopReason.SAME_CODE
+        return StopReason.SAME_ERROR if self._failures[-1:] == self._failures[-2:-1] else None
 
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
