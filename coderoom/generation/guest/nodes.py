@@ -13,10 +13,8 @@ import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .batches import begin, end_child, in_turn, remember, tidy
+from .batches import end_child, in_turn, remember, tidy
 from .calls import answer_now, budget
-
-__all__ = ["alone", "begin", "define", "load", "run", "run_in_order"]
 
 _OLDEST = 18
 _MOST_PRINTED = 10_000

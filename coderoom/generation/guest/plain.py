@@ -19,8 +19,6 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .batches import lines, tidy
 
-__all__ = ["prepare", "run_in_order"]
-
 _START = """
 import marshal, sys
 modules, path, vary, arguments = marshal.load(sys.stdin.buffer)

@@ -17,8 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Dict, Generator, List, Tuple
 
-__all__ = ["BUILTINS", "CallError", "StepError", "Steps", "ask", "undo"]
-
 
 async def _wait() -> None:
     pass

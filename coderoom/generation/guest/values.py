@@ -14,8 +14,6 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     from coderoom.sandbox.guest.encoding import Path
 
-__all__ = ["Encoder", "Record", "decode", "name_of"]
-
 _MOST_ITEMS = 200_000
 _MOST_CHARACTERS = 2_000_000
 _WHY = {

@@ -23,8 +23,6 @@ from coderoom.sandbox import SourceModule
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = ["JavaScriptLanguage"]
-
 _SAFE = 2**53
 _BIGINT, _MAP = "$bigint", "$map"  # What a declared type or Node says is one.
 _KINDS = {"$frozenset": "$set", "$bytearray": "$bytes", "$namedtuple": "$object"}

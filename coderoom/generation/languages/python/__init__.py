@@ -28,8 +28,6 @@ from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpe
 if TYPE_CHECKING:
     from coderoom.generation.tests import FunctionTest
 
-__all__ = ["PythonLanguage", "existing_functions", "imports_in"]
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
