@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from coderoom._util.json_output import (
     innermost_client,
@@ -305,13 +304,10 @@ def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
     if given is not None or not text:
         return dict(given or {})
     try:
-        headers = json.loads(text)
-    except ValueError:
-        headers = None
-    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
-        # The message does not show the value: it may be a key.
-        raise RequestError(f'{_HEADERS_VARIABLE} must be a JSON object of strings, such as {{"x-api-key": "..."}}.')
-    return headers
+        return TypeAdapter(dict[str, str]).validate_json(text)
+    except ValidationError:  # It shows the value, which may be a key.
+        why = f'{_HEADERS_VARIABLE} must be a JSON object of strings, such as {{"x-api-key": "..."}}.'
+    raise RequestError(why)
 
 
 def _is_closed(form: type[BaseModel]) -> bool:

@@ -422,11 +422,8 @@ async def _run_many(sessions: Sequence[TestSession], jobs: Sequence[Job]) -> lis
     async def work(session: TestSession) -> None:
         while left:
             count = max(_SMALLEST, min(_LARGEST, len(left) // 2))
-            taken: list[int] = []
-            while left and len(taken) < count:
-                number = left.popleft()
-                if keys[number] not in slow:
-                    taken.append(number)
+            taken = [left.popleft() for _ in range(min(count, len(left)))]
+            taken = [number for number in taken if keys[number] not in slow]
             found = await session.several([jobs[number] for number in taken]) if taken else []
             for number, answer in zip(taken, found, strict=False):
                 answers[number] = answer
