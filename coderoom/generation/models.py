@@ -23,7 +23,7 @@ from coderoom._util.json_output import (
     strict_schema,
 )
 from coderoom._util.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
-from coderoom._util.tasks import close_with_loop, one_more
+from coderoom._util.tasks import close_with_loop
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -245,23 +245,17 @@ class OpenAIModel:
         )
         self._clients: dict[asyncio.AbstractEventLoop, AsyncOpenAI] = {}
         self._lock = threading.Lock()
-        self._takes_schemas = True
         self._limit: dict[str, Any] = {} if max_answer_tokens is None else {_limit_name(self.name): max_answer_tokens}
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
-        from openai import BadRequestError
-
         payload: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
-        client, arguments = self._client(), self._arguments(form)
-        try:
-            result = await client.chat.completions.create(model=self.name, messages=payload, **arguments, **self._limit)
-        except BadRequestError:
-            if not arguments:
-                raise
-            self._takes_schemas = False  # Many servers with this API do not support it.
-            await one_more()
-            result = await client.chat.completions.create(model=self.name, messages=payload, **self._limit)
+        create = self._client().chat.completions.create
+
+        async def send(arguments: dict[str, Any], _: bool) -> Any:
+            return await create(model=self.name, messages=payload, **arguments, **self._limit)
+
+        result = await send_for_json(self, _response_format(form), send)
         if not result.choices:
             return Reply("", complete=False)
         choice, usage = result.choices[0], result.usage
@@ -282,21 +276,20 @@ class OpenAIModel:
     def _client(self) -> AsyncOpenAI:
         """The client of this event loop: connections cannot be used in another one."""
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._make_client()
-            with self._lock:
-                known = {each: other for each, other in self._clients.items() if not each.is_closed()}
-                self._clients = {**known, loop: client}
-        return client
+        with self._lock:
+            if loop not in self._clients:
+                known = {each: client for each, client in self._clients.items() if not each.is_closed()}
+                self._clients = {**known, loop: self._make_client()}
+            return self._clients[loop]
 
-    def _arguments(self, form: type[BaseModel] | None) -> dict[str, Any]:
-        if form is None or not self._takes_schemas:
-            return {}
-        if not _is_closed(form):
-            return {"response_format": {"type": "json_object"}}
-        described = {"name": form.__name__, "strict": True, "schema": strict_schema(form.model_json_schema())}
-        return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+def _response_format(form: type[BaseModel] | None) -> dict[str, Any]:
+    if form is None:
+        return {}
+    if not _is_closed(form):
+        return {"response_format": {"type": "json_object"}}
+    described = {"name": form.__name__, "strict": True, "schema": strict_schema(form.model_json_schema())}
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
 
 
 def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
