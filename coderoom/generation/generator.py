@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -164,7 +165,7 @@ class AICodeGenerator:
         self._rules = Rules(
             max_attempts=max_attempts,
             max_test_changes=max_test_changes,
-            allowed_imports=None if allowed_imports is None else tuple(allowed_imports),
+            allowed_imports=None if allowed_imports is None else tuple(sorted(allowed_imports)),
             block_severity=block_severity,
             accept_changed_tests=accept_changed_tests,
         )
@@ -395,19 +396,14 @@ class AICodeGenerator:
         return encodable(f"{self._key('')} {getattr(self._embeddings, 'name', '')}")
 
     def _key(self, instruction: str) -> str:
-        rules = self._rules
+        options = asdict(self._rules)
+        del options["max_attempts"]  # With more of them, there is the same solution.
         return cache_key(
             instruction=instruction,
             model=self._model.name,
             prompt_version=PROMPT_VERSION,
             package_version=coderoom.__version__,
-            options={
-                "language": self._language.name,
-                "allowed_imports": sorted(rules.allowed_imports) if rules.allowed_imports is not None else None,
-                "block_severity": rules.block_severity,
-                "accept_changed_tests": rules.accept_changed_tests,
-                "max_test_changes": rules.max_test_changes,
-            },
+            options={"language": self._language.name, **options},
         )
 
 
