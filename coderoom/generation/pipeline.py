@@ -133,9 +133,8 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
     """The tests that are valid on their own, and the problems of the others."""
     tests: list[FunctionTest] = []
     wrong: list[str] = []
-    names: set[str] = set()
-    known: dict[str, str] = {}
     said: dict[str, str] = {}
+    known: dict[str, str] = {}
     if len(data) > _MOST_TESTS:
         wrong.append(f"there are {len(data)} tests; at most {_MOST_TESTS} are allowed")
     for index, each in enumerate(as_tests(data[:_MOST_TESTS], spec, program.language)):
@@ -145,19 +144,16 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
         except GenerationError as error:
             wrong += [line.replace(f"tests.{spec.name}[0]", place) for line in str(error).splitlines()]
             continue
-        wrong += [f"{place}: {problem}" for problem in problems]
-        if test.name in names:
-            wrong.append(f"{place}: another test has the same name {test.name!r}")
-        elif (same := said.setdefault(content_key(test), test.name)) != test.name:
-            wrong.append(f"{place}: it is the same test as {same!r}")
-            continue
         call = canonical([test.inputs, test.model_dump(mode="json", include={"setup", "then"})])
         expected = canonical([test.expected_output, test.expected_error])
-        if test.property is None and known.setdefault(call, expected) != expected:  # It may have several properties.
-            wrong.append(f"{place}: another test expects a different result of the same call")
-        elif not problems and test.name not in names:
-            tests.append(test)
-            names.add(test.name)
+        if test.name in [other.name for other in tests]:
+            problems.append(f"another test has the same name {test.name!r}")
+        elif (same := said.setdefault(content_key(test), test.name)) != test.name:
+            problems.append(f"it is the same test as {same!r}")
+        elif test.property is None and known.setdefault(call, expected) != expected:  # It may have several properties.
+            problems.append("another test expects a different result of the same call")
+        wrong += [f"{place}: {problem}" for problem in problems]
+        tests += [test] if not problems else []
     return tests, wrong
 
 
