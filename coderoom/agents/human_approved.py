@@ -96,10 +96,12 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
         self._prompt = prompt
         self._mode: Literal["first", "all"] = mode
         person = _FunctionApproval(self.ask)
+        self._asked: Approval = person
         own = agent.ask_instead(person)
         if own is not None:
             first = own if isinstance(own, Approval) else _FunctionApproval(own)
-            agent.ask_instead(ChainApproval([first, person], mode))
+            self._asked = ChainApproval([first, person], mode)
+            agent.ask_instead(self._asked)
 
     # --- A turn: the other agent's, with questions ---
 
@@ -117,6 +119,10 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
             asyncio.CancelledError: The token was cancelled.
         """
         return self._agent.on_messages_stream(messages, cancellation_token)
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Ask the agent's own approval, if it has one, and the person."""
+        return await self._asked(request)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalResponse:
         """Ask the person about code."""
