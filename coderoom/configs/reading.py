@@ -286,11 +286,11 @@ def write_starter(path: Path, team: str | None = None, model: str | None = None,
         raise RequestError(f"the file {str(path)!r} must end with .yaml: it has comments")
     if team is None:
         text = resources.files("coderoom.configs").joinpath("starter.yaml").read_text("utf-8")
-    elif team in shipped_sources():
-        text = shipped_sources()[team].data.decode()
     else:
-        find_source(team)  # Refuses an unknown name.
-        raise RequestError(f"{team!r} is not a shipped team; copy that file instead")
+        source = find_source(team)
+        if looks_like_path(team):
+            raise RequestError(f"{team!r} is not a shipped team; copy that file instead")
+        text = source.data.decode()
     if model is not None:
         known = service_of(model) or has_suffix(model) or model.startswith(REPLAY)
         if is_model_text(model) and not known:
