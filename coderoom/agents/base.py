@@ -66,6 +66,8 @@ from coderoom.sandbox import with_output
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""
 
+Ending = TextMessage | HandoffMessage
+"""The message that ends a turn."""
 Said = asyncio.Queue[BaseAgentEvent | BaseChatMessage | None]
 """The items of a turn, each of which is done when it has been read; `None` at the end of the turn."""
 
@@ -92,7 +94,7 @@ class Turn:
     token: CancellationToken
     attempts: list[Attempt] = field(default_factory=list)
     tokens: int = 0
-    answer: TextMessage | HandoffMessage | None = None
+    answer: Ending | None = None
     interrupted: bool = False
 
     @property
@@ -192,7 +194,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         said: Said = asyncio.Queue()
         self._read.add(said)
 
-        async def take_turn() -> TextMessage | HandoffMessage:
+        async def take_turn() -> Ending:
             _said.set(said)
             return await self._turn(messages, cancellation_token)
 
@@ -223,9 +225,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             await said.join()
 
     @abstractmethod
-    async def _turn(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> TextMessage | HandoffMessage:
+    async def _turn(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Ending:
         """Take a turn, `say` what happens, and return the answer."""
 
     async def _attempt(

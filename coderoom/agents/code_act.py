@@ -10,7 +10,7 @@ from typing import Any, get_args
 from weakref import WeakSet
 
 from autogen_agentchat.base import Handoff, TaskResult
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, TextMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
 from autogen_core.code_executor import CodeExecutor
 from autogen_core.memory import Memory
@@ -21,7 +21,7 @@ from pydantic import Field
 
 from coderoom._util.tasks import await_with_token
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
-from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
 from coderoom.agents.conversation import ConversationState, execution_event, final_message
 from coderoom.agents.metadata import StopReason
@@ -313,9 +313,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     # --- A turn: write, run, read, and again ---
 
-    async def _turn(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> TextMessage | HandoffMessage:
+    async def _turn(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Ending:
         turn = LimitedTurn(CancellationToken(), max_steps=self._max_steps, max_tokens=self._max_tokens)
         cancellation_token.add_callback(turn.token.cancel)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

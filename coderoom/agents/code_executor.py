@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from autogen_agentchat.base import Handoff
-from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, HandoffMessage, TextMessage
+from autogen_agentchat.messages import BaseChatMessage, CodeGenerationEvent, TextMessage
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.memory import Memory
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, model_validator
 from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
-from coderoom.agents.base import CodingAgent, CodingAgentConfig, Turn
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.conversation import execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
@@ -202,9 +202,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()
 
-    async def _turn(
-        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
-    ) -> TextMessage | HandoffMessage:
+    async def _turn(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Ending:
         if self._model_client is None:
             return await self._run_found_code(messages, cancellation_token)
         await self._take(messages)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Self, cast
 
 from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory, StructuredMessage
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, StructuredMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import AgentRuntime, CancellationToken, ComponentLoader
 from pydantic import BaseModel, ConfigDict, Field
@@ -247,14 +247,8 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
 
     # --- The parts of AutoGen's team ---
 
-    def _create_participant_factory(
-        self,
-        parent_topic_type: str,
-        output_topic_type: str,
-        agent: ChatAgent | Team,
-        message_factory: MessageFactory,
-    ) -> Callable[[], ChatAgentContainer]:
-        return lambda: Participant(parent_topic_type, output_topic_type, agent, message_factory, self._turns)
+    def _create_participant_factory(self, *args: Any, **kwargs: Any) -> Callable[[], ChatAgentContainer]:
+        return lambda: Participant(*args, turns=self._turns, **kwargs)
 
     def _create_group_chat_manager_factory(self, *args: Any, **kwargs: Any) -> Callable[[], RoundRobinGroupChatManager]:
         return lambda: CodingTeamManager(*args, turns=self._turns, emit_team_events=self._emit_team_events, **kwargs)

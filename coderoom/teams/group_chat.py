@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager, nullcontext
 from typing import Any
 
 from autogen_agentchat.base import ChatAgent, Response, TaskResult, Team, TerminatedException
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, MessageFactory
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_agentchat.state import RoundRobinManagerState
 from autogen_core import CancellationToken, DefaultTopicId, MessageContext, event, trace_invoke_agent_span
 from pydantic import Field
@@ -151,15 +151,9 @@ class Participant(ChatAgentContainer):
     messages are kept, so that the next turn reads each of them once. The error reaches the team unchanged.
     """
 
-    def __init__(
-        self,
-        parent_topic_type: str,
-        output_topic_type: str,
-        agent: ChatAgent | Team,
-        message_factory: MessageFactory,
-        turns: Turns,
-    ) -> None:
-        super().__init__(parent_topic_type, output_topic_type, agent, message_factory)
+    def __init__(self, *args: Any, turns: Turns, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        agent = self._agent
         self._team = agent if isinstance(agent, Team) else None
         # A subclass may override how it takes its turns.
         if isinstance(agent, TeamAgent) and type(agent).on_messages_stream is TeamAgent.on_messages_stream:
