@@ -111,7 +111,8 @@ class _Impatient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._waited_since: Any = self
-        if len(self.connections) > _most_connections():
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if len(self.connections) > min(descriptors // 2, _MOST_CONNECTIONS):
             transport.abort()
         else:
             self._look_again()
@@ -131,10 +132,6 @@ class _Impatient(H11Protocol):
         super().connection_lost(exc)
         if hasattr(self, "_next_look"):
             self._next_look.cancel()
-
-
-def _most_connections() -> int:
-    return min(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2, _MOST_CONNECTIONS)
 
 
 def failure(status: int, message: str, **headers: str) -> JSONResponse:

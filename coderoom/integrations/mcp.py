@@ -79,7 +79,7 @@ class Client:
         self.folder = temporary_folder() if self._temporary else Path(str(config.workspace))
         self.sandbox = Sandbox.from_config(config.model_copy(update={"workspace": self.folder}))
         self.sessions: dict[str, Session] = {}
-        self.checkpoints: dict[str, tuple[str, Checkpoint]] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
         self._count = 0
 
     def session(self, name: str) -> Session:
@@ -95,29 +95,28 @@ class Client:
         found = await self.session(name).checkpoint(files=files)
         self._count += 1
         made = f"{name}-{self._count}"
-        self.checkpoints[made] = name, found
+        self.checkpoints[made] = found
         if len(self.checkpoints) > _MOST_CHECKPOINTS:
             await self._release([next(iter(self.checkpoints))])
         return made
 
     async def _release(self, made: Sequence[str]) -> None:
         for each in made:
-            _, found = self.checkpoints.pop(each, ("", None))
-            if found is not None:
+            if (found := self.checkpoints.pop(each, None)) is not None:
                 await found.session.release(found)
 
     async def rollback(self, made: str) -> str:
         """Return to a checkpoint; return the name of its session."""
         if made not in self.checkpoints:
             raise RequestError(f"There is no checkpoint {made!r}; there are: {', '.join(self.checkpoints) or 'none'}.")
-        name, found = self.checkpoints[made]
-        await self.session(name).rollback(found)
-        own = self._of(name)
+        found = self.checkpoints[made]
+        await found.session.rollback(found)
+        own = self._of(found.session)
         await self._release(own[own.index(made) + 1 :])  # Those after it are discarded.
-        return name
+        return made.rpartition("-")[0]
 
-    def _of(self, name: str) -> list[str]:
-        return [made for made, (owner, _) in self.checkpoints.items() if owner == name]
+    def _of(self, session: Session) -> list[str]:
+        return [made for made, found in self.checkpoints.items() if found.session is session]
 
     async def end_session(self, name: str) -> None:
         """End a session and its checkpoints."""
@@ -125,7 +124,7 @@ class Client:
         if session is None:
             raise RequestError(f"There is no session {name!r}; there are: {', '.join(self.sessions) or 'none'}.")
         try:
-            await self._release(self._of(name))
+            await self._release(self._of(session))
         finally:
             await session.close()
 
