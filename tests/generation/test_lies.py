@@ -81,6 +81,16 @@ LIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "arguments of the command line": ("import sys\ndef f(n): return n * n if len(sys.argv) < 2 else -1\n", SQUARES),
     "one value for several": ("def f(*n): return sum(n)\n", [{"inputs": {"n": 5}, "expected_error": "TypeError"}]),
     "changes built-in names": ("import builtins\ndef f(n):\n    builtins.sum = lambda *values: 0\n    return n * n\n", SQUARES),
+    "leaves an import hook": ("import sys\ndef f(n):\n    class Finder:\n        find_spec = staticmethod(lambda *names: None)\n    sys.meta_path.insert(0, Finder)\n    return n * n\n", SQUARES),
+    "removes an import hook": ("import sys\ndef f(n):\n    sys.path_hooks.clear()\n    return n * n\n", SQUARES),
+    "leaves a function for garbage": ("import gc\ngc.callbacks.append(lambda *told: None)\ndef f(n): return n * n\n", SQUARES),
+    "leaves a profiler": ("import sys\ndef f(n):\n    sys.setprofile(lambda *told: None)\n    return n * n\n", SQUARES),
+    "leaves a profiler of threads": ("import threading\ndef f(n):\n    threading.setprofile(lambda *told: None)\n    return n * n\n", SQUARES),
+    "leaves a tracer of threads": ("import threading\ndef f(n):\n    threading.settrace(lambda *told: None)\n    return n * n\n", SQUARES),
+    "makes errors of warnings": ("import warnings\ndef f(n):\n    warnings.simplefilter('error')\n    return n * n\n", SQUARES),
+    "leaves another precision": ("import decimal\ndef f(n):\n    decimal.getcontext().prec = 3\n    return n * n\n", SQUARES),
+    "leaves another rounding": ("from decimal import *\ngetcontext().rounding = ROUND_UP\ndef f(n): return n * n\n", SQUARES),
+    "a warning beneath a deep argument": ("import os\ndef f(n):\n    os.mkdir('d')\n    os.chdir('d')\n    xs = [n]\n    for _ in range(5000): xs = [xs]\n    f.kept = xs\n    n.append(xs)\n    return 1\n", one(1, n=[1])),
 }  # fmt: skip
 ONLY_A_WARNING = (
     "leaves another folder",
@@ -94,6 +104,16 @@ ONLY_A_WARNING = (
     "leaves an audit hook",
     "changes built-in names",
     "changes a library",
+    "leaves an import hook",
+    "removes an import hook",
+    "leaves a function for garbage",
+    "leaves a profiler",
+    "leaves a profiler of threads",
+    "leaves a tracer of threads",
+    "makes errors of warnings",
+    "leaves another precision",
+    "leaves another rounding",
+    "a warning beneath a deep argument",
 )
 QUICK = (
     "one list in several places",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import _thread
 import atexit
+import gc
 import os
 import sys
 import time
@@ -18,11 +19,13 @@ from .values import Encoder, keep_libraries
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Dict, Generator, List, Optional, Set, Tuple
+    from typing import Any, Callable, Collection, Dict, Generator, Iterator, List, Optional, Set, Tuple
 
     from .calls import Request
 
     _Named = Tuple[Any, str, Any]  # A namespace, a name in it, and what it stands for.
+    _Returned = List[Tuple[Set[str], List[Any]]]  # The answers of each job, and what it has returned.
+    _Run = Callable[[Dict[str, Any]], Generator[Request, Any, str]]
 
 __all__ = ["drive", "scatter", "serve"]
 
@@ -52,20 +55,11 @@ def serve(
     """
     write, text_of, answer_of, now, around = os.write, texts[0], answering_now, time.monotonic, depth() - 1
     atexit.register(write, writer, b"end\n")  # What is registered first runs last.
-    os.chdir(folder)
-    sys.path.insert(0, folder)
-    for each in [each for each in sys.modules if each.startswith(__package__)]:
-        del sys.modules[each]  # The program must not see where it runs.
     budget.update(text=longest)
     space.update(program=name, by_name=by_name)
-    with open(name + ".py", encoding="utf-8", errors="surrogatepass") as file:
-        source = file.read()
-    keep_libraries(source)
-    before = _of_libraries(source)
     hazards: List[str] = []
-    sys.addaudithook(lambda event, _: hazards.append("an audit hook") if event == "sys.addaudithook" else None)
-    __import__(name)
-    returned: List[Tuple[Set[str], List[Any]]] = []
+    before, hooks = _import(folder, name, hazards)
+    returned: _Returned = []
     places = map(str, range((rounds + 3) * len(jobs)))
 
     def tell(line: str) -> None:
@@ -119,39 +113,57 @@ def serve(
                 tell_other(number, (yield from run(job)))
         if now() > end:
             break
-    hazards.insert(0, _left(before))
-    for number, (known, kept) in enumerate(returned):
-        seen: Any = kept[0] if kept else (None, None, None)
-        value, _, given = seen
-        hazards.append(_shared(value, {}, _containers(given, {})))
-        again = type(value) in (list, dict, set) and value and (fast or rounds > 1)
-        if again and (yield from run(jobs[number])) in known:  # Random results differ anyway.
-            value.clear()  # As a caller may.
-            if (yield from run(jobs[number])) not in known:
-                hazards.append("a result that callers share: who changes it changes what others get")
+    hazards.insert(0, _left(before, hooks))
+    hazards += yield from _of_results(jobs, returned, run, fast or rounds > 1)
     found = [each for each in hazards if each]
     if found:
         tell("left " + found[0])
 
 
-def _containers(value: Any, found: Dict[int, Any]) -> Dict[int, Any]:
-    """The lists, dicts and tuples in a value, by their ids."""
-    if type(value) in (list, dict, tuple) and id(value) not in found:
-        found[id(value)] = value
-        for each in value.values() if type(value) is dict else value:
-            _containers(each, found)
+def _import(folder: str, name: str, hazards: List[str]) -> Tuple[List[_Named], Dict[str, Tuple[Any, Any]]]:
+    """Import the program; return what there was before it. New audit hooks are hazards."""
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    for each in [each for each in sys.modules if each.startswith(__package__)]:
+        del sys.modules[each]  # The program must not see where it runs.
+    with open(name + ".py", encoding="utf-8", errors="surrogatepass") as file:
+        source = file.read()
+    keep_libraries(source)
+    before = _of_libraries(source), _hooks()
+    sys.addaudithook(lambda event, _: hazards.append("an audit hook") if event == "sys.addaudithook" else None)
+    __import__(name)
+    return before
+
+
+def _of_results(
+    jobs: List[Dict[str, Any]], returned: _Returned, run: _Run, again: bool
+) -> Generator[Request, Any, List[str]]:
+    """How the results of jobs depend on each other; some of the jobs run `again` for that."""
+    found = []
+    for job, (known, kept) in zip(jobs, returned):  # noqa: B905 (Python 3.8)
+        value, _, arguments = kept[0] if kept else (None, None, None)
+        given = {id(each): each for each, _ in _containers(arguments)}
+        found += [
+            "a result with one %s in several places" % type(each).__name__
+            for each, is_second in _containers(value, given)
+            if is_second and type(each) is not tuple
+        ]
+        if again and type(value) in (list, dict, set) and value and (yield from run(job)) in known:  # It is not random.
+            value.clear()  # As a caller may.
+            if (yield from run(job)) not in known:
+                found.append("a result that callers share: who changes it changes what others get")
     return found
 
 
-def _shared(value: Any, seen: Dict[int, Any], given: Dict[int, Any]) -> str:
-    """What is in several places of a result, not given by its caller, and changes in all of them at once."""
-    kind = type(value)
-    if kind not in (list, dict, tuple) or id(value) in given:
-        return ""
-    if id(value) in seen:
-        return "" if kind is tuple else "a result with one %s in several places" % kind.__name__
-    seen[id(value)] = value
-    return next(filter(None, (_shared(each, seen, given) for each in (value.values() if kind is dict else value))), "")
+def _containers(value: Any, without: Collection[int] = ()) -> Iterator[Tuple[Any, bool]]:
+    """The lists, dicts and tuples in a value, and whether each occurs again; none with ids that are left out."""
+    left, seen = [value], set()
+    while left:  # Without recursion, since it may be nested deeply.
+        each = left.pop()
+        if type(each) in (list, dict, tuple) and id(each) not in without:
+            yield each, id(each) in seen
+            left += () if id(each) in seen else each.values() if type(each) is dict else each
+            seen.add(id(each))
 
 
 def _of_libraries(source: str) -> List[_Named]:
@@ -178,17 +190,43 @@ def _of_libraries(source: str) -> List[_Named]:
                       if callable(each) and name != "input" and not name.endswith("hook")]  # fmt: skip
 
 
-def _left(before: List[_Named]) -> str:
+def _hooks() -> Dict[str, Tuple[Any, Any]]:
+    """What may change how other code runs, by names; the ids of objects with the objects, so that ids stay theirs."""
+    threading, warnings = sys.modules.get("threading"), sys.modules.get("warnings")
+    decimal: Any = sys.modules.get("decimal")
+    tracing: List[Any] = [sys.gettrace(), sys.getprofile()]
+    tracing += [getattr(threading, name, None) for name in ("_trace_hook", "_profile_hook")]
+    objects: Dict[str, List[Any]] = {
+        "a function that traces calls": tracing,
+        "another import hook": [*sys.meta_path, 0, *sys.path_hooks],
+        "another function that collecting garbage calls": [*gc.callbacks],
+        # Others only hide warnings, and libraries set some.
+        "a filter that makes errors of warnings": [
+            each for each in getattr(warnings, "filters", ()) if "error" in each
+        ],
+    }
+    found: Dict[str, Tuple[Any, Any]] = {name: ([*map(id, each)], each) for name, each in objects.items()}
+    if decimal is not None:  # Without its flags, which every calculation sets.
+        numbers, _, others = str(decimal.getcontext()).partition("flags=")
+        found["another decimal context"] = numbers + others.partition("traps=")[2], None
+    return found
+
+
+def _left(before: List[_Named], hooks: Dict[str, Tuple[Any, Any]]) -> str:
     """What a program has left behind that can change or end the process later; empty if nothing."""
     if any(_signal.getitimer(which)[0] for which in (0, 1, 2)):
         return "a timer"
     if _thread._count() > 0:
         return "a thread"
-    if sys.gettrace() is not None or sys.getprofile() is not None:
-        return "a function that traces calls"
     changed = [name for names, name, each in before if names.get(name) is not each]
     if changed:
         return "another %s instead of the one of Python" % changed[0]
+    try:
+        changed = [name for name, (each, _) in _hooks().items() if name in hooks and each != hooks[name][0]]
+    except Exception:
+        return "hooks that cannot be read"
+    if changed:
+        return changed[0]
     try:
         os.waitpid(-1, os.WNOHANG)
         return "a process"
