@@ -167,6 +167,17 @@ async def test_users_get_what_tests_see(sandbox: Sandbox) -> None:
             False,
         ),
         ("return { a: 4, message: 'x' }", {"a": 4, "message": "x"}, True),
+        ("const a = [1]; a.map = () => [9]; return a", [1], False),
+        ("const a = [1]; a.toJSON = () => [9]; return a", [1], False),
+        ("const a = [1]; a[Symbol.iterator] = function* () { yield 9 }; return a", [1], False),
+        ("return new (class A extends Array { includes() { return true } })(1, 2)", [1, 2], False),
+        ("return [new (class A extends Array { *[Symbol.iterator]() { yield 9 } })(1, 2)]", [[1, 2]], False),
+        ("return Object.setPrototypeOf([1], null)", [1], False),
+        ("return new (class A extends Set { has() { return true } })([1])", {"$set": [1]}, False),
+        ("return new (class A extends Map { get() { return 9 } })([[1, 2]])", {"$map": [[1, 2]]}, False),
+        ("return new (class A extends Array { sum() { return 3 } toString() { return 'A' } })(1, 2)", [1, 2], True),
+        ("return new (class A extends Map { first() { return 2 } })([[1, 2]])", {"$map": [[1, 2]]}, True),
+        ("return 'ab'.match(/a/)", ["a"], True),
     ]
     sources = {f"f{number}": f"function f{number}(x) {{ {body} }}" for number, (body, _, _) in enumerate(cases)}
     tests = {

@@ -12,7 +12,7 @@ import symtable
 import tempfile
 import typing
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from coderoom.generation.languages import (
@@ -110,7 +110,11 @@ def without_examples(source: str) -> tuple[str, list[str]]:
     tree = _parse(source)
     if isinstance(tree, CodeProblem):
         return source, []
-    own = {node.name for node in tree.body if isinstance(node, _Function) and _only_shows(node)}
+    functions = {node.name: node for node in tree.body if isinstance(node, _Function)}
+    preparing = {name for name, node in functions.items() if _prepares(node, parameters_of(node.args))}
+    while others := {name for name, node in functions.items() if _called(node) & preparing} - preparing:
+        preparing |= others
+    own = {name for name, node in functions.items() if _shows(node) and not _prepares(node)} - preparing
     examples = [node for node in tree.body if _is_example(node, own)]
     lines: list[str | None] = [*source.split("\n")]
     notes = []
@@ -123,23 +127,34 @@ def without_examples(source: str) -> tuple[str, list[str]]:
     return "\n".join(line for line in lines if line is not None), notes
 
 
-def _only_shows(node: _Function) -> bool:
-    """Whether a function prints or asserts something, and prepares nothing for later calls, such as a table."""
-    shows = False
-    bound = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+def _called(node: ast.AST) -> set[str]:
+    """The names that are called in statements of their own."""
+    calls = (each.value for each in ast.walk(node) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call))
+    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+
+
+def _shows(node: _Function) -> bool:
+    """Whether a function prints or asserts something."""
+    called = {getattr(each.func, "id", "") for each in ast.walk(node) if isinstance(each, ast.Call)}
+    return "print" in called or any(isinstance(each, ast.Assert) for each in ast.walk(node))
+
+
+def _prepares(node: _Function, parameters: Iterable[tuple[ast.arg, bool]] = ()) -> bool:
+    """Whether a function changes values other than its own and these parameters, such as a table for later calls."""
+    own = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    own.update(each.arg for each, _ in parameters)
     for each in ast.walk(node):
         target = each.func if isinstance(each, ast.Call) else each
-        shows = shows or isinstance(each, ast.Assert) or getattr(target, "id", "") == "print"
         if isinstance(each, ast.Global):
-            return False
+            return True
         if isinstance(target, ast.Subscript | ast.Attribute):
             stores = isinstance(target.ctx, ast.Store | ast.Del)
             changes = isinstance(each, ast.Call) and isinstance(target, ast.Attribute) and target.attr in _CHANGING
             while isinstance(target, ast.Subscript | ast.Attribute):
                 target = target.value
-            if (stores or changes) and isinstance(target, ast.Name) and target.id not in bound:
-                return False
-    return shows
+            if (stores or changes) and isinstance(target, ast.Name) and target.id not in own:
+                return True
+    return False
 
 
 _CHANGING = words(

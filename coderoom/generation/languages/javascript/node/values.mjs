@@ -9,7 +9,7 @@ const DEEPEST = 60;
 const MOST_DIGITS = 4_000;
 const RETURN_LIST = 'it can be iterated only once; return an array';
 
-const { apply, getPrototypeOf, getOwnPropertyDescriptor, ownKeys } = Reflect;
+const { apply, getPrototypeOf, getOwnPropertyDescriptor, has, ownKeys } = Reflect;
 const { keys, is } = Object;
 const { isArray, from: listOf } = Array;
 const { stringify } = JSON;
@@ -24,6 +24,7 @@ const codePointAt = String.prototype.codePointAt;
 const toBase64 = Buffer.prototype.toString;
 const bytesFrom = Buffer.from.bind(Buffer);
 const plainPrototype = Object.prototype;
+const collections = [[isArray, Array.prototype], [types.isSet, Set.prototype], [types.isMap, Map.prototype]];
 
 export class Encoder {
   #items = MOST_ITEMS;
@@ -67,6 +68,7 @@ export class Encoder {
   #object(value) {
     if (types.isProxy(value)) return opaque('Proxy', 'its properties may change with each access; return plain data');
     if (isComputed(value)) return opaque(nameOf(value), 'its properties may change with each access; return plain data');
+    if (overrides(value)) return opaque(nameOf(value), 'its methods are not those of a plain one; return plain data');
     if (isArray(value)) return this.#list(value.length, (index) => value[index]) ?? this.#tooMany('Array');
     if (types.isSet(value)) return this.#set(value);
     if (types.isMap(value)) return this.#map(value);
@@ -213,6 +215,24 @@ function isComputed(value) {
     const found = getOwnPropertyDescriptor(value, names[index]);
     const hidden = names[index] === 'stack' && !found?.enumerable; // Of errors.
     if (found !== undefined && !hidden && (found.get !== undefined || found.set !== undefined)) return true;
+  }
+  return false;
+}
+
+// Whether an array, a set or a map has other methods than plain ones, besides its texts.
+function overrides(value) {
+  for (let kind = 0; kind < collections.length; kind++) {
+    const [isOne, base] = collections[kind];
+    if (!isOne(value) || (isArray(value) && value.length > MOST_ITEMS)) continue;
+    for (let each = value; each !== base; each = getPrototypeOf(each)) {
+      if (each === null) return true;
+      const names = ownKeys(each);
+      for (let index = 0; index < names.length; index++) {
+        const name = names[index];
+        const harmless = name === 'constructor' || name === 'length' || name === 'toString' || name === 'toLocaleString';
+        if (name === 'toJSON' || (!harmless && has(base, name))) return true;
+      }
+    }
   }
   return false;
 }
