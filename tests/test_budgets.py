@@ -80,7 +80,7 @@ async def test_a_team_file_has_budgets_of_the_team_and_of_agents(tmp_path: Path)
         "coder", SandboxCodeExecutor(), model_client=ReplayModel(replies(*[CODE, "Done."] * 3)), budget=Budget(cells=2)
     )
     reviewer = ReviewerAgent("reviewer", ReplayModel(replies(*["No."] * 3)), budget=Budget(tokens=5000))
-    actor = CodeActAgent("actor", ReplayModel([]), budget=Budget(seconds=1.5))
+    actor = CodeActAgent("actor", ReplayModel([]), budget=Budget(seconds=600.5))
     team = CodingTeam([coder, reviewer, actor], termination_condition=BudgetTermination(tokens=250))
     file = tmp_path / "team.json"
     file.write_text(team.dump_component().model_dump_json())
