@@ -230,6 +230,17 @@ async def test_what_is_written_to_the_workspace_is_limited(place: Place, workspa
         assert sum(path.stat().st_size for path in workspace.iterdir()) < 400 << 20
 
 
+async def test_files_of_before_and_of_others_do_not_count(place: Place, workspace: Path) -> None:
+    (workspace / "data").write_bytes(bytes(40 << 20))
+    await asyncio.sleep(0.2)
+    code = "import time\nend = time.time() + 1\nwhile time.time() < end: pass\nlen(open('data', 'rb').read())"
+    async with place.sandbox(workspace=workspace, limits=Limits(disk_bytes=32 << 20)) as sandbox:
+        running = asyncio.ensure_future(sandbox.run(code))
+        await asyncio.sleep(0.2)
+        (workspace.parent / "of others").write_bytes(bytes(40 << 20))
+        assert (await running).value == 40 << 20
+
+
 async def test_a_shell_finds_the_interpreter_that_cells_have(place: Place, sandbox: Sandbox) -> None:
     if place.wall == "docker":
         return  # There it is the image's.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import NamedTuple
 
 from .isolation import linux
@@ -18,6 +19,7 @@ _MOST_ROUNDS = 100
 _NOTHING = [b"0"] * (_STACK + 1)
 
 _MOST_FILES = 100_000
+_CLOCK_STEP = 0.1  # More seconds than there are between two times that a file system knows.
 
 
 class Use(NamedTuple):
@@ -197,7 +199,7 @@ def _kill(pid: int, number: int) -> bool:
 
 
 class Disk:
-    """Watches the free space of a folder's file system, and measures the folder when much has gone."""
+    """Watches the free space of a folder's file system, and measures what is new in the folder when much has gone."""
 
     def __init__(self, folder: str, limit: int) -> None:
         self._folder = folder
@@ -207,6 +209,7 @@ class Disk:
     def remember(self) -> None:
         """Count from here."""
         self._bytes, self._files = self._free()
+        self._since = time.time() - _CLOCK_STEP
 
     def is_overdrawn(self, pids: list[int]) -> bool:
         """Whether too much was written; if so, count from here, so that code can remove what it wrote."""
@@ -254,9 +257,10 @@ class Disk:
             except OSError:
                 continue
             for entry in entries:
-                count += 1
                 try:
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    facts = entry.stat(follow_symlinks=False)
+                    if facts.st_ctime >= self._since:  # Code cannot set this time.
+                        size, count = size + facts.st_blocks * 512, count + 1
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
                 except OSError:
