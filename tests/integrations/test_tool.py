@@ -87,7 +87,9 @@ async def test_cancelled_caller_ends_the_cell() -> None:
         assert (await session.run("x")).value == 1
 
 
-def test_interrupted_caller_ends_the_cell() -> None:
+def test_interrupted_caller_ends_the_cell(request: pytest.FixtureRequest) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell starts jobs without a handler.
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with CodeSession() as session:
         session.run_blocking("import time\nx = 1")
         threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
