@@ -120,6 +120,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
 
     from coderoom._util.text import counted, in_dollars, visible
     from coderoom.runs.batch_report import Summary, summary_lines, write_report
+    from coderoom.runs.exec_view import show_isolation
     from coderoom.runs.interrupts import route_signals
     from coderoom.runs.items import count_items
 
@@ -136,6 +137,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     with progress:
         shown = progress.add_task("begins")
         async with batch:
+            show_isolation(Console(stderr=True, quiet=as_json), batch.isolation)
             with route_signals(batch.stop):
                 async for result in batch:
                     now.add(result)

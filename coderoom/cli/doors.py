@@ -52,12 +52,16 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
+    from rich.console import Console
+
     from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio
     from coderoom.runs import open_journal
+    from coderoom.runs.exec_view import show_isolation
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
+    show_isolation(Console(stderr=True), wall)
     kept = open_journal(journal, off=no_journal)
     make = partial(make_server, sandbox, team or (), model=model, timeout=timeout, journal=kept)
     if http is None:
@@ -97,9 +101,12 @@ def serve(
     The base URL is http://ADDRESS:PORT/v1. The keys of callers are in CODEROOM_TOKEN, separated by commas; without it
     there is a new one, which is shown. Each conversation has a folder of its own.
     """
+    from rich.console import Console
+
     from coderoom.budgets import make_budget
     from coderoom.integrations.chat_completions import ChatServer
     from coderoom.runs import RunRequest, open_journal
+    from coderoom.runs.exec_view import show_isolation
 
     limits, of_agents = budgets_of(budget)
     if of_agents:
@@ -112,6 +119,7 @@ def serve(
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
+    show_isolation(Console(stderr=True), server.isolation)
     _serve(server.app, host, port, "/v1")
 
 

@@ -116,6 +116,9 @@ class ChatServer:
         requests_per_minute: The requests of each caller in a minute.
         concurrency: The answers to each caller at a time.
 
+    Attributes:
+        isolation: The wall that the code runs behind; `auto` if each conversation chooses one.
+
     Raises:
         RequestError: There is no such team.
         ConfigError: The team's file has mistakes.
@@ -143,7 +146,8 @@ class ChatServer:
         self._answering: dict[int, int] = {}
         folder = temporary_folder()
         try:
-            self._trial = self._request("Is all there?", folder).prepare().team
+            prepared = self._request("Is all there?", folder).prepare()
+            self._trial, self.isolation = prepared.team, prepared.record.isolation
         finally:
             remove_folder(folder)
         self.app = Starlette(

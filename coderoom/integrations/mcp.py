@@ -60,9 +60,16 @@ _LONGEST_REPORT: Final = 500
 _MAIN: Final = "main"
 _SESSION: Final = b"mcp-session-id"
 _RULES: Final = """\
-Runs code in an isolated sandbox. Variables of a session stay from call to call. Files are in the working folder, which
-all sessions share; code finds them by relative paths. Nothing else of the user's machine is visible, and there is no
-network unless the user has allowed it."""
+Runs code in {place}. Variables of a session stay from call to call. Files are in the working folder, which
+all sessions share; code finds them by relative paths. {reach}"""
+_ISOLATED: Final = {
+    "place": "an isolated sandbox",
+    "reach": "Nothing else of the user's machine is visible, and there is no network unless the user has allowed it.",
+}
+_NOT_ISOLATED: Final = {
+    "place": "ordinary processes of the user",
+    "reach": "It is not isolated: it can read and change the user's other files, and use the network.",
+}
 
 T = TypeVar("T")
 SessionName = Annotated[str, Field(min_length=1, max_length=100, description="The session, whose variables stay.")]
@@ -165,9 +172,10 @@ def make_server(
         finally:
             await run_uncancellable(client.close())
 
+    rules = _RULES.format(**(_NOT_ISOLATED if sandbox.wall == "none" else _ISOLATED))
     # It would write its log, and that of all others, as boxes of 80 columns.
     logging.basicConfig(level=logging.ERROR)
-    server = FastMCP[Client]("coderoom", _RULES, lifespan=one_client, log_level="ERROR", **http)
+    server = FastMCP[Client]("coderoom", rules, lifespan=one_client, log_level="ERROR", **http)
     server._mcp_server.version = __version__
     # It reports each client that ends its connection as an error.
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)

@@ -74,6 +74,7 @@ class Batch:
         address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
         cpus: The processors of the cluster that one run takes.
         memory: The bytes of memory of the cluster that one run takes; `None`: they are not counted.
+        isolation: The wall that the code runs behind; `auto` if each run chooses one.
         bad_lines: The lines that are no items.
         notes: What went wrong without ending the batch.
         earlier: How many runs were finished at an earlier start.
@@ -100,6 +101,7 @@ class Batch:
     address: str | None = None
     cpus: float = 1.0
     memory: int | None = None
+    isolation: str = field(default="", init=False)
     bad_lines: list[BadLine] = field(default_factory=list, init=False)
     notes: list[str] = field(default_factory=list, init=False)
     earlier: int = field(default=0, init=False)
@@ -120,6 +122,7 @@ class Batch:
             settings = self._open_folder(stack)
             prepared = setup.prepare("Is all there?", (), self.out / "work")
             await close_team(prepared.team)
+            self.isolation = prepared.record.isolation
             folders = [folder_of(executor) for executor in executors_of(prepared.team)]
             if not setup.has_workspace and any(folder is not None for folder in folders):
                 raise RequestError(

@@ -19,7 +19,8 @@ from coderoom.runs.exec_source import Source
 if TYPE_CHECKING:
     from coderoom.runs.exec import BlockRun, FileResult
 
-_NO_WALL: Final = "none"
+NO_WALL: Final = "none"
+NO_CODE_IS_RUN: Final = "no code is run"
 _LONGEST_LINE: Final = 65_536
 _LONGEST_TAIL: Final = 400
 
@@ -44,7 +45,7 @@ class ExecView:
 
     def begin(self, result: FileResult) -> None:
         """Show how code is isolated from this machine, or that it is not."""
-        self._console.print(isolation_words(result.isolation))
+        show_isolation(self._console, result.isolation)
         if result.workspace_made:
             words = f"The workspace {str(result.workspace)!r} did not exist and was created."
             self._console.print(Text(visible(words), style="yellow"), soft_wrap=True)
@@ -126,8 +127,10 @@ class ExecView:
         return Group(Text(visible(self._rest[-_LONGEST_TAIL:])), seconds) if self._rest else seconds
 
 
-def isolation_words(name: str) -> Text:
-    """How the wall of this name isolates code, in words."""
-    if name == _NO_WALL:
-        return Text(NOT_ISOLATED, style="yellow")
-    return Text(f"Code is isolated from this machine by: {visible(name)}", style="green")
+def show_isolation(console: Console, name: str) -> None:
+    """Show how the wall of this name isolates code from this machine, or that it does not."""
+    if name == NO_WALL:
+        console.print(Text(NOT_ISOLATED, style="yellow"))
+    elif name not in ("", NO_CODE_IS_RUN):
+        chosen = visible(name).replace("auto", "the strongest wall that can be built")
+        console.print(Text(f"Code is isolated from this machine by: {chosen}", style="green"))

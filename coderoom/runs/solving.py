@@ -28,7 +28,7 @@ from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import default_model, make_model, secrets_of
 from coderoom.errors import RequestError
 from coderoom.generation import GenerationEvent, Solution, WrittenFiles
-from coderoom.runs.exec_view import isolation_words
+from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import run_span, tracers
@@ -55,7 +55,7 @@ class SolveView:
 
     def begin(self, wall: str) -> None:
         """Show how code is isolated from this machine, or that it is not."""
-        self._console.print(isolation_words(wall))
+        show_isolation(self._console, wall)
         self._progress.start()
 
     def show(self, event: GenerationEvent) -> None:

@@ -36,6 +36,7 @@ from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunFacts, RunRecord, noting_steps
@@ -368,9 +369,6 @@ def _root(error: BaseException) -> BaseException:
         error = error.__cause__
     return error
 
-
-NO_WALL = "none"
-NO_CODE_IS_RUN = "no code is run"
 
 _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCodeExecutor", "DockerJupyterCodeExecutor"})
 

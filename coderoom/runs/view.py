@@ -36,9 +36,9 @@ from coderoom.blocks import extract_code_blocks
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
-from coderoom.runs.exec_view import isolation_words
+from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.record import RunRecord
-from coderoom.runs.team_run import NO_CODE_IS_RUN, close_team
+from coderoom.runs.team_run import close_team
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
@@ -82,8 +82,7 @@ class RunView:
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
         if self._record is None:  # Else it is a further task for the same team.
-            if record.isolation not in ("", NO_CODE_IS_RUN):
-                self._console.print(isolation_words(record.isolation))
+            show_isolation(self._console, record.isolation)
             kind, _, recording = (record.model or "").partition(":")
             if kind == "replay":
                 self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))

@@ -114,6 +114,19 @@ async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("wall", "isolated"), [("auto", True), ("none", False)])
+async def test_clients_and_users_learn_whether_code_is_isolated(tmp_path: Path, wall: str, isolated: bool) -> None:
+    command = ["-m", "coderoom", "mcp", "--wall", wall]
+    server = StdioServerParameters(command=sys.executable, args=command, env=environment(), cwd=tmp_path)
+    with (tmp_path / "errors").open("w+") as errors:
+        async with stdio_client(server, errlog=errors) as (reads, writes), ClientSession(reads, writes) as client:
+            told = str((await client.initialize()).instructions)
+        errors.seek(0)
+        shown = errors.read()
+    assert ("It is not isolated" in told, "isolated sandbox" in told) == (not isolated, isolated)
+    assert shown.startswith("Code is isolated" if isolated else "Code is not isolated")
+
+
 async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
     async with stdio("--timeout", "5", cwd=tmp_path) as client:
         shown: list[str] = []

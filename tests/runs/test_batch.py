@@ -130,8 +130,17 @@ def test_an_empty_answer_has_not_passed(tmp_path: Path) -> None:
     assert (found["passed"], found["failed"]) == (0, 1)
 
 
-def test_no_items_are_a_wrong_request(tmp_path: Path) -> None:
-    (tmp_path / "tasks.jsonl").write_text("")
+def test_a_batch_says_that_there_is_no_wall(tmp_path: Path) -> None:
+    command = [each.replace(TEAM, "code-act") for each in tasks(tmp_path, 1)]
+    with OpenAIServer(respond=double) as server:
+        done = coderoom(*command, "--wall", "none", cwd=tmp_path, env=env(server))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("Code is not isolated")
+
+
+@pytest.mark.parametrize(("text", "words"), [("", ""), ("no json\n{}\n", " Line 1: ")])
+def test_no_items_are_a_wrong_request(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "tasks.jsonl").write_text(text)
     done = coderoom("batch", TEAM, "tasks.jsonl", "--out", "out", cwd=tmp_path)
     assert (done.returncode, "There are no items in 'tasks.jsonl'" in done.stderr) == (2, True)
 
