@@ -157,7 +157,10 @@ async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None
     try:
         socket = config.bind_socket()
     except SystemExit as error:  # It has logged why.
-        raise RequestError(f"The port {port} of {host} cannot be used.") from error
+        reason = error.__context__
+        why = getattr(reason, "strerror", None) or reason
+        hint = " Name another port, or 0 for one that is free." if port else ""
+        raise RequestError(f"The port {port} of {host} cannot be used: {why}.{hint}") from error
     socket.listen()  # Clients that come at once wait.
     shown = f"[{host}]" if ":" in host else host
     ready(f"http://{shown}:{socket.getsockname()[1]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import httpx
 import openai
 import pytest
 
-from tests.support.commands import environment
+from tests.support.commands import coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 
 KEYS = "key-of-one,key-of-other"
@@ -154,6 +155,17 @@ def test_requests_that_no_team_can_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_port_that_is_taken_is_named_after_the_wall(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = coderoom(
+            "serve", "code-act", "--port", port, "--wall", "none", cwd=tmp_path, env={"OPENAI_API_KEY": "test-key"}
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Code is not isolated")
+    assert f"The port {port} of 127.0.0.1 cannot be used: Address already in use." in done.stderr
+
+
 def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
     with serving(tmp_path, "--concurrency", "1") as url, client_of(url) as client:
         messages: list[Any] = [{"role": "user", "content": "Wait."}]
