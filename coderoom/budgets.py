@@ -125,7 +125,7 @@ class Spending(StepObserver):
         if self.budget.cost_usd is not None and cost_of(model, 0, 0) is None:
             raise RequestError(
                 f"The budget of {self.owner} is in US dollars, and the price of the model {model!r} is not known. Add "
-                "it to a file of prices, which CODEROOM_PRICES names."
+                f"{model.rpartition('#')[2]!r} to a file of prices, which CODEROOM_PRICES names."
             )
 
     def add(self, kind: str, model: str = "", usage: RequestUsage | None = None) -> None:
