@@ -506,6 +506,15 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, arguments: list[str
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_a_full_disk_is_no_bug(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "coderoom", "teams"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "coderoom: The output cannot be written: No space left on device.\n")
+
+
 def test_an_old_character_set_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('\u2713 done')", encoding="utf-8")
     env = {"PYTHONIOENCODING": "latin1", "PYTHONUTF8": "0"}

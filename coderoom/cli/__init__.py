@@ -5,12 +5,14 @@ AutoGen is imported inside the commands, because that is slow.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
 import sys
 import traceback
 import warnings
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -82,11 +84,15 @@ _UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__
 
 def _report(error: Exception) -> int:
     """Say what has failed; return the exit code."""
-    is_bug = not isinstance(error, CodeRoomError)
+    is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    is_bug = not isinstance(error, CodeRoomError) and not is_full
     words = f"{type(error).__name__}: {error}" if is_bug else str(error)
+    if isinstance(error, OSError) and is_full:
+        words = f"The output cannot be written: {error.strerror}."
     problems = error.problems if isinstance(error, ConfigError) else ()
     if _flag("--json"):
-        app.print_json({"succeeded": False, "error": words, "problems": list(map(asdict, problems))})
+        with suppress(OSError):
+            app.print_json({"succeeded": False, "error": words, "problems": list(map(asdict, problems))})
     if _flag("--debug"):
         traceback.print_exception(error)
     else:
