@@ -54,6 +54,8 @@ def main(*, owns_process: bool = True) -> NoReturn:
     try:
         code = app.app(standalone_mode=False, obj=owns_process)
     except _UsageProblem as error:
+        if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "solve", "chat"):
+            error.message += ". Quote a task of several words."
         if _flag("--json"):
             app.print_json({"succeeded": False, "error": error.format_message(), "problems": []})
         error.show()
