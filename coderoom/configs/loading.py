@@ -46,12 +46,13 @@ from coderoom.configs.findings import Checked
 from coderoom.configs.reading import (
     Source,
     find_source,
+    is_recording,
     looks_like_path,
     read_component,
     read_document,
     shipped_sources,
 )
-from coderoom.configs.recorded import RecordedModel, ReplayModel, ReplayModelConfig, is_recording
+from coderoom.configs.recorded import RecordedModel, ReplayModel, ReplayModelConfig
 from coderoom.configs.yaml import Location, did_you_mean, value_at
 from coderoom.errors import (
     CodeRoomError,
@@ -63,6 +64,8 @@ from coderoom.errors import (
 )
 
 T = TypeVar("T")
+_MAKERS = {"claude": "anthropic", "google": "gemini"}
+"""Words that are taken for names of services, which are not similar to them."""
 
 
 def load_team(
@@ -328,9 +331,11 @@ def make_model(spec: str, *, env: Mapping[str, str] | None = None, trust: Sequen
         made = partial(make_model, env=inside, trust=trust)
         return build(checked, ChatCompletionClient, made)  # type: ignore[type-abstract]
     prefix, colon, _ = spec.partition(":")
-    hint = did_you_mean(f"{prefix}:", [*(f"{known}:" for known in SERVICES), f"{REPLAY}:"]) if colon else ""
-    if spec and not colon:
-        hint = f"; did you mean 'openai:{spec}'?"
+    hint = ""
+    if colon:
+        hint = did_you_mean(f"{_MAKERS.get(prefix, prefix)}:", [f"{known}:" for known in (*SERVICES, REPLAY)])
+    elif spec:
+        hint = f"; did you mean '{'replay:FILE' if spec == REPLAY else f'openai:{spec}'}'?"
     expected = f"{hint} Expected" if hint else "; expected"
     raise RequestError(f"there is no model {spec!r}{expected} {MODEL_FORMS}")
 
@@ -395,11 +400,14 @@ def _replay(spec: str) -> ChatCompletionClient:
     name = spec.partition(":")[2].strip()
     if not name:
         raise RequestError(f"the model {spec!r} names nothing after the colon; expected {MODEL_FORMS}")
-    if is_recording(Path(name)):
+    source = find_source(name if looks_like_path(name) else f"./{name}")
+    if is_recording(source):
         return RecordedModel(name)
-    document = read_document(find_source(name if looks_like_path(name) else f"./{name}"))
+    document = read_document(source)
     if isinstance(document.data, list):
         document = document.under("replies")
+    elif isinstance(document.data, dict) and "provider" in document.data:
+        raise RequestError(f"the file {name!r} is not a recording: it describes a team or a model")
     checked = check_config(document, ReplayModelConfig)
     checked.refuse_mistakes()
     config = ReplayModelConfig.model_validate({"name": Path(name).name, **checked.data})

@@ -158,8 +158,16 @@ def read_document(source: Source) -> Document:
     return Document(source.name, data, reader.marks, tuple(reader.problems))
 
 
+def is_recording(source: Source) -> bool:
+    """Whether a file begins as a recording of a run's model traffic does."""
+    return source.data.startswith(b'{"coderoom": "recording"')
+
+
 def read_component(source: Source) -> Document:
     """Read a file that must describe a component, which is a mapping."""
+    as_model = f"this is a recording of a model's replies, which is used as --model {REPLAY}:{source.name}"
+    if is_recording(source):
+        raise ConfigError([Problem(as_model, source.name, 1)])
     document = read_document(source)
     if isinstance(document.data, dict):
         return document

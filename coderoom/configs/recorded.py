@@ -306,15 +306,6 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
         )
 
 
-def is_recording(file: Path) -> bool:
-    """Whether a file begins as a recording does."""
-    try:
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            return lines.readline(200).startswith('{"coderoom": "recording"')
-    except OSError:
-        return False
-
-
 def read_recording(file: Path) -> list[Mapping[str, Any]]:
     """The requests of a recording with their replies, in order. A line that was cut off at the end is left out."""
     try:
