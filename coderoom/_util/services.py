@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from traceback import format_exception
 from typing import Any, Final
 
@@ -177,6 +178,14 @@ def is_model_text(text: str) -> bool:
     prefix, colon, _ = text.partition(":")
     near = bool(colon) and bool(difflib.get_close_matches(prefix, [*SERVICES, REPLAY], 1, _MISSPELT))
     return has_suffix(text) or near
+
+
+def absolute_model(text: str) -> str:
+    """The text of a model, with the absolute path of its file if it has one, so that it means the same elsewhere."""
+    kind, _, file = text.partition(":")
+    if kind == REPLAY:
+        return f"{REPLAY}:{Path(file.strip()).absolute()}"
+    return str(Path(text).absolute()) if has_suffix(text) and service_of(text) is None else text
 
 
 _SPENT = r"insufficient_quota|Error code: 402|(?i:credit balance|insufficient (?:balance|credits|funds))"

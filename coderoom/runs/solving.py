@@ -22,6 +22,7 @@ from coderoom import generation
 from coderoom._util.files import refusing
 from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, price_table, priced_as
+from coderoom._util.services import absolute_model
 from coderoom._util.tasks import StepObserver, observing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.budgets import Budget, Spending, make_budget
@@ -268,6 +269,7 @@ async def solve(
     if out is not None:
         generation.check_folder(out, name if path is None else path.stem, language, tests_only=path is not None)
     named = model or default_model()
+    kept["model"] = absolute_model(named)
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
         options |= {"concurrency": 1, "cache": False}
     if options.get("embeddings"):
@@ -335,7 +337,7 @@ async def resume_solve(
     journal.claim(entry.id, request)
     log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
     out = None if request["out"] is None else Path(request["out"])
-    return await solve(entry.task, console, model=entry.model, log=log, **{**request, "out": out})
+    return await solve(entry.task, console, log=log, **{"model": entry.model, **request, "out": out})
 
 
 def _limited(options: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[dict[str, Any], Budget | None]:

@@ -29,7 +29,7 @@ from coderoom._util.autogen import (
 from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table, priced_as
-from coderoom._util.services import MODEL_VARIABLE, in_words, is_model_text
+from coderoom._util.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
 from coderoom._util.tasks import StepObserver, await_with_token, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.budgets import Budget, Spending, make_budget
@@ -148,7 +148,8 @@ class RunRequest:
             notices=replaced,
         )
         workspace = str(folder) if used else None
-        known = replace(self, team=source, model=model, workspace=workspace, trust=list(self.trust))
+        lasting = None if model is None else absolute_model(model)
+        known = replace(self, team=source, model=lasting, workspace=workspace, trust=list(self.trust))
         return PreparedRun(team, record, known, spendings)
 
 

@@ -178,6 +178,17 @@ def test_code_that_gives_something_else_this_time_is_told_of(folder: Folder) -> 
     assert folder.run("runs", "show")["facts"]["notices"] == notices
 
 
+def test_a_run_with_a_recording_goes_on_in_another_folder(folder: Folder, tmp_path: Path) -> None:
+    recording(tmp_path / "r.json", ANSWERS)
+    first = folder.run(*RUN, "--model", "replay:r.json", "--budget", "cells=1")
+    assert first["outcome"] == "unfinished"
+    other = tmp_path / "other"
+    other.mkdir()
+    done = coderoom("resume", "--budget", "cells=5", "--json", cwd=other, env=folder.env(None))
+    assert json.loads(done.stdout)["answer"] == "It is 42.", done.stderr
+    assert folder.ran() == "first second "
+
+
 def test_secrets_do_not_enter_it(folder: Folder) -> None:
     secret, key, number = "/hunter2/hunter2", "sk-abcdefghijklmnopqrstuvwxyz", "12345678"
     pem = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
