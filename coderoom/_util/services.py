@@ -203,8 +203,8 @@ _ADVICE = {
     _NO_SUCH_MODEL: "The model service does not have this model: check its name.",
     "NotFoundError": "There is no model service at {address}: check its base URL, which often ends in /v1 "
     "(OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
-    "APIConnectionError": "No model service could be reached at {address}: check it (OPENAI_BASE_URL for `openai:`; "
-    "`coderoom models` lists all) and the network.",
+    "APIConnectionError": "No model service could be reached at {address}: check it (OPENAI_BASE_URL for `openai:`, "
+    "VLLM_BASE_URL for `vllm:`; `coderoom models` lists all) and the network.",
     "Failed to connect to Ollama": "Its address is that of OLLAMA_HOST, or else http://127.0.0.1:11434.",
     "APITimeoutError": "The model service did not answer in time: try again later.",
     "RateLimitError": "The model service asks for a pause: try again later.",
@@ -223,6 +223,11 @@ _LONGEST = 500
 def advice_for(cause: BaseException) -> str:
     """The advice for an exception; empty if there is none."""
     text, url = _signs(cause), getattr(vars(cause).get("request"), "url", None)
+    if url is not None and not url.scheme:
+        return (
+            "The address of the model service must begin with http:// or https://: check it (OPENAI_BASE_URL for "
+            "`openai:`; `coderoom models` lists all)."
+        )
     # Not all of it: there may be a password before the host, or a key after the path.
     address = f"{url.scheme}://{url.netloc.decode()}{url.path.removesuffix('/chat/completions')}" if url else ""
     advice = next((advice for sign, advice in _ADVICE.items() if re.search(rf"\b(?:{sign})", text)), "")
