@@ -107,10 +107,11 @@ class RunRequest:
             raise RequestError("The task is empty. Write what the team must do.")
         folder = usable_folder(Path(self.workspace or os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
         env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
-        if self.wall is not None:
-            Sandbox(self.wall)  # Rejects an unknown name.
-            env[WALL_VARIABLE] = self.wall
         source = find_source(self.team)
+        if self.wall is not None:
+            env[WALL_VARIABLE] = self.wall
+        if self.wall is not None or (env.get(WALL_VARIABLE) and source.refers_to(WALL_VARIABLE)):
+            Sandbox(env[WALL_VARIABLE])  # Rejects an unknown name.
         turns, network, timeout = self.max_turns, self.network, self.timeout
         team = load_team(
             source, self.model, trust=self.trust, env=env, max_turns=turns, network=network, timeout=timeout
