@@ -54,7 +54,7 @@ def solve(
     request_timeout: Annotated[
         float | None, app.option("SEC", "Timeout of a request, which is then repeated.", min=0)
     ] = None,
-    max_seconds: Annotated[float, app.option("SEC", "Time budget; a running request is cut off.", min=0)] = 1800.0,
+    max_seconds: Annotated[float, app.option("SEC", "Time budget; a running request is cut off.", min=0.1)] = 1800.0,
     budget: Annotated[
         list[str] | None,
         app.option("LIMIT=N", "A limit: tokens, cost_usd, model_calls or seconds. May be repeated.", "--budget"),

@@ -38,7 +38,7 @@ from coderoom.runs.run_log import RunLog
 _LIMITS: Final = {"tokens": "max_tokens", "seconds": "max_seconds"}
 """The limits that are options of the generator, by the names of those of a budget."""
 _MOST_MISSING = 20
-_LONGEST = 300
+_LONGEST = 1_000  # What a model service says, and what to do, is shorter.
 
 
 class SolveView:
@@ -272,11 +272,17 @@ async def solve(
     kept["model"] = absolute_model(named)
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
         options |= {"concurrency": 1, "cache": False}
+    log = RunLog(None) if log is None else log
     if options.get("embeddings"):
+        if not options.get("cache", True) or not (options.get("cache_dir") or log.path):
+            raise RequestError(
+                "--embeddings looks for similar instructions in the cache, which is not used with a recording, with "
+                "--no-cache, or without a journal."
+            )
         options["embeddings"] = generation.OpenAIEmbeddings(options["embeddings"])
     price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
-    log, secrets = RunLog(None) if log is None else log, secrets_of(client)
+    secrets = secrets_of(client)
     for each in (log, *observers):
         if hide := getattr(each, "hide_values", None):
             hide(secrets)
