@@ -205,8 +205,14 @@ class Batch:
             "items": str(Path(self.items).resolve()),
             "id_field": self.id_field,
         }
-        if next(read_items(self.items, task=self.task), None) is None:
-            raise RequestError(f"There are no items in {str(self.items)!r}.")
+        wrong = None
+        for item in self._items():
+            if isinstance(item, Item):
+                break
+            wrong = wrong or item
+        else:
+            line = "" if wrong is None else f" Line {wrong.number}: {wrong.why}"
+            raise RequestError(f"There are no items in {str(self.items)!r}.{line}")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             file, lock = self.out / _SETTINGS, self.out / _LOCK
@@ -268,8 +274,11 @@ class Batch:
                 elif step.kind == CODE:
                     self._spending.add(CODE)
 
+    def _items(self) -> Iterator[Item | BadLine]:
+        return read_items(self.items, task=self.task, check=self.check, id_field=self.id_field)
+
     def _work(self) -> Iterator[tuple[Item, int]]:
-        for item in read_items(self.items, task=self.task, check=self.check, id_field=self.id_field):
+        for item in self._items():
             if isinstance(item, BadLine):
                 self.bad_lines.append(item)
                 continue

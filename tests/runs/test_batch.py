@@ -142,7 +142,7 @@ def test_a_batch_says_that_there_is_no_wall(tmp_path: Path) -> None:
 def test_no_items_are_a_wrong_request(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "tasks.jsonl").write_text(text)
     done = coderoom("batch", TEAM, "tasks.jsonl", "--out", "out", cwd=tmp_path)
-    assert (done.returncode, "There are no items in 'tasks.jsonl'" in done.stderr) == (2, True)
+    assert (done.returncode, f"There are no items in 'tasks.jsonl'.{words}" in done.stderr) == (2, True)
 
 
 def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
