@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -74,7 +75,8 @@ def _read(file: Path | Traversable, name: str) -> Source:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise RequestError(f"there is no file {name!r}") from None
+        near = did_you_mean(name, [str(each) for each in Path(name).parent.glob("*") if has_suffix(each.name)])
+        raise RequestError(f"there is no file {name!r}{near}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RequestError(f"the file {name!r} cannot be read: {reason}") from None
@@ -170,6 +172,8 @@ def read_component(source: Source) -> Document:
         raise ConfigError([Problem(as_model, source.name, 1)])
     document = read_document(source)
     if isinstance(document.data, dict):
+        if "replies" in document.data and "provider" not in document.data:
+            raise ConfigError([*document.problems, document.problem((), as_model)])
         return document
     found = "a list" if isinstance(document.data, list) else show_key(str(document.data))
     message = f"expected a mapping with the keys 'provider' and 'config' at the top of the file, got {found}"
@@ -303,6 +307,8 @@ def write_starter(path: Path, team: str | None = None, model: str | None = None,
         known = service_of(model) or has_suffix(model) or model.startswith(REPLAY)
         if is_model_text(model) and not known:
             raise RequestError(f"there is no model {model!r}; expected {MODEL_FORMS}, or the name of an OpenAI model")
+        if re.search(r"[{}$\n]|:\s|\s#", model):
+            raise RequestError(f"the model {model!r} cannot be written as a default; expected {MODEL_FORMS}")
         text = text.replace("${CODEROOM_MODEL:-gpt-4o}", f"${{CODEROOM_MODEL:-{model}}}")
     text = text.replace(" team.yaml ", f" {path} ")
     write_file(path, text, force=force)
