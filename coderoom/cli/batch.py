@@ -34,7 +34,7 @@ class Engine(StrEnum):
 def batch(
     team: Annotated[str, typer.Argument(help="A team file, or the name of a shipped team; or 'diff'.")],
     items: Annotated[str, typer.Argument(help="The tasks: .jsonl, .json, .csv, .parquet, or a dataset's folder.")],
-    other: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    other: Annotated[str | None, typer.Argument(help="With 'diff': the folder of the other batch.")] = None,
     out: Annotated[
         Path | None, app.option("DIR", "The folder of the batch, which goes on in it.", "--out", "-o")
     ] = None,
