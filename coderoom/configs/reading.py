@@ -75,8 +75,10 @@ def _read(file: Path | Traversable, name: str) -> Source:
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        near = did_you_mean(name, [str(each) for each in Path(name).parent.glob("*") if has_suffix(each.name)])
-        raise RequestError(f"there is no file {name!r}{near}") from None
+        beside = {each.stem: str(each) for each in Path(name).parent.glob("*") if has_suffix(each.name)}
+        close = nearest(Path(name).stem, beside)
+        hint = f"; did you mean {beside[close[0]]!r}?" if close else ""
+        raise RequestError(f"there is no file {name!r}{hint}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise RequestError(f"the file {name!r} cannot be read: {reason}") from None
