@@ -189,6 +189,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analyst", "x", "--model", REPLAY, "--file", "nothing.csv"], "nothing.csv"),
         (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),
         (["run", "analyst", "x", "--model", REPLAY, "--wall", "paper"], "'paper'"),
+        (["run", "code-act", "x", "--model", "http://[::1]:1/v1#mine", "--budget", "cost_usd=1"], "Add 'mine' to a file"),
         (["exec", "nothing.md"], "nothing.md"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--wall", "paper"], "'paper'"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--workspace", "/etc"], "system folder"),
@@ -196,6 +197,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["exec", str(ROOT / "README.md"), "-w", "nowhere/at/all"], "nowhere"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--language", "ruby"], "'ruby'"),
         (["validate", "nothing.yaml"], "nothing.yaml"),
+        (["validate", str(ROOT / "examples" / "team.yml")], "team.yaml'?"),
         (["fly"], "No such command"),
     ],
 )
@@ -204,6 +206,11 @@ def test_a_wrong_request_says_what_is_wrong(tmp_path: Path, arguments: list[str]
     assert done.returncode == 2
     assert words in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_an_unknown_wall_in_the_environment_is_named(tmp_path: Path) -> None:
+    done = coderoom("run", "code-act", "x", "--model", REPLAY, cwd=tmp_path, env={"CODEROOM_WALL": "paper"})
+    assert (done.returncode, "There is no wall 'paper'" in done.stderr) == (2, True)
 
 
 def test_the_task_can_come_from_standard_input(tmp_path: Path) -> None:
