@@ -11,6 +11,7 @@ import logging
 import resource
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
+from socket import AF_INET, AF_INET6, create_server
 from typing import Any, Final
 
 from coderoom.errors import RequestError
@@ -154,14 +155,12 @@ async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None
     config = uvicorn.Config(
         app, host, port, http=_Impatient, ws="none", log_level="critical", timeout_graceful_shutdown=_PATIENCE_SECONDS
     )
-    try:
-        socket = config.bind_socket()
-    except SystemExit as error:  # It has logged why.
-        reason = error.__context__
-        why = getattr(reason, "strerror", None) or reason
+    try:  # Clients that come at once wait.
+        socket = create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]
         hint = " Name another port, or 0 for one that is free." if port else ""
         raise RequestError(f"The port {port} of {host} cannot be used: {why}.{hint}") from error
-    socket.listen()  # Clients that come at once wait.
     shown = f"[{host}]" if ":" in host else host
     ready(f"http://{shown}:{socket.getsockname()[1]}")
     try:
