@@ -136,10 +136,8 @@ class RayEngine:
         options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
         self._actor: Any = ray.remote(ItemActor).options(**options)
         self._actors: set[Any] = set()
-        self._starting = 0
-        self._free: asyncio.LifoQueue[Any] = asyncio.LifoQueue()  # Actors with nothing to do; `None`: room for one.
-        for _ in range(self.room):
-            self._free.put_nowait(None)
+        self._idle: asyncio.Queue[Any] = asyncio.Queue()
+        self._starting: set[asyncio.Task[None]] = set()
 
     def stop(self, why: str) -> None:
         """End the runs that go on."""
@@ -149,10 +147,12 @@ class RayEngine:
 
     async def close(self) -> None:
         """End the actors, and the cluster if it is one of this machine."""
+        for task in self._starting:
+            task.cancel()
         closing = (actor.close.remote() for actor in self._actors)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await asyncio.gather(*closing, return_exceptions=True)
+                await asyncio.gather(*closing, *self._starting, return_exceptions=True)
         for actor in (*self._actors, *([] if self._meter is None else [self._meter])):
             ray.kill(actor)
         self._leave()
@@ -178,15 +178,13 @@ class RayEngine:
             except RayError as error:
                 why = _in_words(error)
                 if isinstance(error, RayTaskError) and not isinstance(error.cause, OSError):
-                    self._free.put_nowait(actor)
+                    self._idle.put_nowait(actor)
                     break
-                self._actors.discard(actor)
-                ray.kill(actor)
-                self._free.put_nowait(None)
+                self._drop(actor)
                 if not self.stopped:
                     self._note(f"{item.id}: {why}. Its actor is replaced.")
                 continue
-            self._free.put_nowait(actor)
+            self._idle.put_nowait(actor)
             self.stopped = self.stopped or arrival.stopped
             if arrival.result is None:
                 return None
@@ -209,13 +207,24 @@ class RayEngine:
             )
         return replace(result, answer=moved(result.answer), why=moved(result.why))
 
+    # --- The actors ---
+
     async def _take(self) -> Any:
-        """Wait for an actor that has nothing to do, or start one. A node where that fails may be tried again."""
-        if (actor := await self._free.get()) is not None:
-            return actor
-        self._starting += 1
+        """Wait for an actor that has nothing to do."""
+        if self._idle.empty() and len(self._actors) + len(self._starting) < self.room:
+            task = asyncio.create_task(self._start())
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+        found = await self._idle.get()
+        if isinstance(found, Exception):
+            self._idle.put_nowait(found)
+            raise found
+        return found
+
+    async def _start(self) -> None:
+        """Start an actor. A node where that fails may be tried again; if it fails everywhere, the batch ends."""
         for _ in range(_MOST_STARTS):
-            actor = self._actor.remote(self._travel, self._pacer, self._limiter)
+            actor: Any = self._actor.remote(self._travel, self._pacer, self._limiter)
             try:
                 version = await actor.version.remote()
             except RayError as error:
@@ -223,15 +232,18 @@ class RayEngine:
             else:
                 if version == coderoom.__version__:
                     self._actors.add(actor)
-                    self._starting -= 1
-                    return actor
+                    self._idle.put_nowait(actor)
+                    return
                 why = f"a node has CodeRoom {version}, and this is {coderoom.__version__}: install the same"
             self._note(f"An actor cannot start: {why}.")
             await asyncio.sleep(_WAIT_SECONDS)
-        self._starting -= 1
-        if not self._actors and not self._starting:
-            raise RequestError(f"No actor can start on the Ray cluster: {why}.")
-        return await self._take()
+        self.room -= 1
+        if not self._actors and len(self._starting) == 1:
+            self._idle.put_nowait(RequestError(f"No actor can start on the Ray cluster: {why}."))
+
+    def _drop(self, actor: Any) -> None:
+        self._actors.discard(actor)
+        ray.kill(actor)
 
 
 def _try_connection(address: str) -> None:
