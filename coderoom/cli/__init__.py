@@ -66,11 +66,15 @@ def main(*, owns_process: bool = True) -> NoReturn:
         # The reader of the output has closed it, which Rich tells by a `SystemExit`.
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         code = app.EXIT_BROKEN_PIPE
     except Exception as error:
         code = _report(error)
     sys.exit(code or app.EXIT_OK)
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_standard_streams() -> None:
@@ -102,6 +106,10 @@ def _report(error: Exception) -> int:
         lines += ["This is a bug in CodeRoom; --debug shows the traceback."] if is_bug else []
         for line in lines:
             print(visible(line), file=sys.stderr)  # noqa: T201
+    try:
+        sys.stdout.flush()
+    except OSError:  # What is left cannot be written either, which Python would report at its end.
+        _discard_output()
     return app.exit_code_of(error)
 
 

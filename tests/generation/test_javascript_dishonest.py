@@ -154,6 +154,7 @@ async def test_what_a_getter_throws_is_not_thrown_by_the_function(sandbox: Sandb
     assert "reading it throws an error" in result.why
 
 
+@pytest.mark.slow
 async def test_users_get_what_tests_see(sandbox: Sandbox) -> None:
     cases: list[tuple[str, object, bool]] = [
         ("return new Date(2024, 0, 2).toISOString()", "2024-01-02T00:00:00.000Z", False),
