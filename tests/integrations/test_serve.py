@@ -166,6 +166,7 @@ def test_a_port_that_is_taken_is_named_after_the_wall(tmp_path: Path) -> None:
     assert f"The port {port} of 127.0.0.1 cannot be used: Address already in use." in done.stderr
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
     with serving(tmp_path, "--concurrency", "1") as url, client_of(url) as client:
         messages: list[Any] = [{"role": "user", "content": "Wait."}]
