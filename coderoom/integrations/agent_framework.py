@@ -17,7 +17,7 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
-    from agent_framework import FunctionTool, MiddlewareFailure, tool
+    from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure, tool
 except ImportError as error:
     raise missing("Microsoft Agent Framework", "agent-framework") from error
 
@@ -26,7 +26,9 @@ __all__ = ["code_tool"]
 
 @contextmanager
 def code_tool(**options: Any) -> Iterator[FunctionTool]:
-    """Make a tool with one session of a sandbox, which ends with the context.
+    """Make a tool with a session of a sandbox, which ends with the context.
+
+    Each `AgentSession` has a session of its own, which others do not see; runs without one share a session.
 
     A broken sandbox ends the agent's run with `MiddlewareFailure`; other exceptions would be shown to the model.
 
@@ -38,9 +40,9 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
     """
     with CodeSession(**options) as session:
 
-        async def run(code: Annotated[str, CODE]) -> str:
+        async def run(code: Annotated[str, CODE], context: FunctionInvocationContext) -> str:
             try:
-                return await session.answer(code)
+                return await session.answer(code, context.session and context.session.session_id)
             except SandboxUnavailable as error:
                 raise MiddlewareFailure(str(error)) from error
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
+    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
 except ImportError as error:
     raise missing("LangChain", "langchain") from error
@@ -38,6 +39,8 @@ class CodeTool(
 ):
     """Runs Python code in a session of a sandbox, which lasts until `close`.
 
+    Each `thread_id` of LangGraph has a session of its own; calls without one share a session.
+
     Args:
         options: Arguments of `coderoom.sandbox.Sandbox`.
     """
@@ -51,11 +54,11 @@ class CodeTool(
         super().__init__()
         self._session = CodeSession(**options)
 
-    def _run(self, code: str) -> str:
-        return self._session.describe(self._session.run_blocking(code))
+    def _run(self, code: str, config: RunnableConfig) -> str:
+        return self._session.describe(self._session.run_blocking(code, _thread_of(config)))
 
-    async def _arun(self, code: str) -> str:
-        return await self._session.answer(code)
+    async def _arun(self, code: str, config: RunnableConfig) -> str:
+        return await self._session.answer(code, _thread_of(config))
 
     def close(self) -> None:
         """End the session."""
@@ -66,3 +69,8 @@ class CodeTool(
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
+
+
+def _thread_of(config: RunnableConfig) -> str | None:
+    thread = config.get("configurable", {}).get("thread_id")
+    return None if thread is None else str(thread)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
-from coderoom.integrations.tool import DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
 
 try:
-    from agents import FunctionTool, function_tool
+    from agents import FunctionTool, RunContextWrapper, function_tool
 except ImportError as error:
     raise missing("The OpenAI Agents SDK", "openai-agents") from error
 
@@ -25,7 +25,9 @@ __all__ = ["code_tool"]
 
 @contextmanager
 def code_tool(**options: Any) -> Iterator[FunctionTool]:
-    """Make a tool with one session of a sandbox, which ends with the context.
+    """Make a tool with a session of a sandbox, which ends with the context.
+
+    Runs with the same `context` share a session, which others do not see; so do all runs without one.
 
     A broken sandbox ends the agent's run with the SDK's `UserError`, whose `__cause__` is `SandboxUnavailable`.
 
@@ -36,6 +38,8 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
         The tool.
     """
     with CodeSession(**options) as session:
-        yield function_tool(
-            session.answer, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None
-        )
+
+        async def run(context: RunContextWrapper[Any], code: Annotated[str, CODE]) -> str:
+            return await session.answer(code, context.context)
+
+        yield function_tool(run, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None)

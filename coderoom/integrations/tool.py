@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError
@@ -23,6 +23,8 @@ says how the code ended if it failed."""
 CODE: Final = "The Python code."
 _CLOSED: Final = "The session is closed; make a new one."
 _END_SECONDS: Final = 10.0
+_MOST_SESSIONS: Final = 64
+"""Of more conversations, the one that was idle for longest loses its variables."""
 OUTPUT_BYTES: Final = 32_768
 """Of a longer output, a model sees the beginning and the end."""
 
@@ -48,7 +50,10 @@ def text_of(result: ExecutionResult, limits: Limits, *, in_session: bool = True)
 
 
 class CodeSession(AbstractContextManager["CodeSession"]):
-    """A session of a sandbox of its own. It starts with the first cell, and can be used from any thread and event loop.
+    """A session in a sandbox of its own. It starts with the first cell, and can be used from any thread and event loop.
+
+    Conversations have sessions of their own in the sandbox, which do not see each other's variables and files. One is a
+    text, or an object that lasts as long as it; `None` is the caller who knows of none.
 
     It has an event loop in a thread, because frameworks call a tool from several loops, or from none. What is not
     closed ends with this object or with the process.
@@ -58,33 +63,35 @@ class CodeSession(AbstractContextManager["CodeSession"]):
         options: Arguments of `Sandbox`. `output_bytes` of `limits` is 32 KiB unless it is set.
     """
 
-    def __init__(self, functions: Sequence[Callable[..., Any]] = (), **options: Any) -> None:
+    def __init__(self, functions: Sequence[Any] = (), **options: Any) -> None:
         limits = options.pop("limits", None) or {}
         if isinstance(limits, Mapping):
             limits = {"output_bytes": OUTPUT_BYTES, **limits}
         self._sandbox = Sandbox(limits=limits, **options)
-        self._session = self._sandbox.session(functions)
+        self._functions = functions
+        self._sessions: dict[str | int | None, tuple[Any, Session]] = {None: (None, self._sandbox.session(functions))}
+        self._choosing = threading.Lock()
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_serve, args=(self._loop,), name="coderoom-session", daemon=True)
         thread.start()
-        self._end = weakref.finalize(self, _end, self._sandbox, self._session, self._loop, thread)
+        self._end = weakref.finalize(self, _end, self._sandbox, self._sessions, self._loop, thread)
         self._end.atexit = False  # The sandbox ends with its host anyway.
 
-    async def run(self, code: str) -> ExecutionResult:
+    async def run(self, code: str, conversation: Any = None) -> ExecutionResult:
         """Run a cell. A caller that is cancelled ends it."""
-        return await asyncio.wrap_future(self._submit(code))
+        return await asyncio.wrap_future(self._submit(code, conversation))
 
-    def run_blocking(self, code: str) -> ExecutionResult:
+    def run_blocking(self, code: str, conversation: Any = None) -> ExecutionResult:
         """As `run`, for callers without an event loop. A caller that is interrupted ends it."""
-        future = self._submit(code)
+        future = self._submit(code, conversation)
         try:
             return future.result()
         finally:
             future.cancel()
 
-    async def answer(self, code: Annotated[str, CODE]) -> str:
+    async def answer(self, code: str, conversation: Any = None) -> str:
         """Run a cell; return what a model sees."""
-        return self.describe(await self.run(code))
+        return self.describe(await self.run(code, conversation))
 
     def describe(self, result: ExecutionResult) -> str:
         """What a model sees of a result."""
@@ -94,10 +101,27 @@ class CodeSession(AbstractContextManager["CodeSession"]):
         """End everything that the code has started; a second time does nothing."""
         self._end()
 
-    def _submit(self, code: str) -> Future[ExecutionResult]:
+    async def end(self, conversation: Any) -> None:
+        """End the session of a conversation."""
+        _, session = self._sessions.pop(_key_of(conversation), (None, None))
+        if session is not None and self._end.alive:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(session.close(), self._loop))
+
+    def _session_of(self, conversation: Any) -> Session:
+        key = _key_of(conversation)
+        with self._choosing:
+            # An object is kept with its session: another one could have its identity later.
+            found = self._sessions.pop(key, None) or (conversation, self._sandbox.session(self._functions))
+            self._sessions[key] = found  # As the last one.
+            if len(self._sessions) > _MOST_SESSIONS:
+                _, oldest = self._sessions.pop(next(iter(self._sessions)))
+                asyncio.run_coroutine_threadsafe(oldest.close(), self._loop)
+        return found[1]
+
+    def _submit(self, code: str, conversation: Any) -> Future[ExecutionResult]:
         if not self._end.alive:
             raise RequestError(_CLOSED)
-        work = self._session.run(code)
+        work = self._session_of(conversation).run(code)
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:  # It was closed at this moment.
@@ -108,15 +132,24 @@ class CodeSession(AbstractContextManager["CodeSession"]):
         self.close()
 
 
+def _key_of(conversation: Any) -> str | int | None:
+    return conversation if conversation is None or isinstance(conversation, str) else id(conversation)
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
     loop.close()
 
 
-def _end(sandbox: Sandbox, session: Session, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _end(
+    sandbox: Sandbox,
+    sessions: Mapping[str | int | None, tuple[Any, Session]],
+    loop: asyncio.AbstractEventLoop,
+    thread: threading.Thread,
+) -> None:
     async def end() -> None:
-        try:
-            await session.close()  # A cell that runs has the outcome `cancelled`.
+        try:  # A cell that runs has the outcome `cancelled`.
+            await asyncio.gather(*(session.close() for _, session in list(sessions.values())))
             await sandbox.close()
             cells = asyncio.all_tasks() - {asyncio.current_task()}
             if cells:  # They have ended, and their callers are to know it.
