@@ -36,6 +36,7 @@ from coderoom.runs.team_run import close_team
 
 try:
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
@@ -144,6 +145,7 @@ class ChatServer:
         self._continued: dict[str, str] = {}
         self._asked: dict[int, deque[float]] = {}
         self._answering: dict[int, int] = {}
+        self._started = int(time.time())
         folder = temporary_folder()
         try:
             prepared = self._request("Is all there?", folder).prepare()
@@ -153,9 +155,11 @@ class ChatServer:
         self.app = Starlette(
             routes=[
                 Route("/v1/models", self._models),
+                Route("/v1/models/{name:path}", self._model),
                 Route("/v1/chat/completions", self._complete, methods=["POST"]),
                 Route("/v1/conversations/{id}/files/{path:path}", self._file),
             ],
+            exception_handlers={HTTPException: _no_route},
             lifespan=self._closing,
         )
 
@@ -186,7 +190,17 @@ class ChatServer:
     # --- Requests ---
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": self.name, "object": "model", "owned_by": "coderoom"}]})
+        return JSONResponse({"object": "list", "data": [self._entry()]})
+
+    async def _model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name != self.name:
+            why = f"The model {encodable(name)!r} does not exist; there is {self.name!r}."
+            return failure(404, why, code="model_not_found")
+        return JSONResponse(self._entry())
+
+    def _entry(self) -> dict[str, Any]:
+        return {"id": self.name, "object": "model", "created": self._started, "owned_by": "coderoom"}
 
     async def _file(self, request: Request) -> Response:
         conversation = self._conversations.get(request.path_params["id"])
@@ -304,6 +318,7 @@ class _Answer:
         run = conversation.run
         task = run.prepared.record.task if conversation.is_new else question.messages[-1].text
         self._record = run.record_of(task)
+        self._tells_usage = question.stream_options is not None and question.stream_options.include_usage
         conversation.is_new = False
         self._said: asyncio.Queue[str | None] = asyncio.Queue()
         self.work = asyncio.ensure_future(self._work())
@@ -361,12 +376,12 @@ class _Answer:
             return failure(499, "The client has left.")
         except (_RefusedError, CodeRoomError) as error:
             return failure(getattr(error, "status", 500), str(error))
-        message = {"role": "assistant", "content": text}
+        message = {"role": "assistant", "content": text, "refusal": None}
         return JSONResponse(
             {
                 **self._facts,
                 "object": "chat.completion",
-                "choices": [{"index": 0, "message": message, "finish_reason": self._reason()}],
+                "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": self._reason()}],
                 "usage": self._record.usage,
                 "coderoom": self._extra(),
             }
@@ -394,8 +409,7 @@ class _Answer:
                 yield _event(error_of(getattr(error, "status", 500), str(error)))
             else:
                 yield self._chunk({}, self._reason(), coderoom=self._extra())
-                options = self._question.stream_options
-                if options is not None and options.include_usage:
+                if self._tells_usage:
                     usage = {"object": "chat.completion.chunk", "choices": [], "usage": self._record.usage}
                     yield _event({**self._facts, **usage})
             yield "data: [DONE]\n\n"
@@ -403,8 +417,17 @@ class _Answer:
             await run_uncancellable(cancel_and_wait(self.work))
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None, **more: Any) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        if self._tells_usage:
+            more["usage"] = None  # The last chunk has it.
         return _event({**self._facts, "object": "chat.completion.chunk", "choices": [choice], **more})
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """A path or a method that there is not, as an error of the protocol."""
+    assert isinstance(error, HTTPException)
+    why = f"{request.method} {encodable(request.url.path)}: {error.detail}."
+    return failure(error.status_code, why, **(error.headers or {}))
 
 
 def _event(data: Any) -> str:

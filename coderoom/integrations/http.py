@@ -135,15 +135,16 @@ class _Impatient(H11Protocol):
             self._next_look.cancel()
 
 
-def failure(status: int, message: str, **headers: str) -> JSONResponse:
+def failure(status: int, message: str, code: str | None = None, **headers: str) -> JSONResponse:
     """A response that says why a request has failed."""
-    return JSONResponse(error_of(status, message), status, headers)
+    return JSONResponse(error_of(status, message, code), status, headers)
 
 
-def error_of(status: int, message: str) -> dict[str, Any]:
+def error_of(status: int, message: str, code: str | None = None) -> dict[str, Any]:
     """An error as OpenAI's protocol has it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return {"error": {"message": message, "type": kind, "code": status}}
+    known = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or known.get(status)}}
 
 
 async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import json
 import logging
 import mimetypes
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from coderoom import __version__
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
@@ -28,6 +29,7 @@ from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
 from coderoom.integrations.tool import missing, text_of
+from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
 
 try:
@@ -75,7 +77,38 @@ T = TypeVar("T")
 SessionName = Annotated[str, Field(min_length=1, max_length=100, description="The session, whose variables stay.")]
 FileName = Annotated[str, Field(min_length=1, max_length=1_000, description="A path in the working folder.")]
 _READS: Final = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
+_ADDS: Final = ToolAnnotations(readOnlyHint=False, destructiveHint=False, openWorldHint=False)
 _WRITES: Final = ToolAnnotations(readOnlyHint=False, destructiveHint=True, openWorldHint=False)
+
+
+class CellFacts(BaseModel):
+    """What a program reads of a cell."""
+
+    outcome: Annotated[str, Field(json_schema_extra={"enum": [*Outcome]})]
+    exit_code: int
+    output: str
+    value: Annotated[
+        Any, Field(description="The value of the last expression: data, or what it shows if it is none or too large.")
+    ]
+    error: Annotated[str | None, Field(description="The type of the exception and its message.")]
+    seconds: float
+    artifacts: Annotated[list[str], Field(description="The files that the code has made, in the working folder.")]
+    state_lost: Annotated[bool, Field(description="Whether the variables of the session are gone.")]
+
+
+class RunFacts(BaseModel):
+    """What a program reads of a team's run."""
+
+    outcome: str
+    answer: str
+    error: str | None
+    limit: Annotated[str | None, Field(description="The limit that ended it.")]
+    turns: int
+    attempts: int
+    files: list[str]
+    usage: Annotated[dict[str, int], Field(description="Tokens.")]
+    cost_usd: float | None
+    run: Annotated[str | None, Field(description="Its name in the journal.")]
 
 
 class Client:
@@ -233,7 +266,7 @@ class OwnSessions:
 
 
 def _add_code(server: FastMCP[Client]) -> None:
-    @server.tool(annotations=_WRITES, structured_output=False)
+    @server.tool(title="Run code", annotations=_WRITES, structured_output=True)
     async def run_code(
         code: str,
         ctx: Context[Any, Client, Any],
@@ -241,7 +274,7 @@ def _add_code(server: FastMCP[Client]) -> None:
         session: SessionName = _MAIN,
         fresh: Annotated[bool, Field(description="Run it in a fresh state, without the session's variables.")] = False,
         timeout: Annotated[float | None, Field(gt=0, le=86_400, description="The most seconds.")] = None,
-    ) -> CallToolResult:
+    ) -> Annotated[CallToolResult, CellFacts]:
         """Run code; return its output, the value of a last expression, its error, and the pictures it has made."""
         client, lines = _client_of(ctx), list[str]()
         if fresh:
@@ -252,7 +285,7 @@ def _add_code(server: FastMCP[Client]) -> None:
             )
         return _cell_result(client, await _watched(ctx, work, lines), not fresh)
 
-    @server.tool(annotations=_WRITES, structured_output=False)
+    @server.tool(title="Keep the state", annotations=_ADDS, structured_output=False)
     async def checkpoint(
         ctx: Context[Any, Client, Any],
         session: SessionName = _MAIN,
@@ -261,13 +294,13 @@ def _add_code(server: FastMCP[Client]) -> None:
         """Keep the variables of a session and all files, to return to them by rollback; return the checkpoint."""
         return await _watched(ctx, _client_of(ctx).checkpoint(session, files))
 
-    @server.tool(annotations=_WRITES, structured_output=False)
+    @server.tool(title="Return to a checkpoint", annotations=_WRITES, structured_output=False)
     async def rollback(checkpoint: str, ctx: Context[Any, Client, Any]) -> str:
         """Give a session the variables, and the working folder the files, that they had at a checkpoint."""
         name = await _watched(ctx, _client_of(ctx).rollback(checkpoint))
         return f"The session {name!r} and the files are as they were at the checkpoint {checkpoint!r}."
 
-    @server.tool(annotations=_WRITES, structured_output=False)
+    @server.tool(title="End a session", annotations=_WRITES, structured_output=False)
     async def end_session(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
         """End a session: its variables and checkpoints are gone, files stay."""
         await _watched(ctx, _client_of(ctx).end_session(session))
@@ -275,7 +308,7 @@ def _add_code(server: FastMCP[Client]) -> None:
 
 
 def _add_files(server: FastMCP[Client]) -> None:
-    @server.tool(annotations=_READS, structured_output=False)
+    @server.tool(title="List files", annotations=_READS, structured_output=False)
     async def list_files(ctx: Context[Any, Client, Any]) -> str:
         """List the files in the working folder, with their sizes in bytes."""
         found = await asyncio.to_thread(lambda: sorted(files_inside(_client_of(ctx).folder)))
@@ -284,12 +317,12 @@ def _add_files(server: FastMCP[Client]) -> None:
         left = len(found) - len(lines)
         return "\n".join([*lines, *([f"... and {left:,} more"] if left else [])]) or "There are no files."
 
-    @server.tool(annotations=_READS, structured_output=False)
+    @server.tool(title="Read a file", annotations=_READS, structured_output=False)
     async def read_file(path: FileName, ctx: Context[Any, Client, Any]) -> list[ContentBlock]:
         """Read a file of the working folder: text, a picture, or other data as base64."""
         return [_content_of(path, await _file_work(read_inside, _client_of(ctx), path, _LARGEST_FILE))]
 
-    @server.tool(annotations=_WRITES, structured_output=False)
+    @server.tool(title="Write a file", annotations=_WRITES, structured_output=False)
     async def write_file(
         path: FileName,
         content: str,
@@ -320,11 +353,15 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, **opt
     about = shipped_teams().get(team, f"The team of the file {Path(team).name}.")
 
     @server.tool(
-        name, description=f"Have a team of agents do a task in the working folder. {about}", annotations=_WRITES
+        name,
+        title=f"Ask the team {Path(team).stem}",
+        description=f"Have a team of agents do a task in the working folder. {about}",
+        annotations=_WRITES,
+        structured_output=True,
     )
     async def run_team(
         task: Annotated[str, Field(min_length=1, description="What to do.")], ctx: Context[Any, Client, Any]
-    ) -> CallToolResult:
+    ) -> Annotated[CallToolResult, RunFacts]:
         client, lines = _client_of(ctx), list[str]()
 
         def note(message: BaseAgentEvent | BaseChatMessage) -> None:
@@ -383,11 +420,14 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
             with suppress(OSError, RequestError):
                 data = read_inside(client.folder, artifact.name, _LARGEST_FILE)
                 content.append(_content_of(artifact.name, data))
+    value = _plain(result.value) if result.value_is_data else result.value_repr
+    if len(json.dumps(value)) > _MOST_CHARACTERS:  # Some clients show it to their models.
+        value = result.value_repr
     known = {
         "outcome": result.outcome.value,
         "exit_code": result.exit_code,
         "output": bound_output(result.output, _MOST_CHARACTERS),
-        "value": result.value if result.value_is_data else result.value_repr,
+        "value": value,
         "error": None if result.error is None else f"{result.error.type}: {result.error.message}",
         "seconds": round(result.duration, 3),
         "artifacts": [artifact.name for artifact in result.artifacts],
@@ -399,7 +439,6 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
 
 def _result(text: str, known: dict[str, Any], more: Sequence[ContentBlock] = (), *, is_error: bool) -> CallToolResult:
     """The text is for a model, and what is known for a program."""
-    # An output schema would be checked here and by the client, which takes longer than a cell.
     content = [TextContent(type="text", text=encodable(text)), *more]
     return CallToolResult(content=content, structuredContent=_plain(known), isError=is_error)
 

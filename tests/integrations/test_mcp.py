@@ -144,6 +144,15 @@ async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
         typed = await client.call_tool("run_code", {"code": value})
         assert typed.structuredContent is not None
         assert base64.b64decode(typed.structuredContent["value"][0]) == b"\xff"
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        schema = tools["run_code"].outputSchema
+        assert schema is not None
+        assert schema["required"] == [*typed.structuredContent]
+        assert "timeout" in schema["properties"]["outcome"]["enum"]
+        assert all(tool.title for tool in tools.values())
+        many = await client.call_tool("run_code", {"code": "[0] * 50_000"})
+        assert many.structuredContent is not None
+        assert len(many.structuredContent["value"]) < 31_000
         # No encoding can write these.
         assert await call(client, "run_code", code="'\\ud800'") == "'\\ud800'"
         assert not (await client.call_tool("run_code", {"code": "{'\\ud800': '\\udfff'}"})).isError
@@ -196,7 +205,10 @@ async def test_a_team_is_a_tool(tmp_path: Path) -> None:
     command = ["--team", "code-act", "--model", f"replay:{replies}", "--journal", str(tmp_path / "runs.sqlite3")]
     async with stdio(*command, cwd=tmp_path) as client:
         done: CallToolResult = await client.call_tool("team_code_act", {"task": "Compute 6 * 7."})
-        assert done.structuredContent is not None
+        assert done.structuredContent is not None  # The client has checked it.
+        (tool,) = [each for each in (await client.list_tools()).tools if each.name == "team_code_act"]
+        assert tool.outputSchema is not None
+        assert tool.outputSchema["required"] == [*done.structuredContent]
         assert (done.isError, done.structuredContent["answer"]) == (False, "It is 42.")
         assert done.structuredContent["outcome"] == "ok"
         assert await call(client, "read_file", path="made") == "1"

@@ -54,7 +54,18 @@ def client_of(url: str, key: str = "key-of-one") -> openai.OpenAI:
 
 def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> None:
     with serving(tmp_path) as url, client_of(url) as one, client_of(url, "key-of-other") as other:
-        assert [each.id for each in one.models.list()] == ["code-act"]
+        (listed,) = one.models.list()
+        assert (listed.id, listed.object, listed.owned_by) == ("code-act", "model", "coderoom")
+        assert 0 <= time.time() - listed.created < 600
+        assert one.models.retrieve("code-act") == listed
+        with pytest.raises(openai.NotFoundError, match="The model 'nothing/new' does not exist") as caught:
+            one.models.retrieve("nothing/new")
+        assert caught.value.code == "model_not_found"
+        with pytest.raises(openai.NotFoundError, match="POST /v1/embeddings: Not Found"):
+            one.embeddings.create(model="code-act", input="x")
+        with pytest.raises(openai.AuthenticationError) as wrong:
+            client_of(url, "wrong").models.list()
+        assert (wrong.value.code, wrong.value.type) == ("invalid_api_key", "invalid_request_error")
         messages: list[Any] = [{"role": "user", "content": "Count."}]
         first = one.chat.completions.create(model="code-act", messages=messages)
         assert first.choices[0].message.content == "Counted: 1."
@@ -73,7 +84,7 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
         said = [piece.choices[0].delta for piece in pieces if piece.choices]
         assert "".join(delta.content or "" for delta in said) == "Counted: 2."
         assert any("n is 2" in (delta.model_extra or {}).get("reasoning_content", "") for delta in said)
-        assert pieces[-1].usage is not None
+        assert [piece.usage is None for piece in pieces] == [True] * (len(pieces) - 1) + [False]
         file = f"{url}/conversations/{facts['conversation']}/files/1.txt"
         headers = {"Authorization": "Bearer key-of-one"}
         assert httpx.get(file, headers=headers).text == "made"
