@@ -168,7 +168,7 @@ OTHER_WAYS = {
 }
 
 
-QUICK = ("defines it", "assigns it", "imports it", "repeats it beside")
+QUICK = ("defines it",)
 
 
 @pytest.mark.parametrize(
