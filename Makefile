@@ -11,6 +11,8 @@ VENV := .venv
 unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+# The demo needs a small part of that, which the rest is added to.
+DEMO_STAMP := $(VENV)/.demo
 DEMO = $(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv --model replay:examples/nile.replay.yaml
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 REST := allwalls or attack or browser or docker or slow or studio
@@ -25,11 +27,14 @@ help:
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt scripts/setup
-	@scripts/setup $(VENV)
+	@scripts/setup $(VENV) dev
+
+$(DEMO_STAMP): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup $(VENV) demo
 
 # Matplotlib would keep its caches in the home folder.
 demo: export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
-demo: $(STAMP)
+demo: $(DEMO_STAMP)
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
 		$(BIN)/coderoom run analyst "$(TASK)" --file examples/nile.csv; \
 	else \

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from coderoom._util.json_output import address_of, model_name_of
 from coderoom.errors import ConfigError, Problem, RequestError
 
 PRICES_VARIABLE: Final = "CODEROOM_PRICES"
@@ -39,6 +38,8 @@ _SERVICES: Final = (
 
 def priced_as(model_client: Any) -> str:
     """The name of a client's model for `cost_of`, after its server if that is not one of the services in the table."""
+    from coderoom._util.json_output import address_of, model_name_of
+
     name, host = model_name_of(model_client), urlsplit(address_of(model_client)).netloc.rpartition("@")[2]
     domain = host.partition(":")[0]
     known = not domain or any(domain == service or domain.endswith(f".{service}") for service in _SERVICES)

@@ -16,7 +16,6 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from coderoom import __version__
 from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import visible
-from coderoom.configs.reading import apply_user_config
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
@@ -115,6 +114,8 @@ def _options(
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
     else:
+        from coderoom.configs.user_config import apply_user_config
+
         apply_user_config(os.environ)
 
 

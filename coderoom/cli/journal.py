@@ -60,13 +60,10 @@ def list_runs(
     """
     if context.invoked_subcommand is not None:
         return
-    from coderoom.generation import StopReason
-    from coderoom.runs.record import OUTCOMES
-    from coderoom.runs.run_log import summary
+    from coderoom.runs.journal import summary
 
-    known = dict.fromkeys([*OUTCOMES, "running", "killed", *StopReason])
-    if outcome is not None and outcome not in known:
-        raise RequestError(f"There is no outcome {outcome!r}; there are {', '.join(known)}.")
+    if outcome is not None:
+        _check_outcome(outcome)
     begin = 0.0 if since is None else _moment_of(since)
     opened = _open(journal)
     found = opened.runs(name=team, outcome=outcome, since=begin)
@@ -201,6 +198,15 @@ def prune_runs(
     opened = _open(journal)
     old = opened.runs(before=_moment_of(older))
     _remove(opened, [entry.id for entry in old if entry.state != "running"], as_json)
+
+
+def _check_outcome(outcome: str) -> None:
+    from coderoom.generation import StopReason
+    from coderoom.runs.record import OUTCOMES
+
+    known = dict.fromkeys([*OUTCOMES, "running", "killed", *StopReason])
+    if outcome not in known:
+        raise RequestError(f"There is no outcome {outcome!r}; there are {', '.join(known)}.")
 
 
 def _moment_of(text: str) -> float:

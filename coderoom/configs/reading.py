@@ -1,4 +1,4 @@
-"""Finds team files and the user's config file, and reads them as documents: plain data, with positions.
+"""Finds team files, and reads them as documents: plain data, with positions.
 
 `coderoom init` and all that writes team files write them from here.
 """
@@ -8,19 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from coderoom._util.prices import PRICES_VARIABLE
 from coderoom._util.services import MODEL_FORMS, REPLAY, has_suffix, is_model_text, service_of
 from coderoom._util.text import MASK
 from coderoom.configs.variables import is_secret_key
-from coderoom.configs.yaml import Location, Mark, Reader, did_you_mean, nearest, show, show_key
+from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
-from coderoom.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -238,50 +236,6 @@ def _masked(data: Any) -> Any:
             for key, value in data.items()
         }
     return [_masked(value) for value in data] if isinstance(data, list) else data
-
-
-_VARIABLES: Final = {
-    "model": "CODEROOM_MODEL",
-    "wall": "CODEROOM_WALL",
-    "workspace": "CODEROOM_WORKSPACE",
-    "prices": PRICES_VARIABLE,
-}
-
-
-def user_config_path() -> Path:
-    """The file: `coderoom/config.yaml` in the user's config folder, which `XDG_CONFIG_HOME` may name."""
-    base = os.environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "coderoom" / "config.yaml"
-
-
-def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
-    """Set the variables that the user's config file names and that have no value yet.
-
-    What the file says is returned by key: `model`, `wall`, `workspace` and `prices`; empty if there is no file.
-    """
-    path = user_config_path()
-    if not path.is_file():
-        return {}
-    document = read_document(find_source(path))
-    if not isinstance(document.data, dict):
-        raise ConfigError([Problem(f"expected a mapping with {', '.join(_VARIABLES)}", str(path))])
-    found: list[tuple[tuple[str, ...], str]] = []
-    for key, value in document.data.items():
-        if key not in _VARIABLES:
-            found.append(((key,), f"unknown key {key!r}{did_you_mean(key, _VARIABLES)}"))
-        elif not isinstance(value, str) or not value.strip():
-            found.append(((key,), "expected a text"))
-        elif key == "wall":
-            try:
-                Sandbox(value)
-            except RequestError as error:
-                found.append(((key,), str(error)))
-    if problems := [*document.problems, *document.distinct_problems(found)]:
-        raise ConfigError(problems)
-    for key, value in document.data.items():
-        path_or_text = str(Path(value).expanduser()) if value.startswith("~") else value
-        env[_VARIABLES[key]] = env.get(_VARIABLES[key], "").strip() or path_or_text
-    return dict(document.data)
 
 
 def write_starter(path: Path, team: str | None = None, model: str | None = None, *, force: bool = False) -> None:

@@ -27,7 +27,7 @@ from coderoom._util.services import (
     is_model_text,
     service_of,
 )
-from coderoom.configs.reading import apply_user_config, user_config_path
+from coderoom.configs.user_config import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
 from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
 

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import islice
@@ -449,3 +449,9 @@ class _Owners:
         except (BlockingIOError, PermissionError):  # POSIX allows either for a lock that another process has.
             return False
         return True
+
+
+def summary(entry: RunEntry) -> dict[str, Any]:
+    """A run without its steps, as plain data."""
+    facts = {name: value for name, value in asdict(entry).items() if name not in ("request", "owner")}
+    return {**facts, "state": entry.state}

@@ -27,7 +27,7 @@ from autogen_core.models import LLMMessage
 from coderoom._util.autogen import current_agent
 from coderoom._util.tasks import CODE, MODEL, StepObserver
 from coderoom._util.text import Masking
-from coderoom.runs.journal import Journal, RunEntry, Step, Writer
+from coderoom.runs.journal import Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
 
 MESSAGE: Final = "message"
@@ -301,12 +301,6 @@ def lines_of(journal: Journal, entry: RunEntry) -> list[str]:
             continue
         lines += [f"{step.actor or step.kind}:", *(f"  {line}" for line in text.splitlines())]
     return lines
-
-
-def summary(entry: RunEntry) -> dict[str, Any]:
-    """A run without its steps, as plain data."""
-    facts = {name: value for name, value in asdict(entry).items() if name not in ("request", "owner")}
-    return {**facts, "state": entry.state}
 
 
 def _message(data: Mapping[str, Any]) -> BaseAgentEvent | BaseChatMessage:
