@@ -238,9 +238,19 @@ def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
     return [*found, *(client.close for client in clients_of(team) if callable(getattr(client, "close", None)))]
 
 
+def http_client_of(model_client: Any) -> Any:
+    """The httpx client of a client that has one, or `None`."""
+    return getattr(getattr(innermost_client(model_client), "_client", None), "_client", None)
+
+
+def retries_of(model_client: Any) -> int:
+    """How often a client repeats a request that has failed; the default of OpenAI's package if that is not known."""
+    return int(getattr(getattr(innermost_client(model_client), "_client", None), "max_retries", 2))
+
+
 def transports_of(model_client: Any) -> list[Any]:
     """The connection pools of a client that uses httpx, such as OpenAI's and Anthropic's."""
-    http = getattr(getattr(innermost_client(model_client), "_client", None), "_client", None)
+    http = http_client_of(model_client)
     found = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
     return [transport for transport in found if callable(getattr(transport, "aclose", None))]
 

@@ -91,7 +91,9 @@ def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, An
 
 _PLAIN: Final[set[Any]] = set()
 """The models on servers that refuse requests for JSON output; a client, if its server is not known."""
-_OTHER_REASONS = re.compile("context.?length|content.?filter|credit", re.IGNORECASE)
+_REFUSED = frozenset({400, 404, 405, 406, 415, 422, 500, 501, 502, 503})
+"""The statuses of a refused argument: that of a wrong request, or of a server that fails at what it does not know."""
+_OTHER_REASONS = re.compile(r"context.?length|content.?filter|credit|\bmodel\b.*(?:not exist|not found)", re.IGNORECASE)
 
 
 async def send_for_json(
@@ -99,8 +101,8 @@ async def send_for_json(
 ) -> T:
     """Send a request with the arguments of `output_arguments`, or without them if the service refuses these.
 
-    Many servers with OpenAI's protocol answer 400 to `response_format`. The server and the model are remembered. The
-    second argument of `send` says whether the request must describe the JSON in words.
+    Many servers with OpenAI's protocol answer 400 to `response_format`, and some 500. The server and the model are
+    remembered. The second argument of `send` says whether the request must describe the JSON in words.
     """
     if not any(arguments.values()):
         return await send({}, False)
@@ -111,20 +113,21 @@ async def send_for_json(
     try:
         return await send(arguments, False)
     except Exception as error:
-        if not _may_refuse_json(error):
+        if not may_refuse_arguments(error):
             raise
         refusal = error
     await one_more()
     try:
         result = await send({}, True)
     except Exception as error:
-        raise (refusal if _may_refuse_json(error) else error) from None
+        raise (refusal if may_refuse_arguments(error) else error) from None
     _PLAIN.add(asked)
     return result
 
 
-def _may_refuse_json(error: Exception) -> bool:
-    return getattr(error, "status_code", None) in (400, 422) and not _OTHER_REASONS.search(str(error))
+def may_refuse_arguments(error: Exception) -> bool:
+    """Whether a service may have refused a request for the arguments that not every service knows."""
+    return getattr(error, "status_code", None) in _REFUSED and not _OTHER_REASONS.search(str(error))
 
 
 def _is_openai(model_client: Any) -> bool:

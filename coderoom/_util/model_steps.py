@@ -14,7 +14,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_core.tools import Tool, ToolResult
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.autogen import streams, transports_of
+from coderoom._util.autogen import streams
 from coderoom._util.json_output import (
     config_of,
     innermost_client,
@@ -25,7 +25,8 @@ from coderoom._util.json_output import (
     send_for_json,
 )
 from coderoom._util.prices import priced_as
-from coderoom._util.tasks import MODEL, await_with_token, close_with_loop, doing_step, find_step, is_observed, once
+from coderoom._util.replies import keep_whole, make_ready
+from coderoom._util.tasks import MODEL, await_with_token, doing_step, find_step, is_observed, once
 from coderoom._util.text import encodable
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
@@ -63,7 +64,7 @@ async def ask_structured(
         create = model_client.create(question, cancellation_token=cancellation_token, **arguments)
         return await await_with_token(create, cancellation_token)
 
-    await close_with_loop(model_client, transports_of)
+    await make_ready(model_client)
     try:
         result = await send_for_json(model_client, output_arguments(model_client, schema), send)
     except Exception as error:
@@ -73,7 +74,10 @@ async def ask_structured(
     text = encodable(result.content) if isinstance(result.content, str) else ""
     shown = [message.content for message in messages if isinstance(message, UserMessage)]
     texts = [part for content in shown for part in ([content] if isinstance(content, str) else content)]
-    return Answer(parse_tolerantly(text, schema, [part for part in texts if isinstance(part, str)]), text, result.usage)
+    value = parse_tolerantly(text, schema, [part for part in texts if isinstance(part, str)])
+    if value is None and result.finish_reason == "length":
+        text = f"{text.rstrip()} (The answer was cut off at its token limit.)".lstrip()
+    return Answer(value, text, result.usage)
 
 
 _WATCHED: Final = "coderoom_watched"
@@ -81,6 +85,7 @@ _WATCHED: Final = "coderoom_watched"
 
 def watch_client(client: Any) -> None:
     """Make each request of a model client a step, from now on."""
+    keep_whole(client)
     create, create_stream = client.create, client.create_stream
     if hasattr(create, _WATCHED):
         return

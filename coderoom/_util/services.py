@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import format_exception
@@ -203,6 +203,8 @@ _ADVICE = {
     _NO_SUCH_MODEL: "The model service does not have this model: check its name.",
     "NotFoundError": "There is no model service at {address}: check its base URL, which often ends in /v1 "
     "(OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
+    "RemoteProtocolError|ReadError": "The model service closed the connection before its answer was complete: try "
+    "again later.",
     "APIConnectionError": "No model service could be reached at {address}: check it (OPENAI_BASE_URL for `openai:`, "
     "VLLM_BASE_URL for `vllm:`; `coderoom models` lists all) and the network.",
     "Failed to connect to Ollama": "Its address is that of OLLAMA_HOST, or else http://127.0.0.1:11434.",
@@ -212,7 +214,6 @@ _ADVICE = {
     # The openai package accepts any page as an answer.
     "object has no attribute 'usage|misread|The answer was empty": "The server at this address does not speak "
     "OpenAI's protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
-    "RemoteProtocolError": "The model service closed the connection in the middle of its answer: try again.",
     "content_filter": "The model service's content filter refused this: rephrase it.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
 }
@@ -241,7 +242,16 @@ def is_out_of_credit(cause: BaseException) -> bool:
 
 def _signs(cause: BaseException) -> str:
     # Not every version of OpenAI's package has the code in the text.
-    return f"{type(cause).__name__} {getattr(cause, 'code', '')} {'misread' if _is_misread(cause) else ''} {cause}"
+    kinds = " ".join(type(each).__name__ for each in causes_of(cause))
+    return f"{kinds} {getattr(cause, 'code', '')} {'misread' if _is_misread(cause) else ''} {cause}"
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those that it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
 
 
 def _is_misread(cause: BaseException) -> bool:

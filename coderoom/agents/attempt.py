@@ -283,9 +283,11 @@ class CodeRunner:
             restored: str = await await_with_token(self.given.rollback(self._mark), cancellation_token)
             return restored
 
+        if not self._can_undo:
+            return ""
         known = bool(self._past[self._before or 0 :])
         del self._past[self._before or 0 :]
-        return await once("undo", {}, restore, str, str) if self._can_undo else ""
+        return await once("undo", {}, restore, str, str)
 
     async def release(self) -> None:
         """Keep the code that has run; `undo` does not undo it any more."""

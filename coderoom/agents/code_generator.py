@@ -23,9 +23,9 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import ChatCompletionClient, RequestUsage
 from pydantic import Field
 
-from coderoom._util.autogen import transports_of
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.tasks import await_with_token, close_with_loop
+from coderoom._util.replies import make_ready
+from coderoom._util.tasks import await_with_token
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents.conversation import StreamingAgent
@@ -191,7 +191,7 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Generate a solution from the new messages; the `Response` comes last."""
-        await close_with_loop(self._model_client, transports_of)
+        await make_ready(self._model_client)
         self._take(messages)
         if not self._state.instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")

@@ -35,11 +35,11 @@ from autogen_core.tools import Tool
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
-from coderoom._util.autogen import transports_of
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.model_steps import Answer, ask_structured
 from coderoom._util.prices import priced_as
-from coderoom._util.tasks import MODEL, at_end_of_run, await_with_token, cancel_and_wait, close_with_loop, note_run
+from coderoom._util.replies import make_ready
+from coderoom._util.tasks import MODEL, at_end_of_run, await_with_token, cancel_and_wait, note_run
 from coderoom._util.text import encodable, named
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import MOST_CALLS, Attempt
@@ -222,7 +222,7 @@ async def call_model(
     the model was offered tools. A stream without anything in it is a `ModelError`: a page of a web server is one.
     """
     more: dict[str, Any] = {"tools": tools} if tools else {}
-    await close_with_loop(model_client, transports_of)
+    await make_ready(model_client)
     result: CreateResult | None
     if on_chunk is None:
         call = model_client.create(messages, cancellation_token=cancellation_token, **more)

@@ -22,8 +22,8 @@ from coderoom._util.json_output import (
     send_for_json,
     strict_schema,
 )
+from coderoom._util.replies import check_responses, make_ready
 from coderoom._util.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
-from coderoom._util.tasks import close_with_loop
 from coderoom.errors import MissingDependencyError, RequestError
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class OpenAIEmbeddings:
         from openai import AsyncOpenAI
 
         async with AsyncOpenAI(**self._options) as client:  # type: ignore[arg-type]
+            check_responses(client._client)
             found = await client.embeddings.create(model=self.name, input=[*texts], encoding_format="float")
         return [each.embedding for each in found.data]
 
@@ -159,9 +160,7 @@ class AutoGenModel:
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
-        from coderoom._util.autogen import transports_of  # It imports AutoGen, as the client's owner has done.
-
-        await close_with_loop(self._client, transports_of)
+        await make_ready(self._client)
         payload = [self._message(message) for message in messages]
         described = form if form is not None and _is_closed(form) else None
         arguments: dict[str, Any] = {}
@@ -280,6 +279,7 @@ class OpenAIModel:
             if loop not in self._clients:
                 known = {each: client for each, client in self._clients.items() if not each.is_closed()}
                 self._clients = {**known, loop: self._make_client()}
+                check_responses(self._clients[loop]._client)
             return self._clients[loop]
 
 

@@ -224,12 +224,14 @@ async def check_model(model: str) -> ModelCheck:
     """
     from autogen_core.models import UserMessage
 
+    from coderoom._util.replies import make_ready
     from coderoom.configs import make_model  # `coderoom doctor` needs no AutoGen.
 
     client = make_model(model)
     begin = perf_counter()
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
+            await make_ready(client)
             reply = await client.create([UserMessage(content=_QUESTION, source="user")])
     except TimeoutError:
         return ModelCheck(model, seconds=_WAIT_SECONDS, error=f"There was no answer within {_WAIT_SECONDS:g} s.")

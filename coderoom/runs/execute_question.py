@@ -22,6 +22,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from coderoom._util.replies import make_ready
 from coderoom._util.services import in_words
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
@@ -58,8 +59,8 @@ _NO_CODE: Final = (
 )
 
 _CUT_OFF: Final = (
-    "Your code is cut off: the closing fence of its block is missing, so nothing was run. Write it again as a whole, "
-    "shorter if need be."
+    "Your answer is cut off before the end of its code, so nothing was run. Write the code again as a whole, shorter "
+    "if need be."
 )
 
 _ADVICE: Final = {Outcome.TIMEOUT: " Find a faster way.", Outcome.MEMORY: " Find a way that needs less memory."}
@@ -195,9 +196,10 @@ class _Question:
                 sandbox = await stack.enter_async_context(own)
             await sandbox.start()  # Before a model writes code that cannot run.
             while True:
-                reply = await self._ask(feedback)
+                reply, at_limit = await self._ask(feedback)
                 code, cut = _code_in(reply)
                 if not code:
+                    cut = cut or at_limit
                     if is_reminded:
                         return self._result(_complaint(reply, cut))
                     is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
@@ -208,11 +210,15 @@ class _Question:
                     return self._result()
                 feedback = self._feedback()
 
-    async def _ask(self, more: str) -> str:
-        """Send the messages, and one more if it is given; the answer is the last message afterwards."""
+    async def _ask(self, more: str) -> tuple[str, bool]:
+        """Send the messages, and one more if it is given; return the answer, and whether its length limit cut it.
+
+        The answer is the last message afterwards.
+        """
         if more:
             self.messages.append(UserMessage(content=more, source="user"))
         try:
+            await make_ready(self.client)
             answer = await self.client.create(self.messages, cancellation_token=self.token)
         except CodeRoomError:
             raise
@@ -224,7 +230,7 @@ class _Question:
         text = encodable(answer.content) if isinstance(answer.content, str) else ""
         # Some services refuse a history with an empty message.
         self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
-        return text
+        return text, answer.finish_reason == "length"
 
     async def _run(self, sandbox: Sandbox, code: str) -> ExecutionResult:
         """Run code; the value of the variable `result` takes precedence over that of a last expression."""
@@ -309,8 +315,8 @@ def _code_in(reply: str) -> tuple[str, bool]:
 def _complaint(reply: str, cut: bool) -> str:
     if cut:
         return (
-            "The model's code was cut off, and again in a second answer, and nothing was run: allow longer answers of "
-            "the model, or ask for less at a time."
+            "The model's answer was cut off before the end of its code, and again in a second answer, and nothing was "
+            "run: allow longer answers of the model (max_tokens), or ask for less at a time."
         )
     text = " ".join(reply.split())
     text = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."

@@ -183,7 +183,7 @@ async def test_code_that_is_cut_off_is_not_run() -> None:
     assert (answer["outcome"], answer["attempts"]) == ("no_code", 0)
     assert answer["error"] is not None
     assert "cut off" in answer["error"]
-    assert asked(client, 1)[-1][1].startswith("Your code is cut off")
+    assert asked(client, 1)[-1][1].startswith("Your answer is cut off")
 
 
 async def test_words_cannot_talk_a_failure_away() -> None:

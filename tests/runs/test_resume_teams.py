@@ -16,6 +16,7 @@ from autogen_core import CancellationToken
 from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent
+from coderoom.budgets import Budget
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs import Journal, Run, RunRecord, RunRequest, prepare_run
@@ -130,3 +131,31 @@ async def test_a_task_that_was_cancelled_stays_so(tmp_path: Path, monkeypatch: p
         resumed = await Run.resume("last", journal).go(print)
     assert (resumed.task, resumed.answer, (work / "ran").read_text()) == ("Two?", "Two.", "x")
     assert len(server.requests) == 3
+
+
+SETS = "```python\ntotal = 10\nprint(1 / 0)\n```"
+NEEDS = "```python\nprint(total + 5)\n```"
+
+
+def retrying() -> BaseGroupChat:
+    model = ReplayModel([SETS, '{"retry": true, "reason": "zero"}', NEEDS, "It is 15."])
+    coder = CodeExecutorAgent("coder", SandboxCodeExecutor(), model_client=model, max_retries_on_error=1)
+    return RoundRobinGroupChat([coder], max_turns=1)
+
+
+def acting() -> BaseGroupChat:
+    coder = CodeActAgent("coder", ReplayModel([SETS, NEEDS, "It is 15."]), initial_variables={"start": 1})
+    return RoundRobinGroupChat([coder], max_turns=1)
+
+
+@pytest.mark.parametrize("team", [retrying, acting])
+async def test_what_failed_code_has_set_is_there_after_a_resumption(team: Any, tmp_path: Path) -> None:
+    dump_team(team(), tmp_path / "team.yaml")
+    for limit in ({"model_calls": 1}, {"model_calls": 2}, {"cells": 1}):
+        journal = Journal(tmp_path / f"journal-{limit}")
+        request = prepare_run(str(tmp_path / "team.yaml"), "Compute it.")
+        stopped = await Run.begin(request, journal, budget=Budget(**limit)).go(lambda message: None)
+        assert not stopped.succeeded
+        more = dict.fromkeys(limit, 9)
+        resumed = await Run.resume("last", journal, budget=more).go(lambda message: None)
+        assert (resumed.outcome, resumed.answer) == ("ok", "It is 15."), limit

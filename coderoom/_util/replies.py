@@ -1,0 +1,174 @@
+"""Makes the replies of a model service whole: one that ends too early is a broken request, and is asked for again.
+
+The libraries of model services take the end of a connection for the end of a reply. What is here looks at each
+response as it arrives, below AutoGen's clients, whose results no longer show how a reply ended. Used by everything that
+calls a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from functools import wraps
+from typing import Any, Final
+
+from coderoom._util.json_output import innermost_client, may_refuse_arguments
+from coderoom._util.services import causes_of
+from coderoom._util.tasks import close_with_loop, one_more
+
+CUT_SHORT: Final = "the connection was closed before the reply was complete"
+BEGINS_AGAIN: Final = "\n\n(The connection broke. The reply begins again.)\n\n"
+"""Stands in a stream between a reply that was cut and the next one."""
+
+# In a text inside of JSON, the quotation marks are escaped.
+_END: Final = re.compile(
+    rb'^data:\s*\[DONE\]|(?<!\\)"(?:finish_reason"\s*:\s*"\w|done"\s*:\s*true|type"\s*:\s*"message_stop")'
+)
+_BROKEN_OFF: Final = re.compile(rb'(?<!\\)"finish_reason"\s*:\s*"(?:abort|error)')
+_ERROR: Final = re.compile(rb'(?<!\\)"error"\s*:\s*[{"]')
+_REFUSAL: Final = re.compile(rb'(?<!\\)"refusal"\s*:\s*"')
+_PAUSE_SECONDS: Final = 0.1
+_WATCHED: Final = "coderoom_whole"
+
+
+async def make_ready(model_client: Any) -> None:
+    """Prepare a client for a request in this event loop."""
+    from coderoom._util.autogen import transports_of  # It imports AutoGen, as the client's owner has done.
+
+    await close_with_loop(model_client, transports_of)
+    keep_whole(model_client)
+
+
+def keep_whole(model_client: Any) -> None:
+    """From now on, have a client ask again if a reply is cut, and take a refusal for the reply.
+
+    A stream whose tokens the service refuses to count is asked for again without that.
+    """
+    from coderoom._util.autogen import http_client_of, retries_of
+
+    client, http = innermost_client(model_client), http_client_of(model_client)
+    if not hasattr(http, "event_hooks") or hasattr(client.create_stream, _WATCHED):
+        return
+    check_responses(http)
+    create_stream = client.create_stream
+    takes_usage = can_count = "include_usage" in inspect.signature(create_stream).parameters
+
+    @wraps(create_stream)
+    async def streamed(*arguments: Any, **named: Any) -> AsyncIterator[Any]:
+        nonlocal can_count
+        retries, begun, counts = retries_of(client), False, can_count
+        while True:
+            more = {**named, "include_usage": None} if takes_usage and not counts else named
+            try:
+                async with aclosing(create_stream(*arguments, **more)) as items:
+                    async for item in items:
+                        begun = True
+                        yield item
+                can_count = counts
+                return
+            except Exception as error:
+                if counts and not begun and may_refuse_arguments(error):
+                    counts = False
+                elif retries and _is_cut(error):
+                    retries -= 1
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                else:
+                    raise
+            await one_more()
+            if begun:
+                yield BEGINS_AGAIN
+
+    setattr(streamed, _WATCHED, True)
+    client.create_stream = streamed
+
+
+def check_responses(http: Any) -> None:
+    """Have a client of httpx raise its error of a broken connection for each reply that is cut.
+
+    What a service says in `refusal`, which AutoGen's clients leave out, is the text of the reply.
+    """
+    if _check not in http.event_hooks["response"]:
+        http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], _check]}
+
+
+async def _check(response: Any) -> None:
+    if not response.is_success:
+        return
+    kind, read = response.headers.get("content-type", ""), response.aiter_bytes
+    if "json" in kind and "ndjson" not in kind:
+        body = _checked_json(response, b"".join([part async for part in read()]))
+        response.aiter_bytes = lambda *_: _parts_of(body)
+    elif "html" not in kind:
+        response.aiter_bytes = lambda *_: _checked_lines(response, read())
+
+
+async def _parts_of(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+def _checked_json(response: Any, body: bytes) -> bytes:
+    try:
+        data = json.loads(body)
+    except ValueError:
+        raise _cut(response) from None
+    if not isinstance(data, dict):
+        return body
+    if data.get("error") and not data.get("choices"):
+        # Some services report an error of the one behind them with status 200.
+        code = data["error"].get("code") if isinstance(data["error"], dict) else None
+        response.status_code = code if isinstance(code, int) and 400 <= code < 600 else 502
+    if _BROKEN_OFF.search(body):
+        raise _cut(response)
+    return _with_refusal(body)
+
+
+async def _checked_lines(response: Any, read: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """The lines of a stream; the end of the connection before that of the reply is an error."""
+    is_stream = re.search("event-stream|ndjson", response.headers.get("content-type", "")) is not None
+    is_whole, rest = False, b""
+    try:
+        async with aclosing(read) as parts:
+            async for part in parts:
+                *lines, rest = (rest + part).split(b"\n")
+                for line in lines:
+                    is_whole = is_whole or _END.search(line) is not None
+                    is_stream = is_stream or line.startswith((b"data:", b"event:"))
+                    if _BROKEN_OFF.search(line) and not _ERROR.search(line):  # The client raises an error itself.
+                        raise _cut(response)
+                    yield _with_refusal(line, b"data:") + b"\n"
+        if is_stream and not is_whole and _END.search(rest) is None:
+            raise _cut(response)
+        yield rest
+    except Exception as error:
+        error.is_cut_reply = True  # type: ignore[attr-defined]
+        raise
+
+
+def _with_refusal(body: bytes, before: bytes = b"") -> bytes:
+    """A reply, or a part of one, with its refusal as the text."""
+    if not _REFUSAL.search(body):
+        return body
+    with suppress(ValueError, LookupError, TypeError, AttributeError):
+        data = json.loads(body.removeprefix(before))
+        for choice in data["choices"]:
+            message = choice.get("message") or choice.get("delta") or {}
+            message["content"] = message.get("content") or message.get("refusal")
+        return before + json.dumps(data).encode()
+    return body
+
+
+def _cut(response: Any) -> Exception:
+    # A library of services has its own copy of httpx, whose errors it knows.
+    httpx = sys.modules[type(response).__module__.partition(".")[0]]
+    error: Exception = httpx.RemoteProtocolError(CUT_SHORT, request=response.request)
+    return error
+
+
+def _is_cut(error: BaseException) -> bool:
+    """Whether a reply broke after its beginning; requests without one are repeated by the libraries of services."""
+    return any(hasattr(each, "is_cut_reply") for each in causes_of(error)) or type(error).__name__ == "APIError"

@@ -1,0 +1,146 @@
+"""Replies that end too early, refusals in place of replies, and services that refuse to stream as asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openai
+import pytest
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_ext.models.openai import OpenAIChatCompletionClient
+
+from coderoom.agents import CodeActAgent, ReviewerAgent
+from coderoom.errors import ModelError
+from coderoom.generation import AutoGenModel, Message, OpenAIModel
+from coderoom.runs import execute_code
+from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request, Step
+
+ANSWER = "The square is 16."
+
+
+def stream_of(*pieces: str, end: str | None = None, done: bool = False) -> bytes:
+    deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces)]
+    choices: list[dict[str, Any]] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    if end:
+        choices.append({"index": 0, "delta": {}, "finish_reason": end})
+    chunks = [
+        {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        for choice in choices
+    ]
+    lines = [*map(json.dumps, chunks), *(["[DONE]"] if done else [])]
+    return "".join(f"data: {line}\n\n" for line in lines).encode()
+
+
+def plain() -> bytes:
+    message = {"role": "assistant", "content": ANSWER}
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop"}
+    return json.dumps(
+        {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    ).encode()
+
+
+def client_of(server: OpenAIServer, **options: Any) -> OpenAIChatCompletionClient:
+    info: Any = {"vision": False, "function_calling": True, "json_output": True, "structured_output": True}
+    options = {"max_retries": 0, "model_info": {**info, "family": "unknown"}, **options}
+    return OpenAIChatCompletionClient(model="m", api_key="test", base_url=server.base_url, **options)
+
+
+def events(body: bytes) -> Raw:
+    return Raw(body, content_type="text/event-stream")
+
+
+CUT_STREAMS = [
+    events(b""),
+    events(stream_of("The square is 1")),
+    events(stream_of("The square", ' is: "finish_reason": "stop"\ndata: [DONE]\n')),
+    events(stream_of("The square is 1") + b'data: {"id": "1", "cho'),
+    events(stream_of("The square is 1", end="abort", done=True)),
+    Raw(stream_of("The square is 1"), content_type="text/plain"),
+    events(stream_of("The") + b'data: {"error": {"message": "The engine died."}}\n\n'),
+]
+CUT_REPLIES = [
+    Raw(b""),
+    Raw(plain()[:-2]),
+    Raw(plain()[:60]),
+    Raw(plain().replace(b'"stop"', b'"abort"')),
+    Raw(b'{"error": {"message": "The provider is gone.", "code": 502}}'),
+]
+
+
+@pytest.mark.parametrize("cut", CUT_STREAMS, ids=range(len(CUT_STREAMS)))
+async def test_a_stream_that_is_cut_is_asked_for_again_and_then_an_error(cut: Step) -> None:
+    with OpenAIServer([cut, ANSWER, cut, cut]) as server:
+        client = client_of(server, max_retries=1)
+        agent = CodeActAgent("coder", client, model_client_stream=True)
+        items = [item async for item in agent.run_stream(task="What is 4 squared?")]
+        assert items[-1].messages[-1].to_text() == ANSWER  # type: ignore[union-attr]
+        said = "".join(item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent))
+        assert said.endswith(ANSWER)
+        assert said == ANSWER or "(The connection broke. The reply begins again.)" in said
+        with pytest.raises(openai.APIError):
+            await agent.run(task="Again.")
+        await agent.close()
+        await client.close()
+
+
+@pytest.mark.parametrize("cut", CUT_REPLIES, ids=range(len(CUT_REPLIES)))
+async def test_a_reply_that_is_cut_is_an_error_of_the_service_for_all(cut: Step) -> None:
+    with OpenAIServer([cut] * 4) as server:
+        client = client_of(server)
+        with pytest.raises(openai.APIError):
+            await CodeActAgent("coder", client).run(task="What is 4 squared?")
+        with pytest.raises(openai.APIError):
+            await ReviewerAgent("reviewer", client).run(task="Is 16 right?")
+        with pytest.raises(ModelError, match=r"APIConnectionError: .* closed the connection|InternalServerError"):
+            await execute_code("What is 4 squared?", model=client)
+        own = OpenAIModel("m", base_url=server.base_url)
+        with pytest.raises(openai.APIError):
+            await own.complete([Message("user", "What is 4 squared?")])
+        await own.close()
+        await client.close()
+
+
+@pytest.mark.parametrize("body", [stream_of(ANSWER, end="stop"), stream_of(ANSWER, done=True)])
+async def test_one_sign_of_the_end_is_enough(body: bytes) -> None:
+    with OpenAIServer([events(body)]) as server:
+        client = client_of(server)
+        agent = CodeActAgent("coder", client, model_client_stream=True)
+        assert (await agent.run(task="What is 4 squared?")).messages[-1].to_text() == ANSWER
+        await client.close()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_refusal_is_the_answer(streamed: bool) -> None:
+    with OpenAIServer([Reply("", refusal="I cannot help with that.")] * 2) as server:
+        client = client_of(server)
+        agent = CodeActAgent("coder", client, model_client_stream=streamed)
+        assert (await agent.run(task="Do it.")).messages[-1].to_text() == "I cannot help with that."
+        reply = await AutoGenModel(client).complete([Message("user", "Do it.")])
+        assert reply.text == "I cannot help with that."
+        await client.close()
+
+
+@pytest.mark.parametrize("status", [400, 422, 500])
+async def test_a_service_that_does_not_count_the_tokens_of_a_stream(status: int) -> None:
+    def respond(request: Request) -> Step:
+        refused = "stream_options" in request.body
+        return Failure(status, message="Unknown field stream_options.") if refused else Reply(ANSWER)
+
+    with OpenAIServer(respond=respond) as server:
+        client = client_of(server)
+        agent = CodeActAgent("coder", client, model_client_stream=True)
+        for _ in range(2):
+            assert (await agent.run(task="What is 4 squared?")).messages[-1].to_text() == ANSWER
+        await client.close()
+    assert ["stream_options" in request.body for request in server.requests] == [True, False, False]
+
+
+async def test_an_answer_at_its_limit_says_so() -> None:
+    with OpenAIServer([Reply("I think that", finish_reason="length")] * 3) as server:
+        client = client_of(server)
+        result = await execute_code("What is 4 squared?", model=client)
+        assert "cut off before the end of its code" in str(result["error"])
+        reviewed = await ReviewerAgent("reviewer", client).run(task="Is 16 right?")
+        assert "cut off at its token limit" in reviewed.messages[-1].to_text()
+        await client.close()
