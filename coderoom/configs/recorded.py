@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import functools
 import json
 import re
 from abc import abstractmethod
@@ -231,6 +232,40 @@ _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{4,}")
 _MOST_LINES: Final = 40
 
 
+class _Recording:
+    """The requests of a recording, found by what identifies them."""
+
+    def __init__(self, entries: list[Mapping[str, Any]]) -> None:
+        self.entries = entries
+        self.by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        self._infos: dict[str, dict[str, Any]] = {}
+        for entry in entries:
+            self.by_key[key_of(entry["request"])].append(entry)
+            self._infos.setdefault(entry["agent"], entry["model_info"])
+
+    def model_info(self, agent: str) -> ModelInfo:
+        found = [self._infos[agent]] if agent in self._infos else [*self._infos.values()]
+        merged: dict[str, Any] = dict(ReplayModelInfo())
+        for info in found:
+            for name, value in info.items():
+                merged[name] = value if info is found[0] or name == "family" else merged.get(name) or value
+        return merged  # type: ignore[return-value]
+
+
+def _recording_of(file: Path) -> _Recording:
+    """A recording, which is read once for all items of a batch, and again if the file has changed."""
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise RequestError(f"the recording {str(file)!r} cannot be read: {error}") from error
+    return _read_once(file.absolute(), found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_once(file: Path, *_state: int) -> _Recording:
+    return _Recording(read_recording(file))
+
+
 class RecordedModelConfig(StrictConfig):
     """The config of a `RecordedModel`."""
 
@@ -258,11 +293,8 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
     def __init__(self, file: str | Path) -> None:
         self.file, self._file = Path(file), str(file)
         self.recording = self.file.name
-        self._entries = read_recording(self.file)
+        self._recording = _recording_of(self.file)
         self._masking = Masking()
-        self._by_key: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        for entry in self._entries:
-            self._by_key[key_of(entry["request"])].append(entry)
         self._served: set[int] = set()
         super().__init__(self.model_info)
         self._total_available_tokens = 1_000_000
@@ -270,18 +302,12 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
     @property
     def model_info(self) -> ModelInfo:
         """The abilities of the model that the current agent was recorded with; without one, those of all."""
-        infos = [entry["model_info"] for entry in self._entries if entry["agent"] == current_agent()]
-        found = infos[:1] or [entry["model_info"] for entry in self._entries]
-        merged: dict[str, Any] = dict(ReplayModelInfo())
-        for info in found:
-            for name, value in info.items():
-                merged[name] = value if info is found[0] or name == "family" else merged.get(name) or value
-        return merged  # type: ignore[return-value]
+        return self._recording.model_info(current_agent())
 
     def _find(self, messages: Sequence[LLMMessage], arguments: Mapping[str, Any]) -> CreateResult:
         asked = request_of({}, messages, arguments)
         request = self._masking.hide({**asked, "messages": dump_messages(messages)})
-        entries = self._by_key.get(key_of(request), [])
+        entries = self._recording.by_key.get(key_of(request), [])
         if not entries:
             raise RequestError(self._miss(request))
         agent = current_agent()
@@ -293,7 +319,7 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
 
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)
-        recorded = [lines_of(entry["request"]) for entry in self._entries]
+        recorded = [lines_of(entry["request"]) for entry in self._recording.entries]
         nearest = max(
             recorded, key=lambda lines: difflib.SequenceMatcher(None, lines, asked, False).quick_ratio(), default=[]
         )
@@ -302,7 +328,7 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
         difference = "\n".join(found[:_MOST_LINES])
         return (
             f"the recording {self.file.name!r} has no reply to this request of {current_agent() or 'the model'}; "
-            f"record the run again. The nearest of its {len(self._entries)} requests differs:\n{difference}{more}"
+            f"record the run again. The nearest of its {len(self._recording.entries)} requests differs:\n{difference}{more}"
         )
 
 

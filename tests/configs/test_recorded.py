@@ -112,3 +112,15 @@ def test_a_damaged_recording_is_refused(text: str, words: str, tmp_path: Path) -
     (tmp_path / "r.jsonl").write_text(text)
     with pytest.raises(RequestError, match=words):
         make_model(f"replay:{tmp_path / 'r.jsonl'}")
+
+
+async def test_a_recording_is_read_again_if_it_has_changed(tmp_path: Path) -> None:
+    question = [UserMessage(content="Now?", source="user")]
+    for reply in ("first", "another"):
+        client = ReplayModel([reply])
+        watch_client(client)
+        with observing(Recorder(tmp_path / "new.jsonl")):
+            await client.create(question)
+        (tmp_path / "new.jsonl").replace(tmp_path / "r.jsonl")
+        for _ in range(2):  # Each client has its own place in the recording.
+            assert (await make_model(f"replay:{tmp_path / 'r.jsonl'}").create(question)).content == reply
