@@ -319,7 +319,8 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
 
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)
-        recorded = [lines_of(entry["request"]) for entry in self._recording.entries]
+        entries = self._recording.entries
+        recorded = [lines_of(entry["request"]) for entry in entries]
         nearest = max(
             recorded, key=lambda lines: difflib.SequenceMatcher(None, lines, asked, False).quick_ratio(), default=[]
         )
@@ -328,7 +329,7 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
         difference = "\n".join(found[:_MOST_LINES])
         return (
             f"the recording {self.file.name!r} has no reply to this request of {current_agent() or 'the model'}; "
-            f"record the run again. The nearest of its {len(self._recording.entries)} requests differs:\n{difference}{more}"
+            f"record the run again. The nearest of its {len(entries)} requests differs:\n{difference}{more}"
         )
 
 
