@@ -191,7 +191,9 @@ class Run:
     def record_of(self, task: str) -> RunRecord:
         """A record for a task of this run."""
         made = self.prepared.record
-        return replace(made, task=task, messages=[], notices=list(made.notices), without_messages={}, _results={})
+        return replace(
+            made, task=task, messages=[], notices=list(made.notices), without_messages={}, _output="", _results={}
+        )
 
 
 class _OnlyKnown(StepObserver):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from autogen_agentchat.messages import (
     HandoffMessage,
     ModelClientStreamingChunkEvent,
     ToolCallRequestEvent,
+    UserInputRequestedEvent,
 )
 from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
@@ -30,6 +32,7 @@ from coderoom._util.tasks import CODE, MODEL, StepObserver, once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
+from coderoom.blocks import extract_code_blocks
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
 
@@ -50,7 +53,7 @@ _REASONS.update((each.value, each.words) for each in StopReason)
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_RESULT})
 
 _FACTS = (
-    "run", "team", "task", "model", "isolation", "outcome", "succeeded", "approved", "answer", "stop_reason",
+    "run", "team", "task", "model", "isolation", "outcome", "succeeded", "approved", "answer", "output", "stop_reason",
     "agent_stop_reason", "error", "notices", "turns", "attempts", "limit", "models", "usage", "usage_by_agent",
 )  # fmt: skip
 """What is in a record's JSON as it is."""
@@ -115,6 +118,7 @@ class RunRecord:
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0  # Of code, by agents that do not report them,
+    _output: str = ""
     _results: dict[str, CodeResult] = field(default_factory=dict)  # whose outcomes belong to their next messages.
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
@@ -125,6 +129,9 @@ class RunRecord:
             outcome = Outcome.OK if result.exit_code == 0 else Outcome.ERROR
             facts = {keys.OUTCOME: outcome.value, keys.EXIT_CODE: str(result.exit_code)}
             message = message.model_copy(update={"metadata": message.metadata | facts})
+            self._output = result.output
+        elif isinstance(message, CodeExecutionEvent):
+            self._output = message.result.output
         self.messages.append(message)
         if isinstance(message, ToolCallRequestEvent):
             self.begin(message.source, "calls tools")
@@ -200,14 +207,39 @@ class RunRecord:
 
     @property
     def answer(self) -> str:
-        """The agent's summary of its last run of code, or else the output of the code; empty if the run failed."""
+        """What was said last, after the code ran, or else the output of the code; empty if the run failed."""
         if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
             return ""
-        last = self._last_with(keys.OUTCOME)
-        if last is None or isinstance(last, HandoffMessage):
-            answers = [m for m in self._chat if m.source != "user" and keys.APPROVED not in m.metadata]
-            return answers[-1].to_model_text() if answers else ""
+        last, chat = self._last_with(keys.OUTCOME), self._chat
+        after = chat[chat.index(last) + 1 :] if last is not None else chat
+        if isinstance(last, HandoffMessage) and not any(map(self._answer_in, after)):
+            after = chat
+        words = next(filter(None, map(self._answer_in, reversed(after))), "")
+        if words or last is None:
+            return words
         return last.metadata.get(keys.SUMMARY) or last.to_model_text()
+
+    @property
+    def output(self) -> str:
+        """What the last code that ran has printed."""
+        return self._output
+
+    def _answer_in(self, message: BaseChatMessage) -> str:
+        """What a message says as an answer: no verdict, no hand-over, no word of a person, and no code to run."""
+        people = {each.source for each in self.messages if isinstance(each, UserInputRequestedEvent)} | {"user"}
+        if message.source in people or keys.APPROVED in message.metadata:
+            return ""
+        ran = self._last_with(keys.OUTCOME) is not None
+        if ran and (isinstance(message, HandoffMessage) or keys.OUTCOME in message.metadata):
+            return ""
+        text = message.to_model_text()
+        if ran and any(
+            block.language and not block.is_data and not block.no_run for block in extract_code_blocks(text)
+        ):
+            return ""
+        # The word that ends the team is for the team.
+        ending = re.fullmatch(r"Text '(.+)' mentioned", self.stop_reason or "")
+        return text.strip().removesuffix(ending[1]).rstrip() if ending else text
 
     @property
     def turns(self) -> int:

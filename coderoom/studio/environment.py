@@ -232,8 +232,10 @@ for folder in {folders!r}:
 """
 
 
-def server_environment(interpreter: Path, trust: Sequence[str]) -> dict[str, str]:
+def server_environment(interpreter: Path, trust: Sequence[str], key: str | None = None) -> dict[str, str]:
     """The environment variables of the server, which make the user's packages importable.
+
+    The key is that of the model of all teams, if it has OpenAI's protocol: Studio's teams are stored without keys.
 
     Studio's own packages come first, and keep their versions. Its environment has the same interpreter, so packages
     that are installed here work there too. Packages of `trust` that do not work there are a `MissingDependencyError`.
@@ -252,7 +254,9 @@ def server_environment(interpreter: Path, trust: Sequence[str]) -> dict[str, str
         PYTHON_VARIABLE: default_python(),
         _TRUSTED: ",".join(trusted),
     }
-    if environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
+    if key:
+        environment["OPENAI_API_KEY"] = key
+    elif environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
         environment["OPENAI_API_KEY"] = "none"  # OpenAI's client requires a key, and the user's server often does not.
     roots = list(dict.fromkeys(name.partition(".")[0] for name in trust))
     _check_versions(roots)

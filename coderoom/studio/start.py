@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
-from coderoom._util.services import OPENAI
+from coderoom._util.services import OPENAI, client_config, service_of
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import RequestError, StudioError
@@ -111,6 +111,7 @@ def run_studio(
         StudioError: The server did not start, or ended unexpectedly.
     """
     gallery = make_gallery(teams, model=model, trust=trust)
+    key = _key_of(model)
     folder = (appdir or default_folder()).absolute()
     with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:
         log = folder / "studio.log"
@@ -119,12 +120,20 @@ def run_studio(
             with _progress(console) as report:
                 interpreter = prepare_environment(report)
                 report("Starting AutoGen Studio")
-                environment = server_environment(interpreter, trust)
+                environment = server_environment(interpreter, trust, key)
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_ready()
                 left = _fill(server, folder, gallery)
-            begin(RunningStudio(server.url, folder, log, left, _lacks_key(gallery)))
+            begin(RunningStudio(server.url, folder, log, left, key is None and _lacks_key(gallery)))
             server.wait()
+
+
+def _key_of(model: str | None) -> str | None:
+    """The key of a model of a service with OpenAI's protocol: a placeholder if a server needs none."""
+    found = None if model is None else service_of(model)
+    if model is None or found is None or found[0].provider != OPENAI:
+        return None
+    return str(client_config(model, os.environ)["api_key"])
 
 
 def _lacks_key(gallery: dict[str, Any]) -> bool:

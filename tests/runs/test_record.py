@@ -70,6 +70,17 @@ def test_the_answer_is_what_was_said_about_the_run_or_what_it_printed() -> None:
     assert record(said("user", "hi"), said("a", "hello")).answer == "hello"
 
 
+def test_the_answer_is_a_sentence_that_follows_the_run() -> None:
+    ran, sentence = said("executor", "The script ran.\n42\n", outcome="ok"), said("writer", "It is 42. DONE")
+    made = record(said("writer", "```python\nprint(42)\n```"), ran, sentence, said("r", "Fine.", approved="true"))
+    made.stop_reason = "Text 'DONE' mentioned"
+    assert (made.answer, made.outcome) == ("It is 42.", "ok")
+    for more in (said("writer", "DONE"), said("writer", "```python\nprint(43)\n```"), said("user", "Thanks.")):
+        made = record(ran, more)
+        made.stop_reason = "Text 'DONE' mentioned"
+        assert made.answer == ran.content
+
+
 def test_an_outcome_nobody_knows_is_no_success() -> None:
     assert record(said("a", "out", outcome="splendid")).outcome == "error"
 
