@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import sys
@@ -186,8 +187,13 @@ def exit_code_of(error: Exception) -> int:
 
 
 def print_json(data: dict[str, Any]) -> None:
-    """Print a result as JSON."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+    """Print a result as JSON; with escapes, if the encoding is not UTF-8 or there are lone surrogates."""
+    text = json.dumps(data, ensure_ascii=False, indent=2)
+    try:
+        is_readable = codecs.lookup(sys.stdout.encoding).name == "utf-8" and bool(text.encode())
+    except UnicodeEncodeError:
+        is_readable = False
+    typer.echo(text if is_readable else json.dumps(data, indent=2))
 
 
 def text_of(argument: str) -> str:

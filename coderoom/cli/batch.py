@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +21,9 @@ from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
+
+
+_MOST_SHOWN: Final = 10
 
 
 class Engine(StrEnum):
@@ -80,7 +83,8 @@ def batch(
     """Run a team on many tasks, with checks.
 
     A line of the tasks has the fields task, and perhaps id, files, check and variables; other fields are variables too.
-    The same command goes on with a batch that was ended. Exit code 1: not all have passed.
+    The same command goes on with a batch that was ended. Exit code 1: a run has failed or errored. Without a check
+    no run passes: one that ends well is 'unchecked'.
 
     'coderoom batch diff DIR DIR' compares two batches.
     """
@@ -154,10 +158,17 @@ async def _run(batch: Batch, as_json: bool) -> int:
                         console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
     for line in batch.bad_lines:
         console.print(visible(f"{batch.items}:{line.number}: {line.why}"), style="red", markup=False)
-    facts = write_report(batch.out).to_json()
+    facts = write_report(batch.out, batch.bad_lines).to_json()
     bad_lines = [("no items", counted(len(batch.bad_lines), "line"))] if batch.bad_lines else []
     for name, value in [*summary_lines(facts), *bad_lines]:
-        console.print(f"{name:<8} {value}", markup=False, highlight=False)
+        console.print(f"{name:<9} {value}", markup=False, highlight=False)
+    for each in facts["not_passed"][:_MOST_SHOWN]:
+        run = each["id"] + (f", run {each['repeat']}" if each["repeat"] > 1 else "")
+        console.print(visible(f"{run}: {each['status']}: {each['why']}"), style="red", markup=False)
+    if (more := facts["failed"] + facts["errored"] - _MOST_SHOWN) > 0:
+        console.print(f"and {more:,} more, which the page below lists", style="red", markup=False)
+    for warning in facts["warnings"]:
+        console.print(warning, style="yellow", markup=False)
     if batch.earlier:
         console.print(f"{batch.earlier:,} of these results are from an earlier start.", style="dim")
     for note in batch.notes:
@@ -166,7 +177,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
         larger = " with a larger --budget" if batch.stopped.startswith("the budget") else ""
         console.print(f"Ended early: {batch.stopped}. The same command{larger} goes on.", style="yellow", markup=False)
     console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
-    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] > 0
+    passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] + facts["unchecked"] > 0
     if as_json:
         bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
         more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}

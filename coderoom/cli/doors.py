@@ -56,12 +56,12 @@ def mcp(
 
     from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio
     from coderoom.runs import open_journal
-    from coderoom.runs.exec_view import show_isolation
+    from coderoom.runs.exec_view import chosen_isolation, show_isolation
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
-    show_isolation(Console(stderr=True), wall)
+    show_isolation(Console(stderr=True), asyncio.run(chosen_isolation(wall)))
     kept = open_journal(journal, off=no_journal)
     make = partial(make_server, sandbox, team or (), model=model, timeout=timeout, journal=kept)
     if http is None:
@@ -106,7 +106,7 @@ def serve(
     from coderoom.budgets import make_budget
     from coderoom.integrations.chat_completions import ChatServer
     from coderoom.runs import RunRequest, open_journal
-    from coderoom.runs.exec_view import show_isolation
+    from coderoom.runs.exec_view import chosen_isolation, show_isolation
 
     limits, of_agents = budgets_of(budget)
     if of_agents:
@@ -119,7 +119,7 @@ def serve(
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
-    show_isolation(Console(stderr=True), server.isolation)
+    show_isolation(Console(stderr=True), asyncio.run(chosen_isolation(server.isolation)))
     _serve(server.app, host, port, "/v1")
 
 

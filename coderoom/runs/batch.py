@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,19 +23,39 @@ from autogen_core.models import RequestUsage
 from coderoom._util.files import refusing
 from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.tasks import CODE, MODEL, StepObserver
+from coderoom._util.text import counted
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
-from coderoom.runs.item_run import ERRORED, NOT_PASSED, OWNER, PASSED, ItemRunner, Pace, Result, Setup, made, name_of
+from coderoom.runs.exec_view import chosen_isolation
+from coderoom.runs.item_run import (
+    ERRORED,
+    NOT_PASSED,
+    OWNER,
+    PASSED,
+    UNCHECKED,
+    ItemRunner,
+    Pace,
+    Result,
+    Setup,
+    made,
+    name_of,
+)
 from coderoom.runs.items import BadLine, Check, Item, read_items
 from coderoom.runs.journal import Journal
 from coderoom.runs.page import run_page
-from coderoom.runs.team_run import WORKSPACE_VARIABLE, RunRequest, close_team, executors_of, folder_of
+from coderoom.runs.team_run import (
+    WORKSPACE_VARIABLE,
+    RunRequest,
+    close_team,
+    executors_of,
+    folder_of,
+)
 
 if TYPE_CHECKING:
     from coderoom.runs.ray_engine import RayEngine
 
-__all__ = ["ERRORED", "NOT_PASSED", "PASSED", "Batch", "Result", "read_results"]
+__all__ = ["ERRORED", "NOT_PASSED", "PASSED", "UNCHECKED", "Batch", "Result", "read_results", "read_settings"]
 
 RESULTS: Final = "results.jsonl"
 _SETTINGS: Final = "batch.json"
@@ -45,6 +65,9 @@ _LOCK: Final = ".lock"
 @dataclass
 class Batch:
     """Runs a team on items. Iterate over it for the results, as they come; those of an earlier start are not repeated.
+
+    The runs do not wait for the iteration: results that nobody has taken yet are read from the folder later, and take
+    no memory. An error that ends the batch stops all runs at once; the iteration raises it after the last result.
 
     ```python
     async with Batch("code-act", "tasks.jsonl", "out", model="openai:gpt-4o") as batch:
@@ -74,7 +97,7 @@ class Batch:
         address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
         cpus: The processors of the cluster that one run takes.
         memory: The bytes of memory of the cluster that one run takes; `None`: they are not counted.
-        isolation: The wall that the code runs behind; `auto` if each run chooses one.
+        isolation: The wall that the code runs behind; `auto` if each node of a cluster chooses one.
         bad_lines: The lines that are no items.
         notes: What went wrong without ending the batch.
         earlier: How many runs were finished at an earlier start.
@@ -123,6 +146,8 @@ class Batch:
             prepared = setup.prepare("Is all there?", (), self.out / "work")
             await close_team(prepared.team)
             self.isolation = prepared.record.isolation
+            if self.engine == "local":
+                self.isolation = await chosen_isolation(self.isolation)
             folders = [folder_of(executor) for executor in executors_of(prepared.team)]
             if not setup.has_workspace and any(folder is not None for folder in folders):
                 raise RequestError(
@@ -134,13 +159,19 @@ class Batch:
             stack.callback(self._journal.close)
             self._done = self._finished()
             self._count_unfinished()
-            (self.out / _SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+            about = {"team_name": self.team, "models": prepared.record.models}
+            (self.out / _SETTINGS).write_text(json.dumps({**settings, **about}, indent=1) + "\n", encoding="utf-8")
             self.earlier = len(self._done)
             self._left = self._work()
+            self._changed = asyncio.Event()
+            self._failure: Exception | None = None
+            self._new = stack.enter_context((self.out / RESULTS).open("a+", encoding="utf-8"))  # Read from its end.
             self._engine = self._make_engine(setup)
             self._opened = stack.pop_all()
             slots = self.concurrency or self._engine.room
-            self._running = [asyncio.create_task(self._run_next()) for _ in range(slots)]
+            self._running = [asyncio.create_task(self._run_items()) for _ in range(slots)]
+            for run in self._running:
+                run.add_done_callback(lambda _: self._changed.set())
         return self
 
     async def __aexit__(
@@ -153,12 +184,13 @@ class Batch:
         if not all(run.done() for run in self._running):
             self.stop()
         await asyncio.gather(*self._running, return_exceptions=True)
+        self._left.close()
         await self._engine.close()
         self._opened.close()
 
-    def stop(self) -> None:
+    def stop(self, why: str = "it was interrupted") -> None:
         """End the runs that go on, and the batch, as Ctrl-C does."""
-        self.stopped = self.stopped or "it was interrupted"
+        self.stopped = self.stopped or why
         self._engine.stop(self.stopped)
         for run in self._running:
             run.cancel()
@@ -172,13 +204,17 @@ class Batch:
         Raises:
             StopAsyncIteration: There are no more.
         """
-        while self._running:
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-            for run in [run for run in self._running if run.done()]:
-                self._running.remove(run)
-                if not run.cancelled() and (result := run.result()) is not None:  # It raises what ends the batch.
-                    self._running.append(asyncio.create_task(self._run_next()))
-                    return result
+        while True:
+            self._changed.clear()
+            have_ended = all(run.done() for run in self._running)
+            line = self._new.readline()
+            if line.endswith("\n"):
+                return Result(**json.loads(line))
+            if have_ended:
+                break
+            await self._changed.wait()
+        if self._failure is not None:
+            raise self._failure
         self.stopped = self.stopped or self._engine.stopped
         raise StopAsyncIteration
 
@@ -277,11 +313,22 @@ class Batch:
     def _items(self) -> Iterator[Item | BadLine]:
         return read_items(self.items, task=self.task, check=self.check, id_field=self.id_field)
 
-    def _work(self) -> Iterator[tuple[Item, int]]:
+    def _work(self) -> Generator[tuple[Item, int], None, None]:
+        empty: dict[str, list[str]] = {}
+        try:
+            yield from self._unfinished(empty)
+        finally:
+            for name, items in empty.items():
+                others = f" and {counted(len(items) - 1, 'other item')}" if items[1:] else ""
+                self.notes.append(f"The field {name!r} in the task of {items[0]!r}{others} is empty.")
+
+    def _unfinished(self, empty: dict[str, list[str]]) -> Iterator[tuple[Item, int]]:
         for item in self._items():
             if isinstance(item, BadLine):
                 self.bad_lines.append(item)
                 continue
+            for name in item.empty:
+                empty.setdefault(name, []).append(item.id)
             for repeat in range(1, self.repeat + 1):
                 known = self._done.get((item.id, repeat))
                 if known is None:
@@ -291,12 +338,20 @@ class Batch:
 
     # --- The runs ---
 
-    async def _run_next(self) -> Result | None:
-        """Run the next item and keep the result; `None` if there is no more, or it was stopped."""
-        item, repeat = next(self._left, (None, 0))
-        result = None if item is None else await self._engine.run(item, repeat)
-        if result is None:
-            return None
+    async def _run_items(self) -> None:
+        """Run one item after the other, until there is no more, or the batch is stopped."""
+        try:
+            for item, repeat in self._left:
+                result = await self._engine.run(item, repeat)
+                if result is None:
+                    return
+                self._keep(result)
+                self._changed.set()
+        except Exception as error:
+            self._failure = self._failure or error
+            self.stop(str(error))
+
+    def _keep(self, result: Result) -> None:
         result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
         with refusing(f"The results in {str(self.out)!r} cannot be written"):
             for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
@@ -304,7 +359,6 @@ class Batch:
                 page.write_text(run_page(self._journal, entry), encoding="utf-8")
             with (self.out / RESULTS).open("a", encoding="utf-8") as file:
                 file.write(_line(result))
-        return result
 
 
 class _BatchSpending(Spending):
@@ -326,6 +380,12 @@ def read_results(folder: Path) -> Iterator[Result]:
         return
     except (OSError, ValueError, TypeError) as error:
         raise RequestError(f"The results in {str(folder)!r} cannot be read: {error}.") from error
+
+
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """What the batch in a folder is: its team, models and items."""
+    with refusing(f"The batch in {str(folder)!r} cannot be read"):
+        return dict(json.loads((folder / _SETTINGS).read_text("utf-8")))
 
 
 def _line(result: Result) -> str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
-from coderoom._util.text import in_dollars, visible
-from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, Result, read_results
+from coderoom._util.text import counted, in_dollars, visible
+from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result, read_results, read_settings
+from coderoom.runs.items import BadLine
 from coderoom.runs.page import page_of
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 _PERCENTILES: Final = (50, 90, 99)
 _NORMAL_95: Final = 1.959964
-_STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", ERRORED: "bad"}
+_STATUSES: Final = (PASSED, NOT_PASSED, UNCHECKED, ERRORED)
+_STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", UNCHECKED: "", ERRORED: "bad"}
+_MOST_NAMED: Final = 100
 _ROWS: Final = 1_000
 _ROWS_HERE: Final = "<!-- rows -->"
 
@@ -35,7 +38,11 @@ class Summary:
     cost_usd: float | None = 0.0  # `None` if that is not known.
     seconds: array[float] = field(default_factory=lambda: array("d"))  # Of each run.
     runs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """For each item, how many of its runs there are without an error, and how many have passed."""
+    """For each item, how many of its runs were checked, and how many have passed."""
+    checked_by: Counter[str] = field(default_factory=Counter)
+    """How many runs without an error were checked in which way; the empty name is that of those without a check."""
+    not_passed: list[Result] = field(default_factory=list)
+    """The first results that have failed or errored."""
 
     def add(self, result: Result) -> None:
         """Count a result."""
@@ -46,7 +53,11 @@ class Summary:
             known = self.cost_usd is not None and result.cost_usd is not None
             self.cost_usd = (self.cost_usd or 0) + (result.cost_usd or 0) if known else None
         self.seconds.append(result.seconds)
+        if result.status in (NOT_PASSED, ERRORED) and len(self.not_passed) < _MOST_NAMED:
+            self.not_passed.append(result)
         if result.status != ERRORED:
+            self.checked_by[result.checked_by] += 1
+        if result.status != ERRORED and result.checked_by:
             number, passed = self.runs.get(result.id, (0, 0))
             self.runs[result.id] = number + 1, passed + (result.status == PASSED)
 
@@ -58,7 +69,7 @@ class Summary:
     def pass_at(self, k: int) -> tuple[float, float, float] | None:
         """An unbiased estimate of the probability that one of `k` runs of an item passes, and its 95 % interval.
 
-        Items with fewer than `k` runs without an error do not count; `None` if there are no others. The estimate is
+        Items with fewer than `k` runs with a check do not count; `None` if there are no others. The estimate is
         that of Chen et al., "Evaluating Large Language Models Trained on Code"; the interval is Wilson's, by items.
         """
         runs = self.runs.values()
@@ -71,6 +82,21 @@ class Summary:
         half = _NORMAL_95 / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
         return mean, max(0.0, middle - half), min(1.0, middle + half)
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the numbers do not prove, in sentences."""
+        found = []
+        if number := self.checked_by[""]:
+            found.append(f"{counted(number, 'run')} without a check: nothing has checked the answers.")
+        if number := self.checked_by["code"]:
+            found.append(
+                f"{counted(number, 'verdict')} by the code of a check. If that code runs the answer's code, the "
+                "verdict can be fooled: both are in one process."
+            )
+        if number := self.checked_by["reviewer"]:
+            found.append(f"{counted(number, 'verdict')} by a model, which can be wrong and can be fooled.")
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The facts, as plain data."""
         most = max((number for number, _ in self.runs.values()), default=0)
@@ -78,7 +104,14 @@ class Summary:
         times = sorted(self.seconds)
         return {
             "results": self.total,
-            **{status: self.counts[status] for status in (PASSED, NOT_PASSED, ERRORED)},
+            **{status: self.counts[status] for status in _STATUSES},
+            "checked_by": {kind: number for kind, number in self.checked_by.items() if kind},
+            "not_checked": self.checked_by[""],
+            "warnings": self.warnings,
+            "not_passed": [
+                {"id": each.id, "repeat": each.repeat, "status": each.status, "why": each.why}
+                for each in self.not_passed
+            ],
             "pass_at": {
                 str(k): dict(zip(("estimate", "low", "high"), each, strict=True))
                 for k, each in estimates.items()
@@ -101,7 +134,7 @@ def summarize(results: Iterable[Result]) -> Summary:
 
 def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A summary in words: names and values."""
-    lines = [(status, f"{facts[status]:,}") for status in (PASSED, NOT_PASSED, ERRORED)]
+    lines = [("runs", f"{facts['results']:,}"), *((status, f"{facts[status]:,}") for status in _STATUSES)]
     for k, each in facts["pass_at"].items():
         lines.append((f"pass@{k}", f"{each['estimate']:.1%} (95 %: {each['low']:.1%} to {each['high']:.1%})"))
     tokens = facts["prompt_tokens"] + facts["completion_tokens"]
@@ -113,15 +146,18 @@ def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def write_report(folder: Path) -> Summary:
+def write_report(folder: Path, bad_lines: Sequence[BadLine] = ()) -> Summary:
     """Write `index.html`, and `results.parquet` if pyarrow is installed, for the results so far; return the summary."""
-    summary = summarize(read_results(folder))
-    facts = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in summary_lines(summary.to_json())
-    )
-    head = "<tr><th>item</th><th>status</th><th>outcome</th><th>time</th><th>why</th></tr>"
-    body = f"<h1>Batch</h1><table>{facts}</table><table>{head}{_ROWS_HERE}</table>"
-    before, after = page_of("Batch", body).split(_ROWS_HERE)
+    summary, batch = summarize(read_results(folder)), read_settings(folder)
+    models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
+    about = [("team", batch["team_name"]), ("model", models), ("items", batch["items"])]
+    facts = _table([*about, *summary_lines(summary.to_json())])
+    warnings = "".join(f"<p>{escape(each)}</p>" for each in summary.warnings)
+    bad = _table([(f"line {each.number}", each.why) for each in bad_lines])
+    bad = f"<h2>Lines that are no items</h2>{bad}" if bad_lines else ""
+    head = "<tr><th>item</th><th>status</th><th>checked by</th><th>outcome</th><th>time</th><th>why</th></tr>"
+    body = f"<h1>Batch</h1>{facts}{warnings}{bad}<h2>Runs</h2><table>{head}{_ROWS_HERE}</table>"
+    before, _, after = page_of("Batch", body).rpartition(_ROWS_HERE)
     with (folder / "index.html").open("w", encoding="utf-8") as file:
         file.write(before)
         file.writelines(map(_row, read_results(folder)))
@@ -151,11 +187,17 @@ def result_schema() -> pyarrow.Schema:
     return pyarrow.schema([(name, types.get(kind, pyarrow.float64())) for name, kind in kinds.items()])
 
 
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    found = (f"<tr><th>{escape(name)}</th><td>{escape(visible(value))}</td></tr>" for name, value in rows)
+    return f"<table>{''.join(found)}</table>"
+
+
 def _row(result: Result) -> str:
     name = f"{result.id}{f', {result.repeat}' if result.repeat > 1 else ''}"
     return (
         f'<tr><td><a href="pages/{escape(result.run)}.html">{escape(visible(name))}</a></td>'
-        f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.outcome)}</td>'
+        f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.checked_by)}</td>'
+        f"<td>{escape(result.outcome)}</td>"
         f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
     )
 

@@ -15,6 +15,7 @@ from coderoom._util.text import visible
 from coderoom.outcome import Outcome
 from coderoom.runs.doctor import NOT_ISOLATED
 from coderoom.runs.exec_source import Source
+from coderoom.sandbox import choose_wall
 
 if TYPE_CHECKING:
     from coderoom.runs.exec import BlockRun, FileResult
@@ -125,6 +126,18 @@ class ExecView:
         # The region below the output while a block runs.
         seconds = Text(f"running, {time.monotonic() - self._begun:.0f} s", style="dim")
         return Group(Text(visible(self._rest[-_LONGEST_TAIL:])), seconds) if self._rest else seconds
+
+
+async def chosen_isolation(name: str) -> str:
+    """What isolates code here, in which `auto` is the name of the wall that it takes.
+
+    Raises:
+        SandboxUnavailable: It is `auto`, and no wall can be built.
+    """
+    if "auto" not in (names := name.split(", ")):
+        return name
+    wall = (await choose_wall()).name
+    return ", ".join(sorted({wall if each == "auto" else each for each in names}))
 
 
 def show_isolation(console: Console, name: str) -> None:

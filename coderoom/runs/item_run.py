@@ -32,7 +32,7 @@ from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, RunRequest
 
-PASSED, NOT_PASSED, ERRORED = "passed", "failed", "errored"
+PASSED, NOT_PASSED, UNCHECKED, ERRORED = "passed", "failed", "unchecked", "errored"
 OWNER: Final = "the batch"
 """Whose the budget of all items is, in words."""
 _log = logging.getLogger("coderoom.runs")
@@ -51,7 +51,9 @@ class Result:
     Attributes:
         id: The item.
         repeat: Which of its runs, counted from 1.
-        status: `passed`, `failed`, or `errored`: the service or the sandbox failed, which says nothing about the item.
+        status: `passed`: its check has passed. `failed`: the check has not, or the run has ended badly. `unchecked`:
+            the run has ended well, and there is no check. `errored`: the service or the sandbox failed, which says
+            nothing about the item.
         outcome: How the run ended.
         answer: Its final answer.
         why: Why it has not passed; empty if it has.
@@ -64,6 +66,7 @@ class Result:
         seconds: How long it took.
         digest: Tells whether the item has changed since.
         model_calls: The requests to models that were answered, those of a reviewer too.
+        checked_by: What decided: `code`, `expected` or `reviewer`; empty if nothing was checked.
     """
 
     id: str
@@ -81,11 +84,12 @@ class Result:
     seconds: float
     digest: str = ""
     model_calls: int = 0
+    checked_by: str = "unknown"  # In files of earlier versions.
 
     @classmethod
     def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:
         """The result of a run that says nothing about its item."""
-        return cls(item, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, run, 0.0)
+        return cls(item, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, run, 0.0, checked_by="")
 
 
 class Pace:
@@ -263,8 +267,9 @@ class ItemRunner:
         outcome, answer = str(facts["outcome"]), str(facts["answer"])
         why = str(facts["error"] or facts["limit"] or "")
         status = ERRORED if outcome == FAILED else NOT_PASSED
-        used, reviewing = RequestUsage(0, 0), 0.0
+        used, reviewing, checked_by = RequestUsage(0, 0), 0.0, ""
         if outcome != FAILED and item.check is not None:
+            checked_by = item.check.kind
             ended, (why, used, reviewing) = why, await self._check(item.check, item, answer, workspace)
             status = NOT_PASSED if why else PASSED
             number, result = self.journal.last_step(name) + 1, {"passed": not why, "why": why}
@@ -273,11 +278,10 @@ class ItemRunner:
         elif outcome in ("ok", "no_code") and not answer.strip() and not facts["attempts"]:
             why = why or "there is no answer, and no code ran"
         elif outcome in ("ok", "no_code"):
-            status = PASSED
+            status = UNCHECKED
         else:
             why = why or f"the run ended with {outcome!r}"
         usage = facts["usage"]
-        reviewed = outcome != FAILED and item.check is not None and item.check.reviewer is not None
         return Result(
             item.id,
             repeat,
@@ -292,7 +296,8 @@ class ItemRunner:
             facts["turns"],
             name,
             facts["seconds"],
-            model_calls=self.journal.count(name, MODEL) + reviewed,
+            model_calls=self.journal.count(name, MODEL) + (checked_by == "reviewer"),
+            checked_by=checked_by,
         )
 
     async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> tuple[str, RequestUsage, float]:

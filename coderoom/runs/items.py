@@ -73,6 +73,11 @@ class Check(StrictConfig):
     reviewer: str | None = None
     timeout: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 
+    @property
+    def kind(self) -> str:
+        """What decides: `code`, `expected` or `reviewer`."""
+        return "code" if self.code is not None else "expected" if self.reviewer is None else "reviewer"
+
     @model_validator(mode="after")
     def _has_one(self) -> Self:
         if sum(each is not None for each in (self.code, self.expected, self.reviewer)) != 1:
@@ -109,7 +114,8 @@ def make_check(given: Any) -> Check:
 class Item:
     """One task of a batch, with the values of its variables, which are the fields of its line.
 
-    Without a check, the outcome of the run decides whether it has passed.
+    Without a check it cannot pass: a run that ends well is `unchecked`. `empty` has the names of the fields in the
+    task that are empty.
     """
 
     id: str
@@ -117,6 +123,7 @@ class Item:
     files: tuple[Path, ...] = ()
     check: Check | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
+    empty: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -182,12 +189,16 @@ def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check 
     if not isinstance(text, str) or not text.strip():
         raise ValueError("it has no task; give it a field 'task', or all of them --task TEXT")
 
+    empty: dict[str, None] = {}
+
     def value_of(found: re.Match[str]) -> str:
         if found[0].startswith("$$"):
             return found[0][1:]
-        if variables.get(found[1]) is None:
+        if (value := variables.get(found[1])) is None:
             raise ValueError(f"the task has the variable ${{{found[1]}}}, and the line has no such field")
-        return str(variables[found[1]])
+        if not str(value).strip() or value in ([], {}):
+            empty[found[1]] = None
+        return str(value)
 
     files = row.get("files") or ()
     if isinstance(files, str):
@@ -202,7 +213,7 @@ def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check 
             raise ValueError(f"it has no field {id_field!r}, which is to be its id")
         identity = number
     judged = check if own is None or own == "" else make_check(own)
-    item = Item(str(identity), _VARIABLE.sub(value_of, text), paths, judged, variables)
+    item = Item(str(identity), _VARIABLE.sub(value_of, text), paths, judged, variables, tuple(empty))
     f"{item.id}{item.task}".encode()  # Lone surrogates have no place in files.
     return item
 

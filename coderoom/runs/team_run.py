@@ -317,6 +317,9 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
             record.limit = found[1]
             return
         record.error, record.exception = in_words("The team", error), error
+    except BaseException:  # The reader of the output is gone, as in `coderoom run ... | head`.
+        record.cancelled = True
+        raise
 
 
 async def _start(executors: Sequence[Any]) -> None:

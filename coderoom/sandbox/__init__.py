@@ -27,6 +27,7 @@ from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Functi
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
 from coderoom.sandbox.walls import WallReport
+from coderoom.sandbox.walls import choose as choose_wall
 from coderoom.sandbox.walls import probe_all as probe_walls
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "WallName",
     "WallReport",
     "check_functions",
+    "choose_wall",
     "find_violations",
     "host_functions",
     "probe_walls",

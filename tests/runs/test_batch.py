@@ -123,11 +123,47 @@ def test_a_killed_batch_goes_on(tmp_path: Path) -> None:
     assert sum(answered.values()) <= 40 + 3 * 3  # What was on its way may be asked again.
 
 
-def test_an_empty_answer_has_not_passed(tmp_path: Path) -> None:
-    (tmp_path / "tasks.jsonl").write_text('{"task": "x"}\n')
-    with OpenAIServer(respond=lambda request: Reply("")) as server:
-        found = run(tmp_path, ["batch", TEAM, "tasks.jsonl", "--out", "out"], server)
-    assert (found["passed"], found["failed"]) == (0, 1)
+def test_what_is_not_checked_has_not_passed(tmp_path: Path) -> None:
+    lines = [
+        {"id": "empty", "task": "Say nothing.", "hint": ""},
+        {"id": "well", "task": "x ${hint}", "hint": " "},
+        {"id": "checked", "task": "x", "check": "assert answer == 'Fine.'"},
+    ]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "<b>\n")
+    command = ["batch", TEAM, "tasks.jsonl", "--out", "out"]
+    with OpenAIServer(respond=lambda request: Reply("" if "nothing" in str(request.messages) else "Fine.")) as server:
+        found = run(tmp_path, command, server)
+        shown = coderoom(*command, cwd=tmp_path, env=env(server))
+    counts = [found[name] for name in ("passed", "failed", "unchecked", "not_checked", "checked_by")]
+    assert counts == [1, 1, 1, 2, {"code": 1}]
+    assert found["pass_at"]["1"]["estimate"] == 1  # Of what was checked.
+    assert [each["id"] for each in found["not_passed"]] == ["empty"]
+    assert found["notes"] == ["The field 'hint' in the task of 'well' is empty."]
+    statuses = {each.id: (each.status, each.checked_by) for each in read_results(tmp_path / "out")}
+    assert statuses == {"empty": ("failed", ""), "well": ("unchecked", ""), "checked": ("passed", "code")}
+    page, words = (tmp_path / "out" / "index.html").read_text(), " ".join(shown.stdout.split())
+    for text in (words, page):
+        assert "2 runs without a check" in text
+        assert "verdict can be fooled" in text
+    assert "empty: failed: there is no answer" in words
+    for each in (TEAM, "gpt-4o-2024-08-06", "line 4"):
+        assert each in page
+
+
+async def test_an_error_stops_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks(tmp_path, 9)
+    with OpenAIServer(
+        respond=lambda request: Reply("It is 2.", delay=0.1 + ("Twice 1?" not in str(request.messages)))
+    ) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        async with Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?") as batch:
+            (tmp_path / "out" / "pages").write_text("")  # No page can be written.
+            with pytest.raises(RequestError, match="cannot be written"):
+                await anext(batch)
+            asked = len(server.requests)
+            await asyncio.sleep(0.2)
+            assert len(server.requests) == asked <= 4
 
 
 def test_a_batch_says_that_there_is_no_wall(tmp_path: Path) -> None:
@@ -336,16 +372,19 @@ async def test_a_loop_may_be_left_and_nobody_else_may_enter(tmp_path: Path, monk
             monkeypatch.setenv(name, value)
         batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?", concurrency=1)
         async with batch:
-            async for _ in batch:
+            async for first in batch:
+                assert first.id == "n/1"
                 with pytest.raises(RequestError, match="Another process works"):
                     await Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?").__aenter__()
-                await asyncio.sleep(1)
+                while len([*read_results(tmp_path / "out")]) < 4:  # Nobody needs to take the results.
+                    await asyncio.sleep(0.02)
                 break
         text = (tmp_path / "tasks.jsonl").read_text()
         (tmp_path / "tasks.jsonl").write_text(text.replace('"expected": 2,', '"expected": 3,'))
         batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?")
         async with batch:
-            assert {result.id async for result in batch} >= {"n/5", "n/6"}
+            await asyncio.sleep(0.05)
+            assert {result.id async for result in batch} <= {"n/5", "n/6"}
     assert len([*read_results(tmp_path / "out")]) == 6
     assert batch.notes == ["n/1 has changed since its run: its result is that of before."]
 
