@@ -564,3 +564,25 @@ def test_a_file_of_the_folder_passes_for_no_package(tmp_path: Path) -> None:
     # `-m` looks into the current folder first.
     assert coderoom_process("validate", "team.yaml", cwd=tmp_path).returncode == 2
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_lossless_and_a_closed_output_interrupts(tmp_path: Path, encoding: str) -> None:
+    def run(*arguments: str, reads: int = -1) -> tuple[bytes, int]:
+        env = environment({"PYTHONIOENCODING": encoding, "CODEROOM_JOURNAL": str(tmp_path / "j.sqlite3")})
+        command = [sys.executable, "-m", "coderoom", *arguments]
+        with subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            found = process.stdout.read(reads)
+        return found, process.returncode
+
+    model = recording(tmp_path / "r.json", [python("import time; time.sleep(0.5); print(1)"), "\u4e2d\u00e9"])
+    facts = json.loads(run("run", "code-act", "\u4e2d", "--model", model, "--json")[0])
+    assert (facts["task"], facts["answer"]) == ("\u4e2d", "\u4e2d\u00e9")
+    (tmp_path / "n.md").write_text("```python\nprint(chr(0xd800), chr(0x4e2d))\n```\n```python\n1\n```\n")
+    assert "\u4e2d" in str(json.loads(run("exec", "n.md", "--json")[0]))
+    for arguments in (["run", "code-act", "x", "--model", model], ["exec", "n.md"]):
+        assert run(*arguments, reads=1)[1] == 141
+        runs = json.loads(run("runs", "--json")[0])["runs"]
+        assert "cancelled" in (runs[0].get("state"), runs[0].get("outcome"))

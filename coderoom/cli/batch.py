@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+import sys
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
@@ -128,7 +129,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     from coderoom.runs.interrupts import route_signals
     from coderoom.runs.items import count_items
 
-    console, now = Console(quiet=as_json), Summary()
+    console, now = Console(file=sys.stdout, quiet=as_json), Summary()
     progress = Progress(
         SpinnerColumn(),
         TimeElapsedColumn(),
@@ -138,7 +139,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
         disable=not console.is_interactive,
     )
     total = asyncio.create_task(asyncio.to_thread(count_items, batch.items)) if console.is_interactive else None
-    with progress:
+    with redirect_stdout(sys.stderr), progress:  # Ray prints its log.
         shown = progress.add_task("begins")
         async with batch:
             show_isolation(Console(stderr=True, quiet=as_json), batch.isolation)

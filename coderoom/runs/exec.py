@@ -270,6 +270,9 @@ async def run_file(
     writer.begin("exec", source.name, "", None, request)
     try:
         await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers).run()
+    except (SystemExit, KeyboardInterrupt, BrokenPipeError):  # The reader of the output may be gone.
+        result.cancelled = not result.succeeded
+        raise
     finally:
         facts = {name: value for name, value in result.to_json().items() if name != "runs"}
         writer.close(result.outcome, facts)

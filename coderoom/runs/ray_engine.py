@@ -117,8 +117,12 @@ class RayEngine:
                 found = address or os.environ.get("RAY_ADDRESS") or "local"
                 _try_connection(found)
                 ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise RequestError(f"The Ray cluster {address!r} cannot be reached: {error}") from error
+            except Exception as error:  # Of any type: a slow start is a bare `Exception`.
+                self._leave()
+                what = f"The Ray cluster {found!r} cannot be reached"
+                if found == "local":
+                    what = "A Ray cluster of this machine cannot be started; try again when it is less busy"
+                raise RequestError(f"{what}: {error}") from error
         try:
             self.room = _room(cpus, memory)
         except RequestError:

@@ -305,6 +305,9 @@ async def solve(
                 stream = generator.stream_tests(source, functions, instruction=instruction)
             with run_span("solve", log.run), observing(log, *observers, *tracers(secrets)):
                 solution = await _watch(stream, view, log)
+    except (SystemExit, KeyboardInterrupt, BrokenPipeError):  # The reader of the output may be gone.
+        log.close("cancelled", {})
+        raise
     except Exception as error:
         log.close("failed", {"error": str(error)})
         raise
