@@ -253,8 +253,12 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is missing.
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
-    kept = {"out": out, "name": name, "wall": wall, "options": options, "tests_for": list(tests_for)}
-    kept["limits"] = dict(limits or {})
+    # Who resumes the run may be in another folder.
+    kept: dict[str, Any] = {"out": out and out.absolute(), "name": name, "wall": wall, "limits": dict(limits or {})}
+    kept["tests_for"] = [str(Path(each).absolute()) for each in tests_for]
+    kept["options"] = {**(options or {})}
+    if cache := kept["options"].get("cache_dir"):
+        kept["options"]["cache_dir"] = Path(cache).absolute()
     options, budget = _limited(options or {}, limits or {})
     if not tests_for and not instruction.strip():
         raise RequestError("The instruction is empty; say what the program should do.")

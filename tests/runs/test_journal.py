@@ -122,9 +122,10 @@ def test_an_instruction_goes_on_without_asking_again(folder: Folder) -> None:
     solve = ("solve", "Roman numerals.", "--concurrency", "1", "--no-cache", "--out", "roman")
     with OpenAIServer([*replies[:4], Failure(401, message="Incorrect API key.")]) as server:
         assert not folder.run(*solve, server=server)["succeeded"]
+    (elsewhere := folder.path / "elsewhere").mkdir()
     with OpenAIServer(replies[4:]) as server:
-        resumed = folder.run("resume", server=server)
-        assert (resumed["succeeded"], len(server.requests)) == (True, len(replies) - 4)
+        done = coderoom("resume", "--json", cwd=elsewhere, env=folder.env(server))
+        assert (json.loads(done.stdout)["succeeded"], len(server.requests)) == (True, len(replies) - 4)
     assert any((folder.path / "roman").glob("*.py"))
     with OpenAIServer(replies) as server:
         recorded = folder.run(*solve[:-2], "--record", "roman.jsonl", server=server)
