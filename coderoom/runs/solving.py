@@ -253,12 +253,7 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is missing.
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
-    # Who resumes the run may be in another folder.
-    kept: dict[str, Any] = {"out": out and out.absolute(), "name": name, "wall": wall, "limits": dict(limits or {})}
-    kept["tests_for"] = [str(Path(each).absolute()) for each in tests_for]
-    kept["options"] = {**(options or {})}
-    if cache := kept["options"].get("cache_dir"):
-        kept["options"]["cache_dir"] = Path(cache).absolute()
+    kept = {"name": name, "wall": wall, "limits": dict(limits or {}), **_absolute(out, tests_for, options or {})}
     options, budget = _limited(options or {}, limits or {})
     if not tests_for and not instruction.strip():
         raise RequestError("The instruction is empty; say what the program should do.")
@@ -351,6 +346,16 @@ async def resume_solve(
     log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
     out = None if request["out"] is None else Path(request["out"])
     return await solve(entry.task, console, log=log, **{"model": entry.model, **request, "out": out})
+
+
+def _absolute(out: Path | None, tests_for: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments whose paths are absolute: who resumes the run may be in another folder."""
+    cache = options.get("cache_dir")
+    return {
+        "out": out and out.absolute(),
+        "tests_for": [str(Path(each).absolute()) for each in tests_for],
+        "options": {**options, **({"cache_dir": Path(cache).absolute()} if cache else {})},
+    }
 
 
 def _limited(options: Mapping[str, Any], limits: Mapping[str, float]) -> tuple[dict[str, Any], Budget | None]:
