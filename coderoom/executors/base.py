@@ -208,7 +208,9 @@ class Runtime:
         self, session: Session, block: CodeBlock, on_output: OnOutput | None, results: list[ExecutionResult]
     ) -> None:
         lost, self._lost = self._lost, False
-        cell = asyncio.ensure_future(session.run(block.code, language=block.language, on_output=on_output))
+        cell = asyncio.ensure_future(
+            session.run(block.code, language=block.language, on_output=on_output, final=not self._in_session)
+        )
         try:
             await asyncio.wait((cell,))
         except asyncio.CancelledError:

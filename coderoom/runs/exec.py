@@ -371,7 +371,8 @@ class _FileRun:
         if result is None or result.success:
             code = code_to_run(block, self.arguments)
             self.cells += [number] if block.language == "python" else []
-            result = await self._run_cell(session, code, block.run_language)
+            final = self.fresh or number == self.result.total
+            result = await self._run_cell(session, code, block.run_language, final)
         more = _remarks(result, source)
         self.view.show_output(more)
         error = result.error
@@ -396,8 +397,8 @@ class _FileRun:
             cause=next((each for each in places if each != place), None),
         )
 
-    async def _run_cell(self, session: Session, code: str, language: str) -> ExecutionResult:
-        async with contextlib.aclosing(session.stream(code, language=language)) as items:
+    async def _run_cell(self, session: Session, code: str, language: str, final: bool = False) -> ExecutionResult:
+        async with contextlib.aclosing(session.stream(code, language=language, final=final)) as items:
             async for item in items:
                 if not isinstance(item, OutputChunk):
                     return item

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
 from coderoom.sandbox import LANGUAGES, PROGRAMS
+from coderoom.sandbox.guest.cells import dedented
 
 STDIN: Final = "<stdin>"
 
@@ -158,7 +159,12 @@ def _read_text(file: str, stdin: bytes | None) -> str:
 
 _FORMAT: Final = 4
 _NO_RUN: Final = "no-run"
-_MAGIC: Final = re.compile(r"\s*(?:[\w.,\[\] ]+=\s*)?[%!]")
+# Magics, shell commands, help, and what runs without its `%`.
+_MAGIC: Final = re.compile(
+    r"\s*(?:[\w.,\[\] ]+=\s*)?[%!]|\s*\?|[^#]*\?\s*$"
+    r"|\s*(?:cat|cd|conda|cp|ls|mamba|matplotlib|mkdir|mv|pip|rm|time|timeit|uv)\s+[\w.~/-]"
+)
+_OF_IPYTHON: Final = re.compile(r"get_ipython|In|Out|__|___|_\d+|_i+\d*|_[dio]h")
 _FLAGS: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -171,11 +177,12 @@ def read_cells(name: str, text: str) -> list[Block]:
     _check_language(name, notebook.get("metadata"))
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
     blocks = []
+    own: set[str] = set()
     for number, cell in enumerate(cells, start=1):
         code = _source_of(name, number, cell)
         tags = _inside(cell, "metadata", "tags")
         if code.strip() and not (isinstance(tags, list) and _NO_RUN in tags):
-            _check_code(name, number, code)
+            _check_code(name, number, code, own)
             blocks.append(Block(language="python", code=code, tag="python", line=number))
     if not blocks:
         raise RequestError(f"{name!r} contains no code cell to run.")
@@ -227,12 +234,18 @@ def _inside(data: Any, *keys: str) -> Any:
     return data
 
 
-def _check_code(name: str, number: int, code: str) -> None:
-    """Refuse commands of IPython; the interpreter reports other mistakes."""
+def _check_code(name: str, number: int, code: str, own: set[str]) -> None:
+    """Refuse what only IPython has; the interpreter reports other mistakes. `own` are names that the code has set."""
+    code = dedented(code)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(code, name, "exec", _FLAGS, dont_inherit=True)
+            tree = compile(code, name, "exec", _FLAGS, dont_inherit=True)
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and _OF_IPYTHON.fullmatch(node.id)]
+        own.update(node.id for node in names if isinstance(node.ctx, ast.Store))
+        own.update(node.asname or node.name for node in ast.walk(tree) if isinstance(node, ast.alias))
+        own.update(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg))
+        unknown = next((node for node in names if node.id not in own), None)
     except SyntaxError as error:
         lines = code.split("\n")
         wrong = lines[error.lineno - 1 : error.lineno] if error.lineno else []
@@ -243,5 +256,11 @@ def _check_code(name: str, number: int, code: str) -> None:
                     f"{name!r}, cell {number}: {line.strip()!r} is a command of IPython and not Python, so nothing "
                     f"of the notebook was run. Remove it, or give the cell the tag {_NO_RUN!r}."
                 ) from error
+        return
     except (MemoryError, RecursionError, ValueError):
         return
+    if unknown is not None:
+        raise RequestError(
+            f"{name!r}, cell {number}: {unknown.id!r} exists only in IPython, so nothing of the notebook was run. "
+            f"Remove it, or give the cell the tag {_NO_RUN!r}."
+        )

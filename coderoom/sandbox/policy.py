@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
+from coderoom.sandbox.guest.cells import dedented
 from coderoom.sandbox.guest.restricted import Rulebook
 from coderoom.sandbox.result import CodeError
 
@@ -332,7 +333,7 @@ def _findings(code: str) -> list[PolicyFinding]:
     try:
         with _filtering, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # The interpreter that runs the code shows them.
-            tree = ast.parse(code)
+            tree = ast.parse(dedented(code))
     except (RecursionError, MemoryError):
         return [PolicyFinding(1, "the code is nested too deeply to be checked: split its expressions", "size")]
     except (SyntaxError, ValueError):  # Null bytes and lone surrogates are a `ValueError`.

@@ -231,7 +231,8 @@ class Sandbox:
         starting, self._starting = self._starting, None
         if starting is not None:
             await cancel_and_wait(starting)
-        await self._engine.close()  # First: this ends all waits for cells and rooms.
+        await asyncio.gather(*(session.close() for session in list(self._sessions) if session.idle))
+        await self._engine.close()  # This ends all waits for cells and rooms.
         for session in list(self._sessions):
             await session.close()
 

@@ -63,6 +63,11 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def idle(self) -> bool:
+        """Whether no cell runs."""
+        return not self._lock.locked()
+
     async def start(self) -> None:
         """Start with a fresh state; otherwise the first cell does it.
 
@@ -81,6 +86,7 @@ class Session:
         language: str = "python",
         timeout: float | None = None,
         on_output: Callable[[OutputChunk], None] | None = None,
+        final: bool = False,
     ) -> ExecutionResult:
         """Run a cell.
 
@@ -89,6 +95,8 @@ class Session:
             language: `python`; or `sh`, `bash` or `javascript` for a separate program in the same workspace.
             timeout: How many seconds it may take; `None`: the sandbox's `limits.wall_seconds`.
             on_output: Called with each piece of output while the cell runs.
+            final: Whether the variables end with this cell. Then all happens that happens at the end of a Python
+                script: threads and processes are waited for, `atexit` is called, files are closed.
 
         Returns:
             The result.
@@ -103,14 +111,15 @@ class Session:
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            return await engine.run(code, program, timeout, on_chunk=on_output)
+            return await engine.run(code, program, timeout, final, on_output)
 
     def stream(
-        self, code: str, *, language: str = "python", timeout: float | None = None
+        self, code: str, *, language: str = "python", timeout: float | None = None, final: bool = False
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run a cell and yield its output while it runs; the result comes last.
 
         If the output is not consumed, the code blocks while it prints. Closing the stream before its end ends the cell.
+        The arguments are those of `run`.
 
         Returns:
             Pieces of output, then the result.
@@ -124,7 +133,9 @@ class Session:
             if self._engine is not None:
                 self._engine.suspend_output(suspended)
 
-        return stream_of(lambda take: self.run(code, language=language, timeout=timeout, on_output=take), suspend)
+        return stream_of(
+            lambda take: self.run(code, language=language, timeout=timeout, on_output=take, final=final), suspend
+        )
 
     async def cancel(self) -> None:
         """End the cell that runs; its result has the outcome `cancelled` and the output so far.

@@ -11,6 +11,8 @@ import stat
 import sys
 from typing import Any, Callable, Tuple
 
+from .imports import when_imported
+
 _MOST_FILES = 5000
 _MOST_ARTIFACTS = 100
 _MOST_BYTES = 8 * 1024 * 1024
@@ -114,11 +116,14 @@ class Pictures:
     def __init__(self, folder: Callable[[], str]) -> None:
         self._folder = folder
         os.environ.setdefault("MPLBACKEND", "agg")  # No screen; also for programs that the code starts.
-        pyplot = sys.modules.get(_PYPLOT)
-        if pyplot is None:
-            sys.meta_path.insert(0, _Finder(self._adapt))
-        else:
-            self._adapt(pyplot)
+        when_imported(_PYPLOT, self._adapt)
+
+    def display(self, *values: Any, **_: Any) -> None:
+        """Show values in the middle of a cell, as notebooks do: their texts, and their pictures as files."""
+        for value in values:
+            print(repr(value))
+            if value is not None:
+                self.save(value)
 
     def save(self, value: Any = None) -> None:
         """Save a value that is not data, and the open figures that the code has not saved; close all figures."""
@@ -189,27 +194,3 @@ def _complain(what: str, error: BaseException) -> None:
         print("[%s could not be saved: %s: %s]" % (what, type(error).__name__, error), file=sys.stderr)
     except Exception:  # The code may have replaced `sys.stderr`, and made the exception.
         pass
-
-
-class _Finder:
-    """An import hook that calls a function once `pyplot` was imported."""
-
-    def __init__(self, loaded: Callable[[Any], None]) -> None:
-        self._loaded = loaded
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _PYPLOT:
-            return None
-        import importlib.machinery
-
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                self._loaded(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

@@ -6,23 +6,23 @@ import __future__
 import ast
 import builtins
 import linecache
+import os
 import resource
 import sys
 import types
 from typing import Any, Callable
 
-from . import failures
+from . import cpython, ending, failures, forks
+from .cells import CO_COROUTINE, VALUE, compile_cell, dedented
 from .files import Workspace
+from .loop import Loop
 from .values import describe
 
 _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
-_CO_COROUTINE = 128
-# How lines begin that do not begin a statement.
-_INSIDE = " \t\f\n#)]}"
-_CONTINUING = ("elif", "else", "except", "finally")
+_READ = builtins.input
 _NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 
 
@@ -30,7 +30,8 @@ class Interpreter:
     """A module named `__main__`, and the cells that run in it, whose variables are `names`, in the folder of `files`.
 
     `contents` has the files that the last cell has created or changed, if the host cannot read them. `at_end` is called
-    at the end of each cell, with its value unless that is data or there is none.
+    at the end of each cell, with its value unless that is data or there is none. `unfinished` is whether something is
+    left that the end of an interpreter does.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -40,17 +41,20 @@ class Interpreter:
         self.at_end: Callable[[Any], None] = lambda _: None
         self._count = 0
         self._flags = 0
-        self._loop: Any = None
+        self._loop = Loop()
+        self._last: Any = None  # What `_` was set to.
+        self._exits = cpython.exit_calls()
+        self._open_files: int | None = None
+        self.unfinished = False
         self.files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
         self.names = self._module.__dict__
         self.names["__builtins__"] = builtins
         sys.modules["__main__"] = self._module
         sys.argv = [""]
-        builtins.input = _no_input
-        for name in ("exit", "quit"):  # Missing because of `-S`, but scripts use them.
-            if not hasattr(builtins, name):
-                setattr(builtins, name, sys.exit)
+        builtins.input = _input
+        for name in ("exit", "quit"):  # The usual ones, which `-S` leaves out, close standard input.
+            setattr(builtins, name, sys.exit)
         self._named = "result" if config.get("restricted") else ""
         if self._named:
             from . import restricted
@@ -63,18 +67,21 @@ class Interpreter:
             self.run({"code": "print(end='')\nsum([1, 2]); None"})
             self._count = 0
             linecache.clearcache()
+            self._open_files = ending.count_open_files()
 
     def run(self, message: dict[str, Any], not_awaited: Callable[[], list[str]] = list) -> dict[str, Any]:
         """Run a cell and return the answer to the host.
 
         `not_awaited` names the functions of the host that the code has called without `await`, which is an error.
         Under the restricted policy, `result` gives the value of a cell that sets it and whose last expression has none.
+        After a cell that is `final`, the interpreter ends as after a script.
         """
         self._count += 1
         filename = "<cell %d>" % self._count
         code = message["code"]
         self.files.remember()
         before = self.names.get(self._named)
+        self.names.pop("__warningregistry__", None)  # A cell that is run again warns again.
         shown = None
         try:
             value = self._execute(code, filename)
@@ -88,9 +95,25 @@ class Interpreter:
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
             if "value" not in answer and "tagged" not in answer:
                 shown = value
+            # As in Jupyter, unless the code uses this name itself.
+            if value is not None and self.names.get("_", self._last) is self._last:
+                self.names["_"] = self._last = value
+        except BaseException as error:
+            answer = self.failure(error)
+        try:
+            self._loop.end_cell()
         except BaseException as error:
             answer = self.failure(error)
         self.at_end(shown)
+        value = shown = None
+        if message.get("final"):
+            self._finish(answer)
+        elif self._open_files is not None:
+            count = ending.count_open_files()
+            has_files = not count or count > self._open_files
+            self.unfinished = has_files or forks.threads() > 0 or cpython.exit_calls() > self._exits
+            if has_files:
+                ending.flush_files()
         answer["artifacts"], self.contents = self.files.changes()
         answer["artifacts_left_out"] = self.files.left_out
         answer["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -125,76 +148,48 @@ class Interpreter:
             },
         }
 
+    def _finish(self, answer: dict[str, Any]) -> None:
+        """Do what an interpreter does at its end."""
+        for step in (
+            self._loop.close,
+            ending.wait_for_threads,
+            lambda: ending.call_exit_functions(self._exits),
+            lambda: ending.clear(self.names, self._open_files or 0),
+        ):
+            try:
+                step()
+            except BaseException as error:
+                answer.update(self.failure(error))
+                if isinstance(error, KeyboardInterrupt):
+                    return
+
     def _execute(self, code: str, filename: str) -> Any:
+        code = dedented(code)
         lines = f"{code}\n".splitlines(keepends=True)  # Without the last newline, markers in tracebacks are misplaced.
         linecache.cache[filename] = (len(code), None, lines, filename)
+        if "asyncio" in code:
+            self._loop.adapt()
         value = None
-        for part in _compile_cell(code, filename, self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
+        for part in compile_cell(code, filename, self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
             self._flags |= part.co_flags & _FUTURES
-            value = self._evaluate(part)
-        return value
-
-    def _evaluate(self, code: types.CodeType) -> Any:
-        value = eval(code, self.names)
-        if code.co_flags & _CO_COROUTINE:
-            import asyncio  # Imported late: it is large, would slow down each fork, and few cells need it.
-
-            if self._loop is None or self._loop.is_closed():
-                self._loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self._loop)
-            return self._loop.run_until_complete(value)
+            value = eval(part, self.names)
+            if part.co_flags & CO_COROUTINE:
+                result = self._loop.run(value)
+                value = self.names.pop(VALUE, result)
         return value
 
 
-def _compile_cell(code: str, filename: str, flags: int) -> list[types.CodeType]:
-    """Compile a cell to parts, of which the last one gives the value.
-
-    A syntax tree is made only of the last statement if possible, since that takes longer than all the rest.
-    """
-    begin = _begin_of_last(code)
-    if begin:
-        try:
-            first = compile(code[:begin], filename, "exec", flags, dont_inherit=True)
-            if not first.co_flags & _CO_COROUTINE:  # Otherwise all of it has to run in one task.
-                blank = "\n" * code.count("\n", 0, begin)  # So that the lines have their numbers.
-                return [first, *_compile_last(blank + code[begin:], filename, flags)]
-        except SyntaxError:  # That was not the last statement, or the code is wrong.
-            pass
-    return _compile_last(code, filename, flags)
+def _input(prompt: object = "", /) -> str:
+    if sys.stdin is sys.__stdin__ and _is_null(0):
+        raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
+    return _READ(prompt)
 
 
-def _begin_of_last(code: str) -> int:
-    """Where the last statement seems to begin; 0 if the code has to be compiled as a whole."""
-    if "__future__" in code or "\r" in code:
-        return 0
-    end = len(code)
-    while (begin := code.rfind("\n", 0, end) + 1) > 0:
-        is_decorated = code.startswith("@", code.rfind("\n", 0, begin - 1) + 1)
-        if code[begin : begin + 1] not in _INSIDE and not code.startswith(_CONTINUING, begin) and not is_decorated:
-            return begin
-        end = begin - 1
-    return 0
-
-
-def _compile_last(code: str, filename: str, flags: int) -> list[types.CodeType]:
-    """Compile code, and as a part of its own the expression that it ends with, if it does."""
-    if not code.lstrip("\n")[:1].isspace():
-        try:  # Mostly it is nothing else.
-            return [compile(code, filename, "eval", flags, dont_inherit=True)]
-        except SyntaxError:
-            pass
-    tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-    last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = ast.Expression(tree.body.pop().value)
-    parts = [compile(tree, filename, "exec", flags, dont_inherit=True)]
-    if last is not None:
-        parts.append(compile(last, filename, "eval", flags, dont_inherit=True))
-    return parts
-
-
-def _no_input(prompt: object = "", /) -> str:
-    raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
+def _is_null(fd: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(os.devnull))
+    except OSError:
+        return True
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:

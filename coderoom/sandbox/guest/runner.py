@@ -16,14 +16,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import cpython, forks
+from . import ending, forks, notebooks
 from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
 from .interpreter import Interpreter
 from .isolation import linux
-from .streams import Streams, null_input
+from .streams import Streams, keep_input, null_input
 
 RESERVED_FILES = 16
 """How many descriptors a runner may have besides those of the code."""
@@ -50,9 +50,10 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
-        self._interpreter.at_end = Pictures(lambda: self._interpreter.files.folder).save
+        pictures = Pictures(lambda: self._interpreter.files.folder)
+        self._interpreter.at_end = pictures.save
+        notebooks.install(pictures.display)
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
-        self._exits = cpython.exit_calls()
         self._running = False
         self._pid = 0
         self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
@@ -125,11 +126,10 @@ class Runner:
 
     def _cell(self, message: dict[str, Any]) -> None:
         self._functions.begin_cell()
+        keep_input()
         self._running = True
         try:
             answer = self._interpreter.run(message, self._functions.not_awaited)
-            if message.get("final"):
-                self._finish(answer)
         except KeyboardInterrupt:  # Interrupted after the code had ended.
             answer = {"outcome": "error", "exit_code": 130}
         finally:
@@ -137,6 +137,7 @@ class Runner:
         if os.getpid() != self._pid:
             os._exit(answer["exit_code"] & 0xFF)  # This is a fork that the code has made and not ended.
         self._streams.flush()
+        answer["unfinished"] = self._interpreter.unfinished
         answer["threads"] = 1 + forks.threads()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)
@@ -144,19 +145,9 @@ class Runner:
         if message.get("final"):
             os._exit(answer["exit_code"] & 0xFF)
 
-    def _finish(self, answer: dict[str, Any]) -> None:
-        """Do what an interpreter does at its end: wait for threads, then call the functions that `atexit` knows."""
-        try:
-            if forks.threads():
-                cpython.wait_for_threads()
-            # Functions that were registered before any code ran belong to modules and have nothing to do here.
-            if cpython.exit_calls() > self._exits:
-                cpython.run_exit_calls()
-        except BaseException as error:
-            answer.update(self._interpreter.failure(error))
-
     def _checkpoint(self, fd: int) -> None:
         self._streams.flush()
+        ending.flush_files()  # Threads may have written; two processes would write it twice.
         self._forks = [pid for pid in self._forks if not _has_ended(pid)]
         try:
             # So that a checkpoint does not count as one of the code's processes.

@@ -113,6 +113,19 @@ class _Stream(io.TextIOWrapper):
 def null_input() -> None:
     """Make descriptor 0 and `sys.stdin` empty."""
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    if null:  # Otherwise 0 was free.
+        os.dup2(null, 0)
+        os.close(null)
+    os.set_inheritable(0, True)
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]
+
+
+def keep_input() -> None:
+    """Make standard input empty again if code has closed it, for instance by `open(0).read()`."""
+    try:
+        os.fstat(0)
+        closed = sys.__stdin__.closed  # type: ignore[union-attr]
+    except (OSError, AttributeError):
+        closed = True
+    if closed:
+        null_input()

@@ -28,6 +28,7 @@ from coderoom.sandbox.result import ExecutionResult, OutputChunk
 # How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.
 _GRACE = 0.3
 _LAST_GRACE = 0.2  # The same, after all processes that it may be waiting for were killed.
+_CLOSING = 1.0  # How long the end of an interpreter may take when a session is closed.
 _LEAVING_THREADS = 0.4  # For replacing the state by a fork of itself.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _cells = itertools.count(1)
@@ -66,6 +67,7 @@ class CPythonSession:
         self._printing: Runner | None = None  # The process whose output belongs to the running cell.
         self._lost = False  # Whether variables were lost since the last result.
         self._used = False  # Whether code has run since the fresh state.
+        self._unfinished = False  # Whether the state has something that the end of an interpreter would write.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
 
     async def run(
@@ -76,7 +78,7 @@ class CPythonSession:
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
-        """Run a cell that `check_cell` has accepted; `final`: it is the only one, a one-shot run."""
+        """Run a cell that `check_cell` has accepted; `final`: nothing follows, and the state ends with it."""
         cell = self._running = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
         await self._settle()
         self._room.limit = None
@@ -98,6 +100,9 @@ class CPythonSession:
             if cell.ended.get("lost"):
                 raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
             cell.ended = {**cell.ended, "limit": self._room.limit}
+        if program is None:
+            self._used = not final
+            self._unfinished = not final and (cell.answer or {}).get("unfinished") is True
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
         result = conclude(cell, ending, code, self._config, duration, seconds, None if final else lost)
@@ -157,7 +162,14 @@ class CPythonSession:
             await run_uncancellable(self._room.ask("thaw", "thaw"))
 
     async def close(self) -> None:
-        """End everything that the session has started; a second time does nothing."""
+        """End everything that the session has started; a second time does nothing.
+
+        If files or threads are left, or functions registered with `atexit`, it ends first as a script does.
+        """
+        live = self._live
+        if self._unfinished and not self._closed and live is not None and live.ended is None and not self._room.lost:
+            with contextlib.suppress(SandboxUnavailable):
+                await self.run("", timeout=_CLOSING, final=True)
         self.abandon()
 
     def abandon(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits
+from coderoom.sandbox.guest.cells import dedented
 from coderoom.sandbox.guest.decoding import Decoder
 from coderoom.sandbox.guest.encoding import ValueEncoder
 from coderoom.sandbox.result import CodeError
@@ -158,6 +159,7 @@ class MontyCell:
     @classmethod
     def read(cls, code: str, result_name: str | None) -> Self:
         """Find the last expression; `result_name` is a variable whose value counts where the expression has none."""
+        code = dedented(code)
         suffix = "))" if result_name is None else f"), lambda: {result_name})"
         found = _last_expression(code)
         if found is None:

@@ -1,0 +1,92 @@
+"""Cells as code: without the indentation of the whole, and compiled in parts.
+
+Used by the interpreter, and the host where it reads Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+
+CO_COROUTINE = 128
+"""The flag of code that awaits."""
+
+VALUE = "<value>"
+"""The variable with the value of a cell that awaits; no code has this name."""
+
+_BLANK = " \t\n\r\f"
+# How lines begin that do not begin a statement.
+_INSIDE = " \t\f\n#)]}"
+_CONTINUING = ("elif", "else", "except", "finally")
+
+
+def dedented(code: str) -> str:
+    """Code without the indentation of its first line, as Jupyter runs it."""
+    if code[:1] not in _BLANK:
+        return code
+    first = next((line for line in code.splitlines() if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    if not indent:
+        return code
+    return "".join([line[len(indent) :] if line.startswith(indent) else line for line in code.splitlines(True)])
+
+
+def compile_cell(code: str, filename: str, flags: int) -> list[types.CodeType]:
+    """Compile a cell to parts, of which the last one gives the value.
+
+    A syntax tree is made only of the last statement if possible, since that takes longer than all the rest.
+    """
+    begin = _begin_of_last(code)
+    if begin:
+        try:
+            first = compile(code[:begin], filename, "exec", flags, dont_inherit=True)
+            blank = "\n" * code.count("\n", 0, begin)  # So that the lines have their numbers.
+            parts = [first, *_compile_last(blank + code[begin:], filename, flags)]
+            if not any(part.co_flags & CO_COROUTINE for part in parts):  # Otherwise all of it has to run in one task.
+                return parts
+        except SyntaxError:  # That was not the last statement, or the code is wrong.
+            pass
+    return _compile_last(code, filename, flags)
+
+
+def _begin_of_last(code: str) -> int:
+    """Where the last statement seems to begin; 0 if the code has to be compiled as a whole."""
+    if "__future__" in code or "\r" in code:
+        return 0
+    end = len(code)
+    while (begin := code.rfind("\n", 0, end) + 1) > 0:
+        is_decorated = code.startswith("@", code.rfind("\n", 0, begin - 1) + 1)
+        if code[begin : begin + 1] not in _INSIDE and not code.startswith(_CONTINUING, begin) and not is_decorated:
+            return begin
+        end = begin - 1
+    return 0
+
+
+def _compile_last(code: str, filename: str, flags: int) -> list[types.CodeType]:
+    """Compile code, and as a part of its own the expression that it ends with, if it does."""
+    if not code.lstrip("\n")[:1].isspace():
+        try:  # Mostly it is nothing else.
+            return [compile(code, filename, "eval", flags, dont_inherit=True)]
+        except SyntaxError:
+            pass
+    tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr) or _is_hidden(last, code):
+        return [compile(tree, filename, "exec", flags, dont_inherit=True)]
+    tree.body.pop()
+    parts = [
+        compile(tree, filename, "exec", flags, dont_inherit=True),
+        compile(ast.Expression(last.value), filename, "eval", flags, dont_inherit=True),
+    ]
+    if not any(part.co_flags & CO_COROUTINE for part in parts):
+        return parts
+    name = ast.copy_location(ast.Name(VALUE, ast.Store()), last)
+    tree.body.append(ast.copy_location(ast.Assign([name], last.value), last))
+    return [compile(tree, filename, "exec", flags, dont_inherit=True)]
+
+
+def _is_hidden(last: ast.Expr, code: str) -> bool:
+    """Whether a semicolon follows the last expression, so that its value is not shown, as in Jupyter."""
+    lines = code.splitlines()[last.end_lineno - 1 :]  # type: ignore[operator]
+    lines[0] = lines[0].encode()[last.end_col_offset :].decode(errors="replace")
+    return any(";" in line.partition("#")[0] for line in lines)

@@ -1,0 +1,75 @@
+"""Files that code has left open, and what happens at the end of a Python script; used by the interpreter."""
+
+from __future__ import annotations
+
+import _io
+import gc
+import os
+import stat
+import sys
+import types
+from typing import Any
+
+from . import cpython, forks
+
+_STAY = (types.ModuleType, types.FunctionType, type)
+
+
+def count_open_files() -> int:
+    """How many descriptors this process has; 0 if that is not known, as before Linux 6.2."""
+    try:
+        return os.stat("/proc/self/fd").st_size
+    except OSError:
+        return 0
+
+
+def flush_files() -> None:
+    """Write what is buffered for regular files, as nobody may ever close them."""
+    for stream in _open_streams():
+        try:
+            # Neither pipes, which may block, nor data in memory.
+            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                stream.flush()
+        except Exception:  # It is read only, closed or the code's own, and the disk may be full.
+            pass
+
+
+def wait_for_threads() -> None:
+    """Wait for threads and pools, as the interpreter does at its end."""
+    if forks.threads():
+        cpython.wait_for_threads()
+
+
+def call_exit_functions(known: int) -> None:
+    """Call the functions that `atexit` knows if code has registered some, beside the `known` ones of modules."""
+    if cpython.exit_calls() > known:
+        cpython.run_exit_calls()
+        return
+    for module, name in (("multiprocessing.util", "_exit_function"), ("logging", "shutdown")):
+        if module in sys.modules:  # It was imported before any code ran, and yet has to end what the code has begun.
+            getattr(sys.modules[module], name)()
+
+
+def clear(names: dict[str, Any], open_before: int) -> None:
+    """Drop all variables, and close the files that are still open."""
+    # First what may use the others at its end.
+    for name in [name for name, value in names.items() if not isinstance(value, _STAY) and name != "__builtins__"]:
+        names.pop(name, None)
+    gc.collect()
+    count = count_open_files()
+    if count and count == open_before:
+        return
+    flush_files()
+    streams = _open_streams()
+    # First those of Python, such as `gzip`, which write an end into the others.
+    for stream in sorted(streams, key=lambda stream: type(stream).__module__ == "_io"):
+        try:
+            if stream.fileno() > 2:
+                stream.close()
+        except Exception:
+            pass
+
+
+def _open_streams() -> list[Any]:
+    # `isinstance` would ask the objects, which may be the code's.
+    return [each for each in gc.get_objects() if issubclass(type(each), _io._IOBase)]

@@ -1,0 +1,118 @@
+"""The event loop of a session, in which its cells await; used by the interpreter."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from typing import Any
+
+
+class Loop:
+    """One event loop for all cells, made when the first one needs it.
+
+    `asyncio` is imported late: it is large, would slow down each fork, and few cells need it.
+    """
+
+    def __init__(self) -> None:
+        self._loop: Any = None
+        self._is_adapted = False
+        self._has_new_tasks = False
+
+    def adapt(self) -> None:
+        """Let code that is not in a coroutine create tasks, as if the loop was running."""
+        if self._is_adapted:
+            return
+        self._is_adapted = True
+        import asyncio
+        import threading
+
+        create = asyncio.create_task
+
+        @functools.wraps(create)
+        def create_task(coro: Any, **kwargs: Any) -> Any:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                if threading.current_thread() is not threading.main_thread():
+                    raise
+                self._has_new_tasks = True
+                return self._get().create_task(coro, **kwargs)
+            return create(coro, **kwargs)
+
+        asyncio.create_task = asyncio.tasks.create_task = create_task
+
+    def run(self, coroutine: Any) -> Any:
+        """Run a coroutine to its end, and keep the context variables that it has set."""
+        import contextvars
+
+        context = contextvars.copy_context()
+
+        async def main() -> Any:
+            nonlocal context
+            try:
+                return await coroutine
+            finally:
+                context = contextvars.copy_context()
+
+        self._has_new_tasks = True
+        loop = self._get()
+        task = loop.create_task(main())
+        try:
+            return loop.run_until_complete(task)
+        except BaseException:
+            if not task.done():  # Interrupted while it waited: it must not go on in the next cell.
+                self._cancel([task])
+            raise
+        finally:
+            for variable, value in context.items():
+                if variable.get(context) is not value:
+                    variable.set(value)
+
+    def end_cell(self) -> None:
+        """Let tasks that nobody has awaited begin."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        import asyncio
+
+        asyncio.set_event_loop(self._loop)  # `asyncio.run` leaves none.
+        if self._has_new_tasks:
+            self._has_new_tasks = False
+            self._loop.run_until_complete(asyncio.sleep(0))
+
+    def close(self) -> None:
+        """Cancel all tasks and close the loop, as `asyncio.run` does at its end."""
+        loop, self._loop = self._loop, None
+        if loop is None or loop.is_closed():
+            return
+        import asyncio
+
+        self._loop = loop
+        self._cancel(asyncio.all_tasks(loop))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        if sys.version_info >= (3, 9):
+            loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    def _cancel(self, tasks: Any) -> None:
+        import asyncio
+
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+    def _get(self) -> Any:
+        import asyncio
+
+        if self._loop is None or self._loop.is_closed():
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._loop = asyncio.get_event_loop()  # The code may have made one, with tasks.
+            except RuntimeError:
+                pass
+            if self._loop is None or self._loop.is_closed():
+                self._loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(self._loop)
+        return self._loop

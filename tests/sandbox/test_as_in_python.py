@@ -1,0 +1,154 @@
+"""What code may expect because Python or Jupyter does it: ends of scripts, open files, awaiting, input, notebooks."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coderoom.executors import LocalCodeExecutor
+from coderoom.sandbox import Sandbox, Session
+
+from .places import STRONGEST
+
+# Each leaves its text in the file `o` at the end, and nowhere closes it.
+_LEFT_OPEN = [
+    "f = open('o', 'w'); f.write('hello')",
+    "import csv\nf = open('o', 'w'); csv.writer(f).writerow(['hello'])",
+    "import io\nf = io.TextIOWrapper(io.BufferedWriter(io.FileIO('o', 'w'))); f.write('hello')",
+    "def g():\n    global f\n    f = open('o', 'w'); f.write('hello'); 1 / 0\ng()",
+    "f = open('o', 'w'); f.write('hello'); exit(1)",
+]
+_AT_THE_END = [
+    "import gzip\ng = gzip.open('o', 'wt'); g.write('hello')",
+    "import atexit\natexit.register(lambda: open('o', 'w').write('hello'))",
+    "import threading as t, time\nt.Thread(target=lambda: (time.sleep(0.1), open('o', 'w').write('hello'))).start()",
+    "import multiprocessing as m\ndef p():\n  with open('o', 'w') as f: f.write('hello')\nm.Process(target=p).start()",
+    "import json\nclass A:\n  def __del__(self): open('o', 'w').write(json.loads('[\"hello\"]')[0])\na = A(); a.a = a",
+    "import zipfile\nz = zipfile.ZipFile('o', 'w'); z.writestr('a', 'hello')",
+]
+
+
+@pytest.fixture(scope="module")
+async def on_disk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
+    async with STRONGEST.sandbox(workspace=tmp_path_factory.mktemp("work")) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def file(on_disk: Sandbox) -> Path:
+    assert on_disk.workspace is not None
+    path = on_disk.workspace / "o"
+    path.unlink(missing_ok=True)
+    return path
+
+
+def read(path: Path) -> str:
+    data = path.read_bytes()
+    return gzip.decompress(data).decode() if data[:2] == b"\x1f\x8b" else data.decode(errors="replace").strip()
+
+
+@pytest.mark.parametrize("code", _LEFT_OPEN)
+async def test_files_are_flushed_at_the_end_of_a_cell(on_disk: Sandbox, file: Path, code: str) -> None:
+    async with on_disk.session() as session:
+        result = await session.run(code)
+        assert read(file) == "hello"
+        assert [artifact.size for artifact in result.artifacts] == [file.stat().st_size]
+
+
+@pytest.mark.parametrize("code", _AT_THE_END)
+async def test_a_run_ends_as_a_script(on_disk: Sandbox, file: Path, code: str) -> None:
+    await on_disk.run(code)
+    assert "hello" in read(file)
+    file.unlink()
+    async with on_disk.session() as session:
+        await session.run(code, final=True)
+        assert "hello" in read(file)
+
+
+@pytest.mark.parametrize("code", [each for each in _AT_THE_END if "__del__" not in each])
+async def test_a_session_that_is_closed_ends_what_it_has_begun(on_disk: Sandbox, file: Path, code: str) -> None:
+    async with on_disk.session() as session:
+        await session.run(code)
+    assert "hello" in read(file)
+
+
+async def test_a_checkpoint_writes_no_text_twice(on_disk: Sandbox, file: Path) -> None:
+    async with on_disk.session() as session:
+        await session.run("f = open('o', 'a'); f.write('one ')")
+        mark = await session.checkpoint()
+        await session.run("f.write('two ')")
+        await session.rollback(mark)
+        await session.run("f.write('three')")
+    assert file.read_text() == "one two three"
+
+
+async def test_a_local_executor_waits_for_threads(tmp_path: Path) -> None:
+    from autogen_core import CancellationToken
+    from autogen_core.code_executor import CodeBlock
+
+    code = "import threading as t, time\nt.Thread(target=lambda: (time.sleep(0.02), print('late'))).start()"
+    executor = LocalCodeExecutor(work_dir=tmp_path)
+    result = await executor.execute_code_blocks([CodeBlock(code=code, language="python")], CancellationToken())
+    await executor.stop()
+    assert result.output == "late\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "value"),
+    [
+        (["import asyncio\nt = asyncio.create_task(asyncio.sleep(0, 1))\nawait asyncio.gather(t)"], [1]),
+        (["import asyncio\nt = asyncio.create_task(asyncio.sleep(0.01, 2))", "await t"], 2),
+        (
+            [
+                "import asyncio\nt = asyncio.ensure_future(asyncio.sleep(0, 3))",
+                "await t",
+            ],
+            3,
+        ),
+        (["import asyncio\nl = []\nasync def f(): l.append(1)\nasyncio.create_task(f());", "l"], [1]),
+        (
+            ["import asyncio as a, decimal as d\nawait a.sleep(0)\nd.getcontext().prec = 2\nstr(d.Decimal(1) / 3)"],
+            "0.33",
+        ),
+        (
+            [
+                "import asyncio, contextvars\nv = contextvars.ContextVar('v')\nawait asyncio.sleep(0)\nv.set(4);",
+                "v.get()",
+            ],
+            4,
+        ),
+        (["import asyncio\nloop = asyncio.get_running_loop()\nawait loop.create_task(asyncio.sleep(0, 5))"], 5),
+        (['  x = """\n  6"""\n  x'], "\n6"),
+        (["1 + 6", "_"], 7),
+        (["_ = 8", "9", "_"], 8),
+        (["10;"], None),
+        (["11  # not hidden;"], 11),
+        (["import io, sys\nsys.stdin = io.StringIO('12')\ninput()"], "12"),
+        (["open('i', 'w').write('13')\nimport os\nos.dup2(os.open('i', 0), 0)\ninput()"], "13"),
+        (["exit()", "open(0).read()", "import sys\nsys.stdin.read()"], ""),
+        (["class A:\n    x = 14", "import inspect\ninspect.getsource(A)"], "class A:\n    x = 14\n"),
+    ],
+)
+async def test_cells_mean_what_they_mean_in_jupyter(session: Session, cells: list[str], value: object) -> None:
+    for cell in cells:
+        result = await session.run(cell)
+    assert (result.value, result.output) == (value, "")
+
+
+async def test_a_cell_that_is_interrupted_while_it_awaits_does_not_go_on_later(session: Session) -> None:
+    code = "import asyncio\ntry:\n    await asyncio.sleep(9)\n    print('later')\nfinally:\n    print('end')"
+    assert (await session.run(code, timeout=0.1)).stdout == "end\n"
+    assert (await session.run("await asyncio.sleep(0)")).output == ""
+
+
+async def test_what_notebooks_use(session: Session) -> None:
+    warning = "import warnings\nwarnings.warn('again')"
+    assert [(await session.run(warning)).stderr.count("UserWarning: again") for _ in range(2)] == [1, 1]
+    assert (await session.run("help(len)")).output.startswith("Help on built-in function len")
+    shown = await session.run("from IPython.display import HTML, display\ndisplay(1, HTML('<b>'))\nNone")
+    assert shown.stdout.startswith("1\n")
+    assert [artifact.name for artifact in shown.artifacts] == ["value-1.html"]
+    assert (await session.run("input()")).error is not None
