@@ -6,6 +6,7 @@ as `threading`.
 
 from __future__ import annotations
 
+import _io
 import _thread
 import atexit
 import gc
@@ -14,6 +15,9 @@ from typing import Any, Callable, Dict, List
 
 LOCKS = (_thread.LockType, _thread.RLock)
 """The types of locks."""
+
+STREAM = _io._IOBase
+"""The class of all files and streams."""
 
 thread_count = _thread._count
 """How many threads were started with Python's `threading` or `_thread` and have not ended."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _io
 import gc
 import os
 import stat
@@ -72,4 +71,4 @@ def clear(names: dict[str, Any], open_before: int) -> None:
 
 def _open_streams() -> list[Any]:
     # `isinstance` would ask the objects, which may be the code's.
-    return [each for each in gc.get_objects() if issubclass(type(each), _io._IOBase)]
+    return [each for each in gc.get_objects() if issubclass(type(each), cpython.STREAM)]

@@ -12,6 +12,8 @@ import coderoom.sandbox
 SANDBOX = Path(coderoom.sandbox.__file__).parent
 MODULE = "guest/cpython.py"
 USED = {
+    "_io",
+    "_io._IOBase",
     "_thread",
     "_thread._count",
     "atexit._ncallbacks",

@@ -308,6 +308,9 @@ class CPythonSession:
         """After a cell that was stopped, or whose process has ended, end what still runs of it."""
         await cell.stop_sending()
         if final:  # `close` ends everything.
+            if ending is not Ending.BY_ITSELF and live is self._live:
+                with contextlib.suppress(SandboxUnavailable):  # The result is known all the same.
+                    await self._interrupt(cell, live)
             return
         if live is not self._live:  # A program of another language, which does not have the session's state.
             if ending is not Ending.BY_ITSELF:
