@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import errno
 import mimetypes
 import stat
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
-from coderoom.errors import RequestError
+from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
 from coderoom.sandbox.policy import check_restricted
@@ -139,6 +140,29 @@ def remark_on(result: ExecutionResult, limits: Limits, in_session: bool) -> str:
     if in_session and result.state_lost:
         return f"{message} {STATE_LOST}".strip()
     return f"{message} {STATE_KEPT}".strip() if in_session and (message or is_printed) else message
+
+
+def unavailable(error: Exception) -> Exception:
+    """What the callers of an engine get for an exception in it: it says nothing about their code."""
+    if isinstance(error, CodeRoomError):
+        return error
+    number = getattr(error, "errno", None)
+    remedy = " Raise the limit of this process (`ulimit -n`)." if number in (errno.EMFILE, errno.ENFILE) else ""
+    broken = SandboxUnavailable(f"The sandbox has failed: {type(error).__name__}: {error}.{remedy}")
+    broken.__cause__ = error
+    return broken
+
+
+@contextlib.contextmanager
+def reporting_failures() -> Iterator[None]:
+    """Raise whatever breaks in an engine as `unavailable` says."""
+    try:
+        yield
+    except Exception as error:
+        found = unavailable(error)
+        if found is error:
+            raise
+        raise found from error
 
 
 class Collector:

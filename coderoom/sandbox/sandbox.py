@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import check_cell
+from coderoom.sandbox.cell import check_cell, reporting_failures
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
 from coderoom.sandbox.functions.callables import Offer, Offered
@@ -221,7 +221,8 @@ class Sandbox:
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         engine = await self._get_engine()
         try:
-            return await engine.open(functions)
+            with reporting_failures():
+                return await engine.open(functions)
         except SandboxUnavailable:
             if self._closed or not engine.lost:
                 raise
@@ -237,9 +238,10 @@ class Sandbox:
             await session.close()
 
     async def _start_engine(self) -> None:
-        if self.workspace is not None:
-            await asyncio.to_thread(_make_workspace, self.workspace)
-        await self._engine.start()
+        with reporting_failures():
+            if self.workspace is not None:
+                await asyncio.to_thread(_make_workspace, self.workspace)
+            await self._engine.start()
 
     async def _get_engine(self) -> Engine:
         self._check_open()

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check_cell
+from coderoom.sandbox.cell import check_cell, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines import EngineSession
 from coderoom.sandbox.functions.callables import Offer
@@ -164,7 +164,8 @@ class Session:
         self._refuse_own_calls()
         async with self._lock:
             engine = await self._get_engine()
-            handle: Any = await engine.checkpoint()
+            with reporting_failures():
+                handle: Any = await engine.checkpoint()
             try:
                 snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
             except BaseException:
@@ -214,7 +215,8 @@ class Session:
         """
         self._refuse_own_calls()
         async with self._lock:
-            await (await self._get_engine()).restart()
+            with reporting_failures():
+                await (await self._get_engine()).restart()
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing."""
@@ -289,6 +291,7 @@ async def stream_of(
 
 
 async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:
-    await engine.rollback(checkpoint.handle)
+    with reporting_failures():
+        await engine.rollback(checkpoint.handle)
     if checkpoint.files is not None:
         await checkpoint.files.restore()

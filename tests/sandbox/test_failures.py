@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import resource
+import subprocess
+import sys
 
 import pytest
 
+from coderoom.errors import SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, Sandbox, Session
 
@@ -204,3 +209,43 @@ async def test_a_host_with_as_many_open_files_as_the_limit_can_start_a_sandbox()
     finally:
         for fd in opened:
             os.close(fd)
+
+
+async def test_a_host_without_descriptors_is_told_and_nobody_waits_for_ever() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened: list[int] = []
+    async with Sandbox("none") as sandbox, sandbox.session() as session:
+        await session.run("1")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        try:
+            while True:
+                try:
+                    opened.append(os.open(os.devnull, os.O_RDONLY))
+                except OSError:
+                    break
+            work = (sandbox.run("1"), sandbox.run("1"), session.run("true", language="sh"), Sandbox("none").start())
+            done = await asyncio.gather(*work, return_exceptions=True)
+        finally:
+            for fd in opened:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        failed = [each for each in done if isinstance(each, BaseException)]
+        assert failed
+        assert {type(each) for each in failed} == {SandboxUnavailable}, failed
+        assert "Too many open files" in str(failed[-1])
+        assert (await sandbox.run("2")).value == 2
+
+
+@pytest.mark.slow
+def test_a_hard_limit_on_open_files_is_named() -> None:
+    program = (
+        "import asyncio\nfrom coderoom.sandbox import Limits, Sandbox\nasync def main():\n"
+        "    try:\n        await Sandbox('none').start()\n    except Exception as error:\n        print(error)\n"
+        "    async with Sandbox('none', limits=Limits(open_files=240)) as sandbox:\n"
+        "        print((await sandbox.run('6 * 7')).value)\nasyncio.run(main())"
+    )
+    command = ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "`ulimit -Hn`) is 256" in done.stdout, done.stderr
+    assert "open_files of the sandbox to at most 240" in done.stdout
+    assert done.stdout.endswith("42\n")

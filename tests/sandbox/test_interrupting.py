@@ -39,6 +39,14 @@ DEAF = "import itertools, collections\ncollections.deque(itertools.repeat(0), ma
 
 class TestDeadlines:
     @on_every_wall
+    async def test_a_one_shot_run_is_interrupted_first_too(self, sandbox: Sandbox) -> None:
+        waits = "import time\nprint('begin', end='')\ntry:\n    time.sleep(60)\nfinally:\n    print(', end')"
+        cases = {waits: "begin, end\n", f"print('a', end='')\nprint('b', end='')\n{DEAF}": "ab"}
+        results = await asyncio.gather(*(sandbox.run(code, timeout=0.7) for code in cases))
+        for result, printed in zip(results, cases.values(), strict=True):
+            assert (result.outcome, result.stdout) == (Outcome.TIMEOUT, printed), result
+
+    @on_every_wall
     async def test_variables_outlive_code_that_waits(self, sandbox: Sandbox) -> None:
         few = asyncio.Semaphore(4)
 

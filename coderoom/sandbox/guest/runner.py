@@ -40,6 +40,14 @@ class Runner:
         lowest = config["limits"]["open_files"]
         self._config = config
         self._places = list(range(lowest, lowest + 3))
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        if hard != resource.RLIM_INFINITY and hard < lowest + RESERVED_FILES:
+            raise OSError(
+                errno.EMFILE,
+                "the hard limit on open files here (`ulimit -Hn`) is %d, and the sandbox needs %d: "
+                "raise it, or set the limit open_files of the sandbox to at most %d"
+                % (hard, lowest + RESERVED_FILES, hard - RESERVED_FILES),
+            )
         _allow_files(lowest + RESERVED_FILES)
         kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with socket.socket(*kind) as unused:

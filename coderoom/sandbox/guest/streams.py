@@ -15,6 +15,7 @@ from typing import Any
 from .frames import STDERR, STDOUT, Channel
 
 _PATIENCE = 0.05
+_AT_ONCE, _PER_SECOND = 64, 500  # How many unfinished lines are sent at once.
 
 
 class Streams:
@@ -29,6 +30,7 @@ class Streams:
         self._channel = channel
         self._pipes = pipes
         self.last: _Stream | None = None
+        self._at_once, self._asked = float(_AT_ONCE), 0.0
         self.stdout = _Stream(self, STDOUT)
         self.stderr = _Stream(self, STDERR)
 
@@ -44,6 +46,19 @@ class Streams:
                 _flush(stream)
             _flush(own)
         settle(self._pipes, _PATIENCE)
+
+    def may_send_part(self) -> bool:
+        """Whether an unfinished line is sent at once: code in C that comes next cannot be interrupted and is killed.
+
+        Not always, since many small packets are slow.
+        """
+        now = time.monotonic()
+        self._at_once = min(_AT_ONCE, self._at_once + (now - self._asked) * _PER_SECOND)
+        self._asked = now
+        if self._at_once < 1:
+            return False
+        self._at_once -= 1
+        return True
 
     def send(self, tag: bytes, data: bytes) -> None:
         """Send text of a stream."""
@@ -107,7 +122,10 @@ class _Stream(io.TextIOWrapper):
             self._streams.last = self
             if last is not None:
                 last.flush()  # Keeps the order.
-        return super().write(text)
+        count = super().write(text)
+        if text and "\n" not in text and self._streams.may_send_part():
+            self.flush()
+        return count
 
 
 def null_input() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -28,6 +29,8 @@ WALLS = {
 }
 AUTO_ORDER = ("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
 _chosen: list[str] = []
+_log = logging.getLogger(__name__)
+NOT_INSTALLED = "There is no "
 
 
 @dataclass(frozen=True)
@@ -60,15 +63,26 @@ async def probe_all() -> list[WallReport]:
     return list(await asyncio.gather(*(make_wall(name).probe() for name in AUTO_ORDER)))
 
 
+def _tell_of(failed: list[WallReport], name: str) -> None:
+    """Tell that a stronger wall is installed here and does not work, which a user would not notice."""
+    for report in failed:
+        if not report.detail.startswith(NOT_INSTALLED):
+            _log.warning(
+                "Code runs behind the wall %r, since the stronger wall %r cannot be built here: %s %s",
+                *(name, report.name, report.detail, report.remedy),
+            )
+
+
 async def choose() -> Wall:
     """The first wall of `AUTO_ORDER` that can be built here; the error lists what each lacks, and what to do."""
     if _chosen:
         return make_wall(_chosen[0])
-    reports = []
+    reports: list[WallReport] = []
     for name in AUTO_ORDER:
         report = await make_wall(name).probe()
         if report.available:
             _chosen[:] = [name]
+            _tell_of(reports, name)
             return make_wall(name)
         reports.append(report)
     listed = "\n".join(f"- {report.name}: {report.detail} {report.remedy}".rstrip() for report in reports)

@@ -15,6 +15,7 @@ import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import coderoom
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
@@ -260,8 +261,10 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     binds = _binds(path for path in wanted if str(path) not in links)
     etc = [Path("/etc") / name for name in _ETC]
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
+    binds.update(_hidden_entry_points(interpreter, binds))
     binds[f"{INSIDE}/guest"] = str(_OURS)
-    links.update({link: text for link, text in interpreter.links if not _covered(link, binds)})
+    # A link in a folder that is a link itself, such as /bin, is visible where that one leads.
+    links.update({link: text for link, text in interpreter.links if not _covered(link, (*binds, *links))})
     if not any(Path(path).is_relative_to("/var/tmp") for path in (*binds, *links)):
         links["/var/tmp"] = "/tmp"  # Some programs insist on it.
     programs = [str(Path(interpreter.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
@@ -283,6 +286,33 @@ def _binds(wanted: Iterable[Path]) -> dict[str, str]:
         if not _covered(str(path), found):
             found[str(path)] = str(path.resolve())
     return found
+
+
+def _hidden_entry_points(interpreter: Interpreter, binds: Mapping[str, str]) -> dict[str, str]:
+    """An empty file by each visible list of entry points whose package is installed from a folder that is not visible.
+
+    Programs such as pytest load all entry points of a group, and would fail.
+    """
+    hidden = {}
+    for told in (found for folder in interpreter.code for found in folder.glob("*.dist-info/direct_url.json")):
+        entries = told.with_name("entry_points.txt")
+        if not entries.exists() or _is_visible_source(told, binds):
+            continue
+        for target, source in binds.items():
+            if entries.is_relative_to(source):
+                hidden[str(Path(target) / entries.relative_to(source))] = str(_OURS / "no_entry_points.txt")
+    return hidden
+
+
+def _is_visible_source(told: Path, binds: Mapping[str, str]) -> bool:
+    """Whether a distribution is not editable, or its source is visible at its own path."""
+    try:
+        facts = json.loads(told.read_text(encoding="utf-8"))
+        editable = facts.get("dir_info", {}).get("editable", False)
+        source = unquote(urlsplit(facts["url"]).path)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return True
+    return not editable or _covered(source, binds)
 
 
 def _covered(path: str, targets: Iterable[str]) -> bool:

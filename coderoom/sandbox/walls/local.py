@@ -97,7 +97,12 @@ class LocalWorker:
 
     async def end(self) -> None:
         """End it and everything behind the wall at once; a second call does nothing."""
-        await asyncio.shield(asyncio.to_thread(self.kill))
+        try:
+            ending = asyncio.get_running_loop().run_in_executor(None, self.kill)
+        except RuntimeError:  # There can be no more threads.
+            self.kill()
+        else:
+            await asyncio.shield(ending)
 
     def kill(self) -> None:
         """As `end`, without an event loop."""
@@ -124,8 +129,8 @@ class LocalWorker:
 
     def _attend(self, control_fd: int) -> None:
         fds = (control_fd, *self._start.fds)
-        _compile_guest()
         try:
+            _compile_guest()
             process = subprocess.Popen(
                 self._start.argv,
                 stdin=subprocess.DEVNULL,
@@ -382,7 +387,7 @@ class NoWall(ProbedWall):
     name = "none"
 
     async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
-        interpreter = await asyncio.to_thread(Interpreter.of, spec.python, spec.workspace)
+        interpreter = await asyncio.to_thread(Interpreter.of, spec.python, None)
         scratch = str(temporary_folder())
         tidying.callback(remove_folder, Path(scratch))
         workspace = scratch if spec.workspace is None else str(spec.workspace)

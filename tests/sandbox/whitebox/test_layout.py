@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -252,3 +253,33 @@ def test_a_node_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     layout = layout_for(spec(readable=[tmp_path / "node" / "lib"]))
     assert shown(layout, program)
     assert str(program.parent) in layout.programs
+
+
+def test_a_link_in_a_folder_that_is_a_link(tmp_path: Path) -> None:
+    """As of a virtual environment made by /bin/python3 where /bin is a link to /usr/bin."""
+    program = Path("/bin/python3")
+    if not Path("/bin").is_symlink() or not program.exists():
+        pytest.skip("there is no Python in a /bin that is a link")
+    subprocess.run([program, "-m", "venv", "--without-pip", "--symlinks", tmp_path / "env"], check=True)
+    layout = layout_for(spec(python=tmp_path / "env" / "bin" / "python"))
+    assert "/bin/python3" not in [path for _, path in layout.symlinks]
+    assert ("usr/bin", "/bin") in layout.symlinks
+
+
+@pytest.mark.parametrize("is_readable", [False, True])
+def test_entry_points_of_an_editable_install_are_visible_with_its_source_only(
+    python: Path, tmp_path: Path, is_readable: bool
+) -> None:
+    packages = next((python.parents[1] / "lib").glob("python*")) / "site-packages"
+    source = tmp_path / "a project"
+    source.mkdir()
+    for name, editable in (("dev", True), ("whole", False)):
+        told = packages / f"{name}{is_readable}-1.dist-info"
+        told.mkdir()
+        facts = {"url": source.as_uri(), "dir_info": {"editable": editable}}
+        (told / "direct_url.json").write_text(json.dumps(facts))
+        (told / "entry_points.txt").write_text("[pytest11]\nx = x")
+    layout = layout_for(spec(python=python, readable=[source] if is_readable else []))
+    hidden = {Path(target).parent.name for source, target in layout.read_only if source.endswith("no_entry_points.txt")}
+    assert (f"dev{is_readable}-1.dist-info" in hidden) is not is_readable
+    assert f"whole{is_readable}-1.dist-info" not in hidden

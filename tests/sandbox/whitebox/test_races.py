@@ -176,6 +176,22 @@ class TestClosing:
             with pytest.raises(SandboxUnavailable):
                 await waiting
 
+    @pytest.mark.slow
+    async def test_who_waits_for_a_room_gets_whatever_breaks(
+        self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+    ) -> None:
+        async def broken(*_: object) -> Room:
+            raise ValueError("nobody expects this")
+
+        await sandbox.start()
+        with monkeypatch.context() as broken_rooms:
+            broken_rooms.setattr(Room, "open", broken)
+            async with asyncio.timeout(10):
+                results = await asyncio.gather(sandbox.run("1"), sandbox.run("2"), return_exceptions=True)
+        assert [type(each) for each in results] == [SandboxUnavailable] * 2
+        assert "nobody expects this" in str(results[0])
+        assert (await sandbox.run("3")).value == 3
+
     async def test_a_cell_that_is_about_to_begin_does_not_hold_it_up(
         self, monkeypatch: pytest.MonkeyPatch, gate: Gate, sandbox: Sandbox
     ) -> None:

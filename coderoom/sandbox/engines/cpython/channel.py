@@ -153,8 +153,13 @@ class HostChannel:
                 self.close()
                 self._on_end()
                 return
-            if self._take(data) and one_message:
-                return
+            try:
+                if self._take(data) and one_message:
+                    return
+            except Exception:  # Who waits for a message must not wait for ever.
+                self.close()
+                self._on_end()
+                raise
 
     def close(self) -> None:
         """Close the socket; a second time does nothing."""
@@ -229,7 +234,12 @@ class OutputPipes:
         self.readers: dict[int, StreamName] = {}
         self.writers: list[int] = []
         for name in ("stdout", "stderr"):
-            reader, writer = os.pipe()
+            try:
+                reader, writer = os.pipe()
+            except OSError:
+                for fd in (*self.readers, *self.writers):
+                    os.close(fd)
+                raise
             os.set_blocking(reader, False)
             self.readers[reader] = name
             self.writers.append(writer)

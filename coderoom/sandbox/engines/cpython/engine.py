@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
+from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
@@ -243,13 +244,20 @@ class Worker:
             raise
 
     async def _open(self) -> None:
+        """Make rooms for those who wait; whatever breaks reaches each of them."""
+        try:
+            await self._open_rooms()
+        except Exception as error:
+            self._refuse(error)
+
+    async def _open_rooms(self) -> None:
         failing: float | None = None
         while self._waiting:
             try:
                 if self._control is None or self.lost:
                     raise await self._failed("has ended")
                 room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
-            except (SandboxUnavailable, OSError) as error:
+            except Exception as error:
                 # A fork bomb in another room may leave no place for one more process until it is ended.
                 failing = failing or time.monotonic() + _MOST_FAILING
                 crowded = self._tidying or (_NO_PLACE in str(error) and self._all.difference(self._idle))
@@ -262,11 +270,12 @@ class Worker:
                 return
             failing = None
             self._all.add(room)
-            with contextlib.suppress(SandboxUnavailable, OSError):  # `take_spare` will raise the reason.
+            with contextlib.suppress(Exception):  # `take_spare` will raise the reason.
                 await room.prepare()
             self._offer(room)
 
-    def _refuse(self, error: Exception) -> None:
+    def _refuse(self, reason: Exception) -> None:
+        error = unavailable(reason)
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.done():

@@ -70,7 +70,13 @@ class Runner:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._channel = HostChannel(ours, self._on_message, self._on_end, self.key, self._on_packet, largest)
             self.remote_fds.append(theirs.detach())
-        self._pipes = OutputPipes(self._on_output, self._channel)
+        try:
+            self._pipes = OutputPipes(self._on_output, self._channel)
+        except OSError:  # There are no descriptors left.
+            if self._channel is not None:
+                self._channel.close()
+            self.close_remote_fds()
+            raise
         self.remote_fds += self._pipes.writers
         # For a sandbox that is never closed.
         weakref.finalize(self, _close_all, self._pipes.readers, self.remote_fds).atexit = False
@@ -237,7 +243,11 @@ class Room(ForkServerClient):
         self._forks.clear()  # Processes killed by a reset send no "ended" event.
         runner = self._reusable
         if runner is None or runner.closed:
-            runner = self._connect_spare()
+            try:
+                runner = self._connect_spare()
+            except OSError:  # There are no descriptors left.
+                done(False)
+                return
         else:
             runner.reset()
             self.spare = runner

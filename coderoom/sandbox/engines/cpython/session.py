@@ -16,7 +16,7 @@ from typing import Any
 
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Collector, Program
+from coderoom.sandbox.cell import STATE_LOST, Collector, Program, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
@@ -84,9 +84,10 @@ class CPythonSession:
         self._room.limit = None
         seconds = timeout or self._limits.wall_seconds
         begin = time.monotonic()
-        if self._limits.cpu_seconds is not None:
-            await self._room.send({"op": "cell"})
-        live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
+        with reporting_failures():
+            if self._limits.cpu_seconds is not None:
+                await self._room.send({"op": "cell"})
+            live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
@@ -203,8 +204,12 @@ class CPythonSession:
 
     async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
         runner = Runner()
-        runner.attach(cell)
-        await self._room.start(runner, "exec", code=code, argv=program.argv, address_space=program.address_space)
+        try:
+            runner.attach(cell)
+            await self._room.start(runner, "exec", code=code, argv=program.argv, address_space=program.address_space)
+        except BaseException:
+            runner.close()
+            raise
         return runner
 
     async def _get_live(self) -> Runner:
