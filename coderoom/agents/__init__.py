@@ -1,5 +1,6 @@
 """Agents that write, run and review code, as AutoGen chat agents."""
 
+from coderoom.agents.attempt import Selection
 from coderoom.agents.code_act import CodeActAgent, CodeActAgentConfig
 from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig, RetryDecision
 from coderoom.agents.code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
@@ -25,5 +26,6 @@ __all__ = [
     "ReviewVerdict",
     "ReviewerAgent",
     "ReviewerAgentConfig",
+    "Selection",
     "StopReason",
 ]

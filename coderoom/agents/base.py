@@ -238,6 +238,14 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
         return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
 
+    def find_code(self, reply: str) -> Selection:
+        """Find the code to run in a text: a reply of the model, or a message of another agent.
+
+        A subclass may replace this, for a model that writes its code otherwise. `Selection(blocks=(...,))` of
+        `autogen_core.code_executor.CodeBlock`s is enough; a selection without blocks is an answer.
+        """
+        return select_blocks([reply], self._languages, self._code_format)
+
     # --- The loop: write, run, look at the result ---
 
     async def _steps(self, turn: TurnT) -> None:
@@ -257,8 +265,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         if not isinstance(reply.content, str):
             turn.answer = await self._hand_over(turn, reply.content, reply.usage)
             return
-        selection = select_blocks([reply.content], self._languages, self._code_format)
-        if not selection.is_code:
+        selection = self.find_code(reply.content)
+        if not (selection.is_code or selection.blocks):
             for note in selection.notes:
                 await self._add_to_context(note)
             turn.answer = await self._answer(turn, message_id, reply)

@@ -25,7 +25,15 @@ from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
 from coderoom.agents.conversation import ConversationState, execution_event, final_message
 from coderoom.agents.metadata import StopReason
-from coderoom.agents.tools import check_tools, check_variables, dump_tool, load_tool, unrun_code, with_functions
+from coderoom.agents.tools import (
+    check_imports,
+    check_tools,
+    check_variables,
+    dump_tool,
+    load_tool,
+    unrun_code,
+    with_functions,
+)
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.budgets import Budget
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
@@ -37,7 +45,6 @@ _REMEMBERED = 50
 class CodeActAgentConfig(CodingAgentConfig):
     """The config of a `CodeActAgent`. Each field is the constructor's argument of the same name."""
 
-    model_client: ComponentModel
     tools: list[ComponentModel] = Field(default_factory=list)
     workbench: list[ComponentModel] = Field(default_factory=list)
     code_format: CodeFormat = "fence"
@@ -46,6 +53,7 @@ class CodeActAgentConfig(CodingAgentConfig):
     max_seconds: float | None = Field(default=None, gt=0)
     on_error: OnError = "keep"
     initial_variables: dict[str, Any] = Field(default_factory=dict)
+    initial_imports: dict[str, str] = Field(default_factory=dict)
 
 
 class CodeActAgentState(ConversationState):
@@ -125,7 +133,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
 
     Args:
         name: The agent's name, a Python identifier.
-        model_client: The model that writes code.
+        model_client: The model that writes code; by default that of the variable `CODEROOM_MODEL`, else OpenAI's
+            `gpt-4o`.
         code_executor: Where the code runs; a `SandboxCodeExecutor` by default. In one that keeps no variables, as
             AutoGen's command-line executors, the model is informed about that.
         tools: Functions and AutoGen tools that the code can call by their names.
@@ -153,6 +162,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             code that is not covered raises `BudgetExceeded`, which ends a team's run.
         initial_variables: Variables that are set in the session before the first code: numbers, texts, bytes, lists,
             tuples, dicts and sets.
+        initial_imports: Modules that are imported in the session before the first code, by their names there:
+            `{"np": "numpy"}`.
 
     Raises:
         ValueError: A limit is out of range, a tool cannot be offered, or a variable cannot be set.
@@ -167,6 +178,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     )
 
     LANGUAGES: Sequence[str] = ("python", "sh")
+    TAKES_DEFAULT_MODEL = True
+    """A `--model` is for it too, if its config names no model."""
     _code_format: CodeFormat
 
     component_config_schema = CodeActAgentConfig
@@ -175,7 +188,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     def __init__(
         self,
         name: str,
-        model_client: ChatCompletionClient,
+        model_client: ChatCompletionClient | None = None,
         code_executor: CodeExecutor | None = None,
         *,
         tools: Sequence[BaseTool[Any, Any] | Callable[..., Any]] = (),
@@ -195,6 +208,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         handoffs: Sequence[Handoff | str] | None = None,
         budget: Budget | None = None,
         initial_variables: Mapping[str, Any] | None = None,
+        initial_imports: Mapping[str, str] | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -209,13 +223,17 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             raise ValueError(f"on_error='rollback' needs an executor with checkpoints, not {_describe(executor)}.")
         if initial_variables and not self._keeps_variables:
             raise ValueError(f"initial_variables need an executor that keeps variables, not {_describe(executor)}.")
+        if initial_imports and not self._keeps_variables:
+            raise ValueError(f"initial_imports need an executor that keeps variables, not {_describe(executor)}.")
         _check_choices(code_format, on_error)
+        self._takes_default_model = model_client is None
+        client = _default_client() if model_client is None else model_client
         runner = CodeRunner(executor, approval_func, max_output_chars, can_undo=on_error == "rollback")
         languages = [name for name in self.LANGUAGES if name in getattr(executor, "languages", self.LANGUAGES)]
         super().__init__(
             name,
             description,
-            model_client,
+            client,
             context,
             model_client_stream,
             system_message,
@@ -232,11 +250,14 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._code_format = code_format
         self._on_error = on_error
         self._initial_variables = check_variables(initial_variables or {})
-        self._session = CodeSession(runner, self._tools, self._workbench, on_error, self._initial_variables)
+        self._initial_imports = check_imports(initial_imports or {})
+        self._session = CodeSession(
+            runner, self._tools, self._workbench, on_error, self._initial_variables, self._initial_imports
+        )
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
-        self._shows_pictures = bool(model_client.model_info.get("vision"))
+        self._shows_pictures = bool(client.model_info.get("vision"))
 
     # --- The interface of AutoGen's agents ---
 
@@ -343,7 +364,12 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         if system_message and not self._keeps_variables:
             system_message = system_message.replace(_STAY, _GO)
         self._instructions = with_functions(
-            system_message, self._code_format, self._languages, functions, self._initial_variables
+            system_message,
+            self._code_format,
+            self._languages,
+            functions,
+            self._initial_variables,
+            self._initial_imports,
         )
         if lost := await self._session.restore(cancellation_token):
             await self._add_to_context(lost)
@@ -371,11 +397,19 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         return final_message(self.name, str(uuid.uuid4()), None, turn.whole, reason, reason.why_without_answer)
 
     def _dump_argument(self, name: str, value: Any) -> Any:
+        if name == "model_client" and self._takes_default_model:
+            return None
         return [dump_tool(tool) for tool in value] if name == "tools" else super()._dump_argument(name, value)
 
     @classmethod
     def _load_argument(cls, name: str, value: Any) -> Any:
         return [load_tool(tool) for tool in value] if name == "tools" else super()._load_argument(name, value)
+
+
+def _default_client() -> ChatCompletionClient:
+    from coderoom.configs import default_model, make_model  # It is above this package.
+
+    return make_model(default_model())
 
 
 def _describe(executor: CodeExecutor) -> str:

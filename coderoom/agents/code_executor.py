@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeRunner, Selection, select_blocks, texts_of
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.conversation import execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
@@ -274,7 +274,14 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             if keys.OUTCOME not in message.metadata and (self._sources is None or message.source in self._sources)
             for text in texts_of(message)
         ]
-        return select_blocks(texts, self._languages)
+        found = [self.find_code(text) for text in texts]
+        return Selection(
+            blocks=tuple(block for each in found for block in each.blocks),
+            notes=tuple(note for each in found for note in each.notes),
+            is_code=any(each.is_code or each.blocks for each in found),
+            cut=any(each.cut for each in found),
+            left_out=tuple(code for each in found for code in each.left_out),
+        )
 
     # --- Other methods of AutoGen's agent ---
 

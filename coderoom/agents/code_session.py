@@ -54,10 +54,12 @@ class CodeSession:
         workbenches: Sequence[Workbench],
         on_error: OnError,
         variables: Mapping[str, Any],
+        imports: Mapping[str, str],
     ) -> None:
         self._executor: CodeExecutor = runner.given
-        code = "\n".join(f"{name} = {value!r}" for name, value in variables.items())
-        self._variables = CodeBlock(code=code, language="python") if variables else None
+        lines = [f"import {module} as {name}" for name, module in imports.items()]
+        lines += [f"{name} = {value!r}" for name, value in variables.items()]
+        self._variables = CodeBlock(code="\n".join(lines), language="python") if lines else None
         self._are_set = False
         self._runner = runner
         self._tools = list(tools)
@@ -121,9 +123,12 @@ class CodeSession:
         return self._runner.last_attempt or attempt
 
     async def _set_variables(self, cancellation_token: CancellationToken) -> None:
-        """Set the initial variables in a session that is new."""
+        """Import the initial modules and set the initial variables in a session that is new."""
         if self._variables is not None and not self._are_set:
             result = await self._runner.executor.run([self._variables], cancellation_token)
+            if result.outcome in (Outcome.ERROR, Outcome.REJECTED):
+                why = result.output.strip().rpartition("\n")[2]
+                raise RequestError(f"The initial imports and variables of a CodeActAgent cannot be set: {why}")
             self._are_set = result.outcome is Outcome.OK
 
     async def _conclude(self, undo: bool) -> None:

@@ -149,6 +149,18 @@ def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     return dict(variables)
 
 
+def check_imports(imports: Mapping[str, str]) -> dict[str, str]:
+    """Check modules that are to be imported in a session, by their names there."""
+    for name, module in imports.items():
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise ValueError(f"initial_imports: {name!r} cannot be the name of a module in code.")
+        if not isinstance(module, str) or not all(
+            part.isidentifier() and not keyword.iskeyword(part) for part in module.split(".")
+        ):
+            raise ValueError(f"initial_imports[{name!r}] must be the name of a module, as 'numpy', not {module!r}.")
+    return dict(imports)
+
+
 _FORMATS = {
     "fence": "Put code to run in a ```python block",
     "execute": "Put Python code to run between <execute> and </execute>; code anywhere else is not run.",
@@ -167,6 +179,7 @@ def with_functions(
     languages: Sequence[str],
     functions: Sequence[HostFunction],
     variables: Mapping[str, Any],
+    imports: Mapping[str, str],
 ) -> str:
     """The system message of a `CodeActAgent`: the given one, where code goes, what it can call, and what is set."""
     parts = [] if system_message is None else [system_message]
@@ -177,6 +190,9 @@ def with_functions(
     if variables:
         kinds = ", ".join(f"{name} ({type(value).__name__})" for name, value in variables.items())
         parts.append(f"These variables are set already: {kinds}.")
+    if imports:
+        modules = ", ".join(name if name == module else f"{module} as {name}" for name, module in imports.items())
+        parts.append(f"These modules are imported already: {modules}.")
     if functions:
         parts.append("Your code can call these functions, which are defined already; do not define or import them:")
         parts += [function.describe() for function in functions]

@@ -132,6 +132,8 @@ class _Walk:
             self._check_class(envelope, path, component_class, kind)
         if component_class is not None and self._knows_version(envelope, path, component_class):
             given = self._without_losses(envelope["config"], (*path, "config"), component_class)
+            if self._replace_models and getattr(component_class, "TAKES_DEFAULT_MODEL", False):
+                given["model_client"] = given.get("model_client") or {}
             envelope["config"] = self.config(given, component_class.component_config_schema, (*path, "config"))
             self._complete_model(component_class, envelope["config"], path)
         else:

@@ -33,6 +33,7 @@ EVERYTHING: dict[str, Any] = {
     "on_error": "rollback",
     "max_output_chars": 300,
     "initial_variables": {"x": [1, "a"]},
+    "initial_imports": {"m": "math", "path": "os.path"},
 }
 
 
