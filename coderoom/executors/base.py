@@ -56,6 +56,16 @@ class SandboxCodeResult(CodeResult):
         """The files that the code created or changed, with their places on this machine."""
         return self.execution.artifacts
 
+    @property
+    def output_files(self) -> list[Path]:
+        """The paths of `artifacts`, as AutoGen's executor for Jupyter gives them."""
+        return [artifact.path for artifact in self.artifacts if artifact.path is not None]
+
+    @property
+    def code_file(self) -> None:
+        """`None`, as AutoGen's executors say without a file: code is not run from one."""
+        return None
+
 
 def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
     """Return the results of several blocks as one, whose outcome is that of the last."""

@@ -104,6 +104,51 @@ def as_data(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+# Arguments of AutoGen's executors without a counterpart, and what to do instead.
+_WAYS_OUT = {
+    "functions": "save them as a module in work_dir, or offer functions of the host with "
+    "SandboxCodeExecutor().offer(host_functions([...]))",
+    "cleanup_temp_files": "blocks leave no files; a first line `# filename: name.py` keeps one",
+    "delete_tmp_files": "blocks leave no files; a first line `# filename: name.py` keeps one",
+    "image": "use SandboxCodeExecutor(wall='docker', options={'image': ...})",
+    "bind_dir": "use work_dir",
+    "output_dir": "use work_dir; the result's `artifacts` are the files that were made",
+    "kernel_name": "use python, the path of an interpreter",
+    "init_command": "run it as a first block",
+    **dict.fromkeys(
+        ("container_name", "auto_remove", "stop_container", "device_requests", "extra_volumes", "extra_hosts"),
+        "use AutoGen's DockerCommandLineCodeExecutor, which every agent takes",
+    ),
+}
+_AS_AUTOGEN_HAS_IT: dict[str, tuple[Any, ...]] = {
+    "functions": ([], ()),
+    "cleanup_temp_files": (True,),
+    "delete_tmp_files": (True,),
+}
+
+
+def _take_autogens(executor: str, arguments: dict[str, Any], python: str | Path | None) -> str | Path | None:
+    """Take what another executor's arguments mean here; return the interpreter.
+
+    Raises:
+        RequestError: An argument has no counterpart; the message says what to do.
+        TypeError: Nobody has such an argument.
+    """
+    arguments.pop("functions_module", None)  # It names the module of `functions`, which is not there.
+    context = arguments.pop("virtual_env_context", None)
+    for name, value in arguments.items():
+        if name not in _WAYS_OUT:
+            raise TypeError(f"{executor}() has no argument {name!r}")
+        if not any(value == same for same in _AS_AUTOGEN_HAS_IT.get(name, ())):
+            raise RequestError(f"{executor} has no argument {name}: {_WAYS_OUT[name]}.")
+    return python if context is None else context.env_exe
+
+
+def _check_first(executor: str, work_dir: object) -> None:
+    if isinstance(work_dir, int | float):
+        raise RequestError(f"The first argument of {executor} is the folder work_dir; write timeout={work_dir:g}.")
+
+
 class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig]):
     """Runs code behind a wall (isolation backend) that isolates it from this machine: see `coderoom.sandbox`.
 
@@ -137,6 +182,8 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         options: Options of the chosen wall, for instance `image` for `docker`.
         engine: `cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python and
             has no network, packages or other programs (`pip install 'coderoom[monty]'`).
+        **of_autogen: Arguments of AutoGen's executors: `virtual_env_context` is taken as `python`; others are refused
+            with what to do instead, unless they ask for nothing.
     """
 
     component_type = "code_executor"
@@ -158,7 +205,10 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         readable: Sequence[str | Path] = (),
         options: Mapping[str, Any] | None = None,
         engine: EngineName = "cpython",
+        **of_autogen: Any,
     ) -> None:
+        _check_first("SandboxCodeExecutor", work_dir)
+        python = _take_autogens("SandboxCodeExecutor", of_autogen, python)
         try:
             config = SandboxCodeExecutorConfig(**as_data({**locals(), "options": options or {}}))
         except ValidationError as error:
@@ -298,6 +348,7 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
             locale, ...). Their values are read at the start and are not in the config.
         python: The Python interpreter for the code, as a path or a name in `PATH`; `None`: the one that
             `CODEROOM_PYTHON` names, else the one that runs this.
+        **of_autogen: Arguments of AutoGen's executors: see `SandboxCodeExecutor`.
     """
 
     component_type = "code_executor"
@@ -310,7 +361,10 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
         timeout: float = 60,
         env: Sequence[str] = (),
         python: str | Path | None = None,
+        **of_autogen: Any,
     ) -> None:
+        _check_first("LocalCodeExecutor", work_dir)
+        python = _take_autogens("LocalCodeExecutor", of_autogen, python)
         self._config = LocalCodeExecutorConfig(**as_data(locals()))
         chosen = self._config.python
         settings = SandboxCodeExecutorConfig(

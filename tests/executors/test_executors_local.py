@@ -8,6 +8,8 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
@@ -15,7 +17,7 @@ from autogen_core.code_executor import CodeExecutor
 from pydantic import ValidationError
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.executors import Checkpoints, LocalCodeExecutor
+from coderoom.executors import Checkpoints, LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.outcome import Outcome
 from tests.executors.helpers import FOREVER, TREE, all_gone, processes, python, run_in, shell, until
 
@@ -51,6 +53,28 @@ async def test_a_config_loads_and_dumps_without_loss(tmp_path: Path) -> None:
     dumped.config["time_out"] = 3
     with pytest.raises(ValidationError, match="time_out"):
         LocalCodeExecutor.load_component(dumped)
+
+
+async def test_arguments_of_autogens_executors_are_taken_or_refused_with_the_way_out(tmp_path: Path) -> None:
+    class Env(venv.EnvBuilder):
+        def post_setup(self, context: SimpleNamespace) -> None:
+            self.context = context
+
+    builder = Env(symlinks=True)
+    builder.create(tmp_path / "env")
+    taken: dict[str, Any] = {"functions": [], "functions_module": "mine", "cleanup_temp_files": True}
+    async with LocalCodeExecutor(tmp_path, virtual_env_context=builder.context, **taken) as executor:
+        result = await run_in(executor, python("import sys\nopen('made', 'w').close()\nprint(sys.prefix)"))
+    assert result.output == f"{tmp_path / 'env'}\n"
+    assert (result.code_file, result.output_files) == (None, [tmp_path / "made"])
+    for cls in (LocalCodeExecutor, SandboxCodeExecutor):
+        for wrong in ({"functions": [print]}, {"cleanup_temp_files": False}, {"image": "x"}, {"auto_remove": True}):
+            with pytest.raises(RequestError, match=f"has no argument {next(iter(wrong))}: "):
+                cls(**wrong)
+        with pytest.raises(RequestError, match="write timeout=60"):
+            cls(60)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="'no_such'"):
+            cls(no_such=1)
 
 
 @pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": float("nan")}, {"env": "HOME"}, {"env": ["A=B"]}])
