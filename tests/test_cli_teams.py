@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from socket import create_server
 
 import pytest
 
@@ -192,9 +193,21 @@ def test_runs_are_listed_in_columns(tmp_path: Path) -> None:
 
 
 def test_a_service_without_a_key_is_not_said_to_be_set_up(tmp_path: Path) -> None:
-    assert "✓ vllm         needs no key\n" in coderoom("models", cwd=tmp_path).stdout
-    shown = coderoom("models", cwd=tmp_path, env={"VLLM_BASE_URL": "http://a/v1"}).stdout
+    with create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        env = {"VLLM_BASE_URL": address, "OLLAMA_HOST": address.removeprefix("http://")}
+        shown = coderoom("models", cwd=tmp_path, env=env).stdout
     assert "✓ vllm         is set up\n" in shown
+    assert "✓ ollama       is set up\n" in shown or "- ollama       needs pip install" in shown
+    shown = coderoom("models", cwd=tmp_path, env=env).stdout
+    assert f"- vllm         needs a server at {address}\n" in shown
+    assert f"a server at {address}\n" in shown.partition("- ollama")[2]
+
+
+def test_a_model_that_is_no_name_is_not_written(tmp_path: Path) -> None:
+    done = coderoom("init", "--model", "?", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is no model '?'" in done.stderr
 
 
 def test_mistakes_in_the_users_prices_come_before_the_first_request(tmp_path: Path) -> None:

@@ -28,6 +28,14 @@ _INVISIBLE = re.compile(
 _PLAIN_NAME = re.compile(r"[^\W_](?:[ ._/-]?[^\W_])*")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 
+_JOINS = "\u00ad\u034f\u17b4\u17b5\u180b-\u180d\u180f\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"
+# What emoji and scripts such as Persian and those of India are written with: one or two after a character of theirs.
+# More could hide a text.
+_WRITTEN = re.compile(
+    f"(?<=[^\x00-\x7f{_JOINS}])[{_JOINS}]{{1,2}}|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    "|(?<=\U0001f3f4)[\U000e0061-\U000e007a]{3,6}\U000e007f"
+)
+
 
 def named(name: str) -> str:
     """A name in Markdown that shows every character."""
@@ -36,7 +44,7 @@ def named(name: str) -> str:
 
 def code_span(text: str) -> str:
     """A short text as a Markdown code span: one line, no invisible characters."""
-    shown = visible(text).replace("\n", "\u240a").replace("\t", "\u2409")
+    shown = visible(text, exact=True).replace("\n", "\u240a").replace("\t", "\u2409")
     ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     space = " " if shown[:1] == "`" or shown[-1:] == "`" else ""
     return f"{ticks}{space}{shown}{space}{ticks}"
@@ -47,12 +55,17 @@ def without_escapes(text: str) -> str:
     return _ESCAPES.sub("", text)
 
 
-def visible(text: str) -> str:
-    """The text with control and invisible characters replaced by visible symbols."""
+def visible(text: str, *, exact: bool = False) -> str:
+    """The text with control and invisible characters replaced by visible symbols.
+
+    Of the invisible ones, those that emoji and many languages are written with stay, unless every character counts, as
+    in code that waits for approval.
+    """
     text = text.replace("\r\n", "\n")
     if text.isascii() and all(line.isprintable() for line in re.split("[\n\t]", text)):
         return text
-    return "".join(char if _is_plain(char) else _picture(char) for char in text)
+    kept = set() if exact else {place for found in _WRITTEN.finditer(text) for place in range(*found.span())}
+    return "".join(char if _is_plain(char) or at in kept else _picture(char) for at, char in enumerate(text))
 
 
 def _is_plain(char: str) -> bool:

@@ -58,7 +58,7 @@ class ReviewIssue(BaseModel):
     @classmethod
     def _whole_line(cls, value: Any) -> int | None:
         try:
-            return int(value)
+            return int(value) if int(value) > 0 else None
         except (TypeError, ValueError, OverflowError):
             return None
 
@@ -154,6 +154,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         super().__init__(name, description, model_client, model_context, system_message, budget)
         self._outcome: Outcome | None = None
         self._exit_code = ""
+        self._lines = 0
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Review the new messages."""
@@ -174,6 +175,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     def _look_for_the_last_attempt(self, messages: Sequence[BaseChatMessage]) -> None:
         for message in messages:
+            self._lines = max(self._lines, len(message.to_model_text().splitlines()))
             if keys.OUTCOME in message.metadata:
                 self._outcome = keys.read_outcome(message.metadata)
                 self._exit_code = message.metadata.get(keys.EXIT_CODE, "")
@@ -194,6 +196,9 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
             said = answer.text[:1000].strip() or "nothing."
             summary = f"The reviewer's answer could not be read as a verdict, so it approves nothing. It said: {said}"
             return ReviewVerdict(approved=False, issues=[], summary=summary)
+        for issue in answer.value.issues:
+            if issue.line is not None and issue.line > self._lines > 0:  # No message has so many lines.
+                issue.line = None
         if answer.value.approved and any(issue.severity == "error" for issue in answer.value.issues):
             return answer.value.refuse("The reviewer approved, but named an error as well.")
         if not answer.value.approved or self._outcome is Outcome.OK:
@@ -208,7 +213,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and the last attempt."""
         await super().on_reset(cancellation_token)
-        self._outcome, self._exit_code = None, ""
+        self._outcome, self._exit_code, self._lines = None, "", 0
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation and the last attempt's outcome, as JSON-like data."""

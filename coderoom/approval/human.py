@@ -69,7 +69,7 @@ def say(text: str) -> None:
 
 def show_code(markdown: str) -> None:
     """Show the whole request, which is untrusted, each line after a margin, so that none can look like the question."""
-    lines = visible(markdown).splitlines()
+    lines = visible(markdown, exact=True).splitlines()
     header = f"Code that waits for approval ({len(lines)} line{'' if len(lines) == 1 else 's'}):"
     stream = sys.stderr
     if stream is None or not stream.isatty():
@@ -344,8 +344,8 @@ def _shown(code: str) -> str:
     exact = "\n\n".join(fence(block.code, block.tag) for block in blocks) == code
     # Show the text as it is if its blocks are not all of it.
     parts = [(block.code, block.tag) for block in blocks] if exact else [(code, "text")]
-    lines = sum(len(visible(part).splitlines()) for part, _ in parts)
-    body = "\n\n".join(fence(_folded(visible(part)), tag, "no-run") for part, tag in parts)
+    lines = sum(len(visible(part, exact=True).splitlines()) for part, _ in parts)
+    body = "\n\n".join(fence(_folded(visible(part, exact=True)), tag, "no-run") for part, tag in parts)
     size = f"The code that waits has {lines} line{'' if lines == 1 else 's'}"
     if _FOLD in body:
         size += f"; at {_FOLD} a long one goes on"

@@ -232,7 +232,9 @@ def _remove(journal: Journal, runs: list[str], as_json: bool) -> None:
 
 
 def _line(entry: RunEntry, width: int = 0) -> str:
-    task = " ".join(entry.task.split())
+    from coderoom.runs.journal import without_files
+
+    task = " ".join(without_files(entry.task).split())
     shown = task if len(task) <= _LONGEST_TASK else f"{task[:_LONGEST_TASK]}..."
     began = datetime.fromtimestamp(entry.started).astimezone()
     name = f"{entry.name or entry.command:<{width}}"

@@ -84,8 +84,8 @@ def run(
     """Run a team on a task, and show what it does.
 
     Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves. Without --workspace,
-    the code works in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless you pass
-    --wall none.
+    the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless
+    you pass --wall none.
     """
     options = dict(locals())
     from coderoom.budgets import make_budget

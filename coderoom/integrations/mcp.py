@@ -27,7 +27,6 @@ from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
-from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
 from coderoom.integrations.tool import missing, text_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
@@ -46,6 +45,9 @@ try:
         TextContent,
         ToolAnnotations,
     )
+
+    # What it needs besides comes with the SDK, whose absence is told first.
+    from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
 except ImportError as error:
     raise missing("The MCP SDK", "mcp") from error
 

@@ -10,10 +10,13 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from socket import create_connection
 from time import perf_counter
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from coderoom._util.processes import default_python
 from coderoom._util.services import (
@@ -36,6 +39,7 @@ NOT_ISOLATED = (
     "Run only what you would run yourself."
 )
 
+_OLLAMA: Final = "http://127.0.0.1:11434"
 _PLOTS: Final = "the team 'analyst' needs it: pip install 'coderoom[plots]'"
 _REINSTALL = "reinstall CodeRoom: pip install --force-reinstall coderoom"
 _NO_WALL = (
@@ -184,13 +188,25 @@ def _missing(service: Service) -> Iterator[str]:
     if importlib.util.find_spec(service.package) is None:
         yield f"pip install 'coderoom[{service.package}]'"
     try:
-        service.config(service.example, os.environ)
+        config = {"host": _OLLAMA} if service.name == "ollama" else {}
+        config |= {name: value for name, value in service.config(service.example, os.environ).items() if value}
+        text = str(config.get("base_url") or config.get("host") or "")
+        address = urlsplit(text if "//" in text else f"http://{text}")
+        # The services of others have `https`.
+        if address.scheme == "http" and address.hostname and not _listens(address.hostname, address.port):
+            yield f"a server at {address.geturl()}"
     except MissingDependencyError:
         variables = [service.variables[field] for field in service.needed]
         if "base_url" in service.variables and service.provider == OPENAI:  # A server that needs no key.
             yield " or ".join([*variables, service.variables["base_url"]])
         else:
             yield from (name for name in variables if not os.environ.get(name))
+
+
+def _listens(host: str, port: int | None) -> bool:
+    with suppress(OSError), create_connection((host, port or 80), timeout=1):
+        return True
+    return False
 
 
 @dataclass(frozen=True)

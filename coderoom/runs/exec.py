@@ -25,7 +25,7 @@ from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Writer
-from coderoom.runs.workspace import open_workspace
+from coderoom.runs.workspace import FileChanges, open_workspace
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
 
 _CANCELLED_CODE: Final = 125
@@ -103,6 +103,7 @@ class FileResult:
         runs: The blocks that ran, in order; the last one may have failed.
         cancelled: Whether it was interrupted.
         isolation: The wall that the code ran behind.
+        files: The files in the folder that were made or changed.
     """
 
     source: Source
@@ -111,6 +112,7 @@ class FileResult:
     runs: list[BlockRun] = field(default_factory=list)
     cancelled: bool = False
     isolation: str = ""
+    files: list[Path] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -136,6 +138,7 @@ class FileResult:
             "workspace": str(self.workspace),
             "workspace_made": self.workspace_made,
             "blocks": self.total,
+            "files": list(map(str, self.files)),
             "skipped": [{"line": block.line, "language": block.tag} for block in self.source.skipped],
             "runs": [run.to_json(self.source.kind == "notebook") for run in self.runs],
         }
@@ -298,6 +301,7 @@ class _FileRun:
     async def run(self) -> None:
         """Run it and show it."""
         result = self.result
+        changes = FileChanges([result.workspace])
         try:
             with self.interrupt.caught():
                 await self._start()
@@ -309,6 +313,7 @@ class _FileRun:
         finally:
             self.view.stop()
             await self.sandbox.close()
+        result.files = changes.written()
         result.cancelled = self.interrupt.requested and not result.succeeded
         self.view.end(result)
 

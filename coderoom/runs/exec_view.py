@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -111,6 +112,9 @@ class ExecView:
         style = "bold green" if result.succeeded else "bold red"
         words = f"{well} of {result.total} blocks succeeded" + (", then it was cancelled" if result.cancelled else "")
         self._console.print(Text(words, style=style))
+        if result.files:
+            files = ", ".join(os.path.relpath(file) for file in result.files)
+            self._console.print(Text(visible(f"files made or changed: {files}"), style="dim"), soft_wrap=True)
         for block in result.source.skipped:
             label = repr(visible(block.tag)) if block.tag else "no language"
             self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))

@@ -451,6 +451,15 @@ class _Owners:
         return True
 
 
+FILES_IN: Final = "\n\nFiles in the working folder: "
+"""Between a task and the names of the files that came with it."""
+
+
+def without_files(task: str) -> str:
+    """A task as its author wrote it."""
+    return task.rpartition(FILES_IN)[0] or task
+
+
 def summary(entry: RunEntry) -> dict[str, Any]:
     """A run without its steps, as plain data."""
     facts = {name: value for name, value in asdict(entry).items() if name not in ("request", "owner")}

@@ -30,7 +30,7 @@ from coderoom._util.tasks import CODE, MODEL
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError
-from coderoom.runs.journal import Journal, RunEntry, Step
+from coderoom.runs.journal import Journal, RunEntry, Step, without_files
 from coderoom.runs.run_log import MESSAGE, TASK
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
@@ -41,7 +41,7 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 def run_page(journal: Journal, entry: RunEntry, script: str = "") -> str:
     """The page of a run, as HTML; with a script only if it is shown by a server."""
     steps = list(journal.steps(entry.id))
-    title = " ".join(visible(entry.task or entry.name).split())[:80]
+    title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
     parts = [_head(entry, steps), _time_line(steps, entry), *_story(journal, entry, steps), _requests(steps)]
     return page_of(title, "".join(parts), script)
 
@@ -75,7 +75,7 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     is_all = tokens == (facts.get("usage") or {}).get("total_tokens")
     cost = facts.get("cost_usd") if is_all else None
     rows = {
-        "outcome": f'<b class="{"good" if entry.state == "ok" else "bad"}">{escape(entry.state)}</b>',
+        "outcome": f'<b class="{_style_of(entry)}">{escape(entry.state)}</b>',
         "error": _text(facts.get("error")),
         "stopped": _text(facts.get("limit") or facts.get("stop_reason")),
         "answer": _markdown(str(facts["answer"])) if facts.get("answer") else "",
@@ -90,7 +90,7 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
         "id": _text(entry.id),
     }
     listed = "".join(f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items() if value)
-    return f"<h1>{_text(entry.task or entry.name)}</h1><table>{listed}</table>"
+    return f"<h1>{_text(without_files(entry.task) or entry.name)}</h1><table>{listed}</table>"
 
 
 def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
@@ -109,7 +109,7 @@ def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
     legend = " · ".join(
         f'<span class="key {kind}"></span> {_TIMED[kind]} {seconds:.1f} s' for kind, seconds in sums.items() if seconds
     )
-    return f'<h2>Time</h2><div class="line">{bars}</div><p class="dim">{legend}; {whole:.1f} s in all</p>'
+    return f'<h2>Time</h2><div class="line">{bars}</div><p class="dim">{legend}</p>'
 
 
 def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
@@ -338,11 +338,15 @@ def _list_page(entries: list[RunEntry]) -> str:
     return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT)
 
 
+def _style_of(entry: RunEntry) -> str:
+    return {"ok": "good", "running": "dim"}.get(entry.state, "bad")
+
+
 def _run_row(entry: RunEntry) -> str:
     began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
-    style = {"ok": "good", "running": "dim"}.get(entry.state, "bad")
-    task = " ".join(visible(entry.task).split())[:200] or entry.name
+    task = " ".join(visible(without_files(entry.task)).split())[:200] or entry.name
     return (
-        f'<tr><td>{began}</td><td class="{style}">{escape(entry.state)}</td><td>{escape(visible(entry.name))}</td>'
+        f'<tr><td>{began}</td><td class="{_style_of(entry)}">{escape(entry.state)}</td>'
+        f"<td>{escape(visible(entry.name))}</td>"
         f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
     )

@@ -102,7 +102,8 @@ class SolveView:
         if len(solution.missing) > _MOST_MISSING:
             self._say(f"... and {len(solution.missing) - _MOST_MISSING} more", "red")
         usage = solution.usage
-        facts = [counted(usage.requests, "request"), f"{usage.total_tokens:,} tokens", f"{solution.duration:.1f} s"]
+        asked = [counted(usage.requests, "request"), f"{usage.total_tokens:,} tokens"] if usage.requests else []
+        facts = [*asked, f"{solution.duration:.1f} s"]  # A request that failed is told as an error.
         if (cost := solved.cost) is not None:
             facts.append(in_dollars(cost))
         if solution.cached:

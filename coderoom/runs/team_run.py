@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestEr
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL
 from coderoom.runs.interrupts import cancel_on_signal
+from coderoom.runs.journal import FILES_IN
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunFacts, RunRecord, noting_steps
 from coderoom.runs.run_log import RunLog
@@ -93,7 +96,7 @@ class RunRequest:
     def with_files(self, task: str) -> str:
         """A task that names the files that are copied into the workspace; empty if there is no task."""
         names = ", ".join(file.name for file in self.files)
-        return f"{task}\n\nFiles in the working folder: {names}" if task and names else task
+        return f"{task}{FILES_IN}{names}" if task and names else task
 
     def prepare(self) -> PreparedRun:
         """Load the team and copy the files into its workspace.
@@ -105,7 +108,9 @@ class RunRequest:
         """
         if not self.task.strip() and not self.more_tasks:
             raise RequestError("The task is empty. Write what the team must do.")
-        folder = usable_folder(Path(self.workspace or os.environ.get(WORKSPACE_VARIABLE) or DEFAULT_WORKSPACE))
+        named = self.workspace or os.environ.get(WORKSPACE_VARIABLE)
+        own = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"  # No run finds the files of another.
+        folder = usable_folder(Path(named or Path(DEFAULT_WORKSPACE, own)))
         env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
         source = find_source(self.team)
         if self.wall is not None:
@@ -134,8 +139,8 @@ class RunRequest:
         price_table()  # Refuses mistakes in the user's prices before the run.
         spendings = _limit_agents(team, self.budgets or {})
         replaced = copy_in(self.files, folder)
-        named = os.environ.get(MODEL_VARIABLE, "")
-        model = self.model or (named if is_model_text(named) else None)
+        default = os.environ.get(MODEL_VARIABLE, "")
+        model = self.model or (default if is_model_text(default) else None)
         agents = list(agents_of(team, hidden=True))
         clients = {agent.name: model_client_of(agent) for agent in agents}
         record = RunRecord(

@@ -289,7 +289,7 @@ def _summary(record: RunRecord) -> RenderableType:
             tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
     # A team of one agent ends with its turn.
     stop_reason = None if record.stop_reason == "Maximum number of turns 1 reached." else record.stop_reason
-    larger = ", with a larger --budget" if "budget" in record.limit else ""
+    larger = _larger(record.limit)
     rows = {
         "outcome": record.outcome,
         "error": record.error,
@@ -313,6 +313,15 @@ def _summary(record: RunRecord) -> RenderableType:
     if not record.succeeded or not record.answer:
         return table
     return Group(Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green"), table)
+
+
+def _larger(limit: str) -> str:
+    """What to add to a command that goes on after this limit, in words."""
+    if "budget" not in limit:
+        return ""
+    unit = limit.partition(" (")[0].rpartition(" ")[2]
+    options = {"s": "--max-seconds", "tokens": "--max-tokens"}
+    return f", with a larger {'--budget' if 'of agent' in limit else options.get(unit, '--budget')}"
 
 
 def _short(path: Path) -> str:

@@ -140,11 +140,11 @@ async def test_a_real_coder_whose_new_code_has_no_language_is_not_approved(coder
 
 async def test_the_message_is_text_for_people() -> None:
     issues = [
-        {"severity": "error", "line": 3, "message": "The sum is wrong."},
+        {"severity": "error", "line": 1, "message": "The sum is wrong."},
         {"severity": "note", "line": None, "message": "Name it better."},
     ]
     response = await turn(ReviewerAgent("reviewer", Client(verdict(False, "Not yet.", issues))), TASK, attempt())
-    assert text_of(response) == "Not approved. Not yet.\n- error, line 3: The sum is wrong.\n- note: Name it better."
+    assert text_of(response) == "Not approved. Not yet.\n- error, line 1: The sum is wrong.\n- note: Name it better."
     assert response.chat_message.source == "reviewer"
 
 
@@ -154,7 +154,7 @@ async def test_an_approval_without_a_summary_is_a_sentence_too() -> None:
 
 
 async def test_the_verdict_survives_the_messages_trip_through_json() -> None:
-    issues = [{"severity": "warning", "line": 3, "message": 'It says "no" — \U0001f40d\n```'}]
+    issues = [{"severity": "warning", "line": 1, "message": 'It says "no" — \U0001f40d\n```'}]
     response = await turn(ReviewerAgent("reviewer", Client(verdict(False, "Nö.", issues))), TASK, attempt())
     copied = TextMessage.model_validate_json(response.chat_message.model_dump_json())
     found = ReviewVerdict.model_validate_json(copied.metadata["coderoom.verdict"])

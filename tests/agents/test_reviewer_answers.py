@@ -120,16 +120,18 @@ async def test_half_a_character_in_a_verdict_spoils_nothing() -> None:
     ],
 )
 async def test_severities_of_all_kinds_are_read(given: object, read: str) -> None:
-    found = await review(verdict(False, issues=[{"severity": given, "line": 3, "message": "It is wrong."}]))
-    assert [(issue.severity, issue.line, issue.message) for issue in found.issues] == [(read, 3, "It is wrong.")]
+    found = await review(verdict(False, issues=[{"severity": given, "line": 1, "message": "It is wrong."}]))
+    assert [(issue.severity, issue.line, issue.message) for issue in found.issues] == [(read, 1, "It is wrong.")]
 
 
 @pytest.mark.parametrize(
     ("given", "read"),
-    [(3, 3), ("3", 3), (" 12 ", 12), (None, None), ("12-14", None), ("", None), ([3], None), (1e400, None)],
+    [(3, 3), ("3", 3), (" 12 ", 12), (None, None), ("12-14", None), ("", None), ([3], None), (1e400, None)]
+    + [(39217, None), (21, None), (20, 20), (0, None), (-3, None)],
 )
 async def test_lines_of_all_kinds_are_read(given: object, read: int | None) -> None:
-    found = await review(verdict(False, issues=[{"severity": "error", "line": given, "message": "It is wrong."}]))
+    reply = verdict(False, issues=[{"severity": "error", "line": given, "message": "It is wrong."}])
+    found = await review(reply, TASK, attempt(content="\n".join(["x += 1"] * 20)))
     assert [issue.line for issue in found.issues] == [read]
 
 

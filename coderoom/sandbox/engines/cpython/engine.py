@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.walls import StartedWorker, Wall
 
 _PATIENCE = 120.0  # For the start, with all imports.
+_PLOTS = {"matplotlib", "numpy", "pandas"}  # Come with an extra.
 _IDLE_ROOMS = 4
 _MOMENT = 0.05
 _MOST_FAILING = 30.0
@@ -142,9 +143,12 @@ class Worker:
         if missing:
             await self.close()
             listed = "; ".join(f"{name!r} ({why})" for name, why in missing.items())
+            install = "Install them for the interpreter that the sandbox uses"
+            if _PLOTS.issuperset(missing) and self._config.python is None and self._wall.name != "docker":
+                install = "Install them with pip install 'coderoom[plots]'"
             raise MissingDependencyError(
                 f"Modules of preload cannot be imported inside the sandbox: {listed}. "
-                "Install them for the interpreter that the sandbox uses, or leave them out of preload."
+                f"{install}, or leave them out of preload."
             )
 
     @property
