@@ -126,8 +126,21 @@ async def test_severities_of_all_kinds_are_read(given: object, read: str) -> Non
 
 @pytest.mark.parametrize(
     ("given", "read"),
-    [(3, 3), ("3", 3), (" 12 ", 12), (None, None), ("12-14", None), ("", None), ([3], None), (1e400, None)]
-    + [(39217, None), (21, None), (20, 20), (0, None), (-3, None)],
+    [
+        (3, 3),
+        ("3", 3),
+        (" 12 ", 12),
+        (None, None),
+        ("12-14", None),
+        ("", None),
+        ([3], None),
+        (1e400, None),
+        (39217, None),
+        (21, None),
+        (20, 20),
+        (0, None),
+        (-3, None),
+    ],
 )
 async def test_lines_of_all_kinds_are_read(given: object, read: int | None) -> None:
     reply = verdict(False, issues=[{"severity": "error", "line": given, "message": "It is wrong."}])
