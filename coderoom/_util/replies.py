@@ -47,7 +47,8 @@ async def make_ready(model_client: Any) -> None:
 def keep_whole(model_client: Any) -> None:
     """From now on, have a client ask again if a reply is cut, and take a refusal for the reply.
 
-    A stream whose tokens the service refuses to count is asked for again without that.
+    A stream whose tokens the service refuses to count is asked for again without that, and one that it refuses as a
+    whole.
     """
     from coderoom._util.autogen import http_client_of, retries_of
 
@@ -55,7 +56,7 @@ def keep_whole(model_client: Any) -> None:
     if not hasattr(http, "event_hooks") or hasattr(client.create_stream, _WATCHED):
         return
     check_responses(http)
-    create_stream = client.create_stream
+    create, create_stream = client.create, client.create_stream
     takes_usage = can_count = "include_usage" in inspect.signature(create_stream).parameters
 
     @wraps(create_stream)
@@ -72,8 +73,13 @@ def keep_whole(model_client: Any) -> None:
                 can_count = counts
                 return
             except Exception as error:
-                if counts and not begun and may_refuse_arguments(error):
+                refused = not begun and may_refuse_arguments(error)
+                if refused and counts:
                     counts = False
+                elif refused and "stream" in str(error).lower():
+                    rest = {name: value for name, value in named.items() if name != "include_usage"}
+                    yield await create(*arguments, **rest)
+                    return
                 elif retries and _is_cut(error):
                     retries -= 1
                     await asyncio.sleep(_PAUSE_SECONDS)

@@ -136,6 +136,17 @@ async def test_a_service_that_does_not_count_the_tokens_of_a_stream(status: int)
     assert ["stream_options" in request.body for request in server.requests] == [True, False, False]
 
 
+async def test_a_service_that_does_not_stream() -> None:
+    def respond(request: Request) -> Step:
+        return Failure(400, message="stream=true is not supported.") if request.streamed else Reply(ANSWER)
+
+    with OpenAIServer(respond=respond) as server:
+        client = client_of(server)
+        agent = CodeActAgent("coder", client, model_client_stream=True)
+        assert (await agent.run(task="What is 4 squared?")).messages[-1].to_text() == ANSWER
+        await client.close()
+
+
 async def test_an_answer_at_its_limit_says_so() -> None:
     with OpenAIServer([Reply("I think that", finish_reason="length")] * 3) as server:
         client = client_of(server)
