@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -183,6 +184,22 @@ async def test_without_a_network_it_is_said(place: Place, sandbox: Sandbox) -> N
         assert result.outcome is Outcome.ERROR
         assert error_of(result).message.endswith(TURN_ON)
         assert result.stderr.endswith(f"\n[{TURN_ON}]\n")
+
+
+@on_both_shapes
+async def test_without_unix_sockets_it_is_said(place: Place, tmp_path: Path) -> None:
+    code = (
+        "import multiprocessing, socket\n"
+        "socket.socket(socket.AF_UNIX)\n"
+        "with multiprocessing.Manager() as manager: print(len(manager.list([1])))"
+    )
+    alone = "import multiprocessing\nmultiprocessing.Manager()"
+    async with place.sandbox(workspace=tmp_path) as sandbox:
+        both = [await sandbox.run(code), await sandbox.run(alone)]
+        network = await sandbox.run("import socket\nsocket.create_connection(('127.0.0.1', 9))")
+    for result in both:
+        assert result.outcome is Outcome.OK or "Unix sockets" in error_of(result).message, result
+    assert "Unix sockets" not in error_of(network).message
 
 
 @on_both_shapes

@@ -35,9 +35,35 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
     if is_of_memory(error):
         size = memory_bytes // (1024 * 1024)
         return f"The code wanted more memory than the {size:,} MiB that it may have."
+    if any(_misses_local_sockets(each) for each in _linked(error)):
+        return (
+            "There are no Unix sockets here, which multiprocessing.Manager and the start method forkserver need: "
+            "with a workspace, with readable folders or with a network, code could reach those of the host. "
+            "Use the start method fork."
+        )
     if not network and any(_misses_network(each) for each in _linked(error)):
         return "There is no network here: network=True (--network) turns it on."
     return ""
+
+
+def _misses_local_sockets(error: BaseException) -> bool:
+    """Whether an error comes of the rule that no Unix socket may be made, directly or in a helper process."""
+    if not isinstance(error, (EOFError, PermissionError)) or error.__traceback__ is None:
+        return False
+    import socket
+
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    if isinstance(error, PermissionError) and last.f_locals.get("family") != socket.AF_UNIX:
+        return False
+    if isinstance(error, EOFError) and "/multiprocessing/" not in last.f_code.co_filename:
+        return False
+    try:
+        socket.socket(socket.AF_UNIX).close()
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def explain(error: BaseException) -> tuple[str, int | None]:
