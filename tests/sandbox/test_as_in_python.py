@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.executors import LocalCodeExecutor
+from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox, Session
 
 from .places import STRONGEST
@@ -83,6 +84,13 @@ async def test_a_checkpoint_writes_no_text_twice(on_disk: Sandbox, file: Path) -
         await session.rollback(mark)
         await session.run("f.write('three')")
     assert file.read_text() == "one two three"
+
+
+async def test_text_is_written_even_if_a_thread_never_ends(on_disk: Sandbox, file: Path) -> None:
+    code = "f = open('o', 'w'); f.write('hello')\nimport threading as t, time\n"
+    code += "t.Thread(target=time.sleep, args=(60,)).start()"
+    assert (await on_disk.run(code, timeout=0.1)).outcome is Outcome.TIMEOUT
+    assert read(file) == "hello"
 
 
 async def test_a_local_executor_waits_for_threads(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ class Interpreter:
                 step()
             except BaseException as error:
                 answer.update(self.failure(error))
-                if isinstance(error, KeyboardInterrupt):
+                if isinstance(error, KeyboardInterrupt):  # The time is over.
+                    ending.flush_files()
                     return
 
     def _execute(self, code: str, filename: str) -> Any:
