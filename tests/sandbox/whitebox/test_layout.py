@@ -271,15 +271,16 @@ def test_entry_points_of_an_editable_install_are_visible_with_its_source_only(
     python: Path, tmp_path: Path, is_readable: bool
 ) -> None:
     packages = next((python.parents[1] / "lib").glob("python*")) / "site-packages"
-    source = tmp_path / "a project"
+    source, other = tmp_path / "a project", tmp_path / "other"
     source.mkdir()
+    other.mkdir()
     for name, editable in (("dev", True), ("whole", False)):
         told = packages / f"{name}{is_readable}-1.dist-info"
         told.mkdir()
         facts = {"url": source.as_uri(), "dir_info": {"editable": editable}}
         (told / "direct_url.json").write_text(json.dumps(facts))
         (told / "entry_points.txt").write_text("[pytest11]\nx = x")
-    layout = layout_for(spec(python=python, readable=[source] if is_readable else []))
+    layout = layout_for(spec(python=python, readable=[source if is_readable else other]))
     hidden = {Path(target).parent.name for source, target in layout.read_only if source.endswith("no_entry_points.txt")}
     assert (f"dev{is_readable}-1.dist-info" in hidden) is not is_readable
     assert f"whole{is_readable}-1.dist-info" not in hidden
