@@ -136,8 +136,11 @@ class RayEngine:
             self._meter = keeper.remote(travel.environment, None if pace is None else pace.rates, spending)
         self._pacer, self._limiter = (None if each is None else self._meter for each in (pace, spending))
         self._travel = ray.put(travel)
+        # If a process of Ray dies, Ray kills its children, and so what removes its folders. Ours end with it anyway.
+        environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
         # Besides the item, an actor hears that it is to stop.
         options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
+        options["runtime_env"] = environment
         self._actor: Any = ray.remote(ItemActor).options(**options)
         self._actors: set[Any] = set()
         self._idle: asyncio.Queue[Any] = asyncio.Queue()
