@@ -139,7 +139,12 @@ class RayEngine:
         # If a process of Ray dies, Ray kills its children, and so what removes its folders. Ours end with it anyway.
         environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
         # Besides the item, an actor hears that it is to stop.
-        options = {"num_cpus": cpus, "memory": memory, "scheduling_strategy": "SPREAD", "max_concurrency": 2}
+        options: dict[str, Any] = {
+            "num_cpus": cpus,
+            "memory": memory,
+            "scheduling_strategy": "SPREAD",
+            "max_concurrency": 2,
+        }
         options["runtime_env"] = environment
         self._actor: Any = ray.remote(ItemActor).options(**options)
         self._actors: set[Any] = set()
