@@ -62,7 +62,7 @@ class CodeGeneratorAgentConfig(StrictConfig):
     name: str
     model_client: ComponentModel
     description: str | None = None
-    language: Literal["python", "javascript", "shell"] = "python"
+    language: Literal["python", "javascript", "typescript", "go", "shell"] = "python"
     work_dir: str | None = None
     wall: str = "auto"
     max_attempts: int = Field(default=6, ge=1)

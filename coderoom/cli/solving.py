@@ -45,7 +45,7 @@ def solve(
     model: Annotated[
         str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
     ] = None,
-    language: Annotated[str, app.option("NAME", "python, javascript, shell.")] = "python",
+    language: Annotated[str, app.option("NAME", "python, javascript, typescript, go, shell.")] = "python",
     wall: app.WallOption = "auto",
     max_attempts: Annotated[int, app.option("N", "Attempts for each function.", min=1)] = 6,
     max_test_changes: Annotated[int, app.option("N", "Changes of tests for each function.", min=0)] = 2,

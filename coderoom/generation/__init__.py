@@ -23,10 +23,12 @@ from coderoom.generation.compare import Comparison, compare
 from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
 from coderoom.generation.generator import AICodeGenerator
 from coderoom.generation.languages import CodeProblem, Job, Language, Level, SecurityFinding
+from coderoom.generation.languages.go import GoLanguage
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
 from coderoom.generation.languages.shell import ShellLanguage
+from coderoom.generation.languages.typescript import TypeScriptLanguage
 from coderoom.generation.models import AutoGenModel, Embeddings, Message, Model, OpenAIEmbeddings, OpenAIModel, Reply
 from coderoom.generation.runner import TestRunner, make_sandbox
 from coderoom.generation.session import TestResult
@@ -76,6 +78,7 @@ __all__ = [
     "FunctionTest",
     "GenerationError",
     "GenerationEvent",
+    "GoLanguage",
     "JavaScriptLanguage",
     "Job",
     "Journal",
@@ -104,6 +107,7 @@ __all__ = [
     "TestsFrozen",
     "TestsRun",
     "TestsWritten",
+    "TypeScriptLanguage",
     "Usage",
     "Warned",
     "WrittenFiles",

@@ -9,9 +9,11 @@ from typing import Any
 
 from coderoom.errors import GenerationError, RequestError
 from coderoom.generation.languages import Job, Language
+from coderoom.generation.languages.go import GoLanguage
 from coderoom.generation.languages.javascript import JavaScriptLanguage
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.shell import ShellLanguage
+from coderoom.generation.languages.typescript import TypeScriptLanguage
 from coderoom.generation.run import Case, Judge, Run
 from coderoom.generation.session import Answer, TestResult, TestSession
 from coderoom.generation.tests import FrozenTests
@@ -20,6 +22,8 @@ from coderoom.sandbox import Limits, Sandbox
 _LANGUAGES: dict[str, Callable[[], Language]] = {
     "python": PythonLanguage,
     "javascript": JavaScriptLanguage,
+    "typescript": TypeScriptLanguage,
+    "go": GoLanguage,
     "shell": ShellLanguage,
 }
 
