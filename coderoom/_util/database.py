@@ -2,7 +2,8 @@
 
     runs      a row for each run: what was asked, by which command, when, and how it ended
     steps     what happened in a run, in order: requests to models, code, decisions of people, messages
-    contents  the messages of requests, and the files that code has made, by the hash of their content
+    contents  which contents a run has: the messages of requests, and the files that code has made, by their hash
+    data      the contents, each once, whatever runs have it
     solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
 `runs.journal` uses the first three, the journal of runs, and `generation.cache` the last one. No other module does.
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Timer
+from tempfile import TemporaryDirectory
+from threading import RLock, Timer
 from typing import Final
 from weakref import finalize
 
@@ -55,17 +58,31 @@ _SCHEMAS: Final = (
     );
     CREATE INDEX solutions_used ON solutions (used, size)
     """,
+    """
+    CREATE TABLE data (hash TEXT PRIMARY KEY, data BLOB NOT NULL);
+    INSERT OR IGNORE INTO data SELECT hash, data FROM contents;
+    ALTER TABLE contents RENAME TO contents_before;
+    CREATE TABLE contents (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, PRIMARY KEY (run, hash)
+    );
+    INSERT INTO contents SELECT run, hash FROM contents_before;
+    DROP TABLE contents_before;
+    CREATE INDEX contents_hash ON contents (hash)
+    """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
-_WAIT_SECONDS: Final = 5.0
+_WAIT_SECONDS: Final = 60.0
+"""Many processes that write to one journal wait for each other."""
 _SYNC_SECONDS: Final = 0.05
+_RESERVED: Final = 512 * 1024
+"""Bytes of the disk that are kept for the last write of a run."""
 
 
 class Database(Masking):
     """The base of what uses the file, which is made when something is written, and closed with the object.
 
     What is written must be without secrets: see `hide`.
-    Any number of processes can use it at once, also those that fork. Threads must not use an object at the same time.
+    Any number of processes can use it at once, also those that fork, and so can threads.
 
     Args:
         path: The file; `None`: `default_path()`.
@@ -79,8 +96,11 @@ class Database(Masking):
         self.path = default_path() if path is None else Path(path)
         self._connection: sqlite3.Connection | None = None
         self._process = 0
+        self._file: tuple[int, int] | None = None
+        self._copy: TemporaryDirectory[str] | None = None  # Removed with this object.
         self._synced: bool | None = None
         self._syncing: Timer | None = None
+        self._lock = RLock()  # A transaction belongs to one thread.
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -92,23 +112,42 @@ class Database(Masking):
     def _using(self, *, writes: bool = False, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """Use the database; if something is written, in one transaction, which is on disk at the end if `synced`."""
         try:
-            database = self._opened()
             if not writes:
-                yield database
+                yield self._opened()
                 return
-            if synced != self._synced:
-                database.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
-                self._synced = synced
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                if database.in_transaction:
-                    database.execute("ROLLBACK")
-                raise
+            with self._lock:
+                yield from self._transaction(synced)
         except (sqlite3.Error, OSError, json.JSONDecodeError) as error:
             raise JournalError(f"The journal {self.path} cannot be used: {_in_words(error)}") from error
+
+    def _transaction(self, synced: bool) -> Iterator[sqlite3.Connection]:
+        database = self._opened()
+        if self._file != _identity(self.path):
+            raise JournalError(f"The journal {self.path} was removed or replaced while it was in use.")
+        if synced != self._synced:
+            database.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            self._synced = synced
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            yield database
+            database.execute("COMMIT")
+        except BaseException:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    def give_room(self) -> None:
+        """Make room for a last short write, if the disk is full."""
+        self._reserve.unlink(missing_ok=True)
+
+    @property
+    def _reserve(self) -> Path:
+        return Path(f"{self.path}-reserve")
+
+    def _keep_reserve(self) -> None:
+        """Keep some of the disk, which `give_room` gives up."""
+        with suppress(OSError), self._reserve.open("xb") as file:
+            os.posix_fallocate(file.fileno(), 0, _RESERVED)
 
     def _sync_soon(self) -> None:
         """Have what was written without `synced` on disk in 0.05 s, for which nobody waits."""
@@ -130,7 +169,7 @@ class Database(Masking):
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None or self._process != os.getpid():
             self._connection, self._process, self._synced = self._open(), os.getpid(), None
-            self._syncing = None
+            self._file, self._syncing = _identity(self.path), None
             finalize(self, _close, self._connection, self._process)
         return self._connection
 
@@ -141,11 +180,10 @@ class Database(Masking):
             raise JournalError(f"The journal {self.path} cannot be used: it is a folder; name a file in it.")
         if not self.path.exists():
             self.path.touch(mode=0o600)
-        # SQLite makes files beside it even to read, unless it is told that nobody can change it.
-        address = self.path.absolute().as_uri() + ("" if os.access(self.path.parent, os.W_OK) else "?immutable=1")
-        database = sqlite3.connect(
-            address, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True
-        )
+        if os.access(self.path.parent, os.W_OK):
+            database = _connect(self.path)
+        else:
+            database, self._copy = _connect_read_only(self.path)
         try:
             self._prepare(database)
         except BaseException:
@@ -179,6 +217,38 @@ class Database(Masking):
         database.execute(f"PRAGMA application_id = {_APPLICATION}")
         database.execute(f"PRAGMA user_version = {len(_SCHEMAS)}")
         database.execute("COMMIT")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    with suppress(FileNotFoundError):
+        facts = path.stat()
+        return facts.st_dev, facts.st_ino
+    return None
+
+
+def _connect(path: Path, options: str = "") -> sqlite3.Connection:
+    address = path.absolute().as_uri() + options
+    return sqlite3.connect(address, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+
+
+def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, TemporaryDirectory[str] | None]:
+    """Open a database in a folder in which SQLite cannot make files; if need be a copy, in a folder of its own.
+
+    What was written last may be in its log, which SQLite reads only if it can make files beside it, or they are there.
+    Without a log, it is told that nobody changes the file.
+    """
+    log = Path(f"{path}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    database = _connect(path, "?mode=ro" if has_log else "?immutable=1")
+    with suppress(sqlite3.OperationalError):
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version >= len(_SCHEMAS):  # An older one is brought to this version.
+            return database, None
+    database.close()
+    folder = TemporaryDirectory(prefix="coderoom-journal-")
+    for file in [path, log] if has_log else [path]:
+        shutil.copyfile(file, Path(folder.name, file.name))
+    return _connect(Path(folder.name, path.name)), folder
 
 
 def default_path() -> Path:

@@ -104,7 +104,7 @@ def watch_client(client: Any) -> None:
     @wraps(create_stream)
     async def streamed(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
         request = request_of(asked(), messages, arguments) if is_observed() else {}
-        found = find_step(MODEL, request)
+        found = await find_step(MODEL, request)
         if found is not None:
             yield load(found)
             return
@@ -112,7 +112,7 @@ def watch_client(client: Any) -> None:
             async with aclosing(create_stream(messages, **arguments)) as items:
                 async for item in items:
                     if isinstance(item, CreateResult):
-                        keep(_dump(item))
+                        await keep(_dump(item))
                     yield item
 
     setattr(created, _WATCHED, True)

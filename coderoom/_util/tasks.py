@@ -65,6 +65,35 @@ async def run_uncancellable(work: Awaitable[T]) -> T:
         del cancelled  # Breaks the reference cycle of exception and frame.
 
 
+_LARGE: Final = 50_000
+"""Characters that are looked at in the event loop; more of them would stop it for too long."""
+
+
+def is_large(*data: Any) -> bool:
+    """Whether texts, data of texts, or messages with texts have more characters than the event loop may look at."""
+    left, size = [*data], 0
+    while left and size <= _LARGE:
+        each = left.pop()
+        if isinstance(each, str | bytes):
+            size += len(each)
+        elif isinstance(each, Mapping):
+            left += each.values()
+            size += len(each)
+        elif isinstance(each, list | tuple):
+            left += each
+            size += len(each)
+        elif (content := getattr(each, "content", None)) is not None:
+            left.append(content)
+    return size > _LARGE
+
+
+async def aside(work: Callable[..., T], *arguments: Any, large: bool = False) -> T:
+    """Do something that takes a while with much text: in a thread if an argument, or what it works on, is `large`."""
+    if large or is_large(*arguments):
+        return await run_uncancellable(asyncio.to_thread(work, *arguments))
+    return work(*arguments)
+
+
 async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = None) -> None:
     """Cancel a task if it is not done, and wait for its end; a second cancellation is passed on to it.
 
@@ -149,8 +178,13 @@ def is_observed() -> bool:
     return bool(_observers.get())
 
 
-def find_step(kind: str, request: Any) -> Any:
+async def find_step(kind: str, request: Any) -> Any:
     """The result of a step that is known, or `None`."""
+    return await aside(find_now, kind, request)
+
+
+def find_now(kind: str, request: Any) -> Any:
+    """As `find_step`, where nothing can wait; for small requests, from any thread."""
     for observer in _observers.get():
         if (found := observer.find(kind, request)) is not None:
             keep_step(kind, request, found, 0.0, known=True)
@@ -165,15 +199,17 @@ def keep_step(kind: str, request: Any, result: Any, seconds: float, *, known: bo
 
 
 @contextmanager
-def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], None]]:
-    """Do a step, which an observer may refuse; what this yields is called with the result as JSON-like data."""
+def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], Awaitable[None]]]:
+    """Do a step, which an observer may refuse; what this yields is awaited with the result as JSON-like data."""
     told: list[StepObserver] = []
     begun, is_kept = perf_counter(), False
 
-    def keep(result: Any) -> None:
+    async def keep(result: Any) -> None:
         nonlocal is_kept
         is_kept = True
-        keep_step(kind, request, result, perf_counter() - begun)
+        # The files that code has made are read too.
+        large = isinstance(result, Mapping) and bool(result.get("artifacts"))
+        await aside(keep_step, kind, request, result, perf_counter() - begun, large=large)
 
     try:
         for observer in _observers.get():
@@ -209,12 +245,12 @@ async def once(
     """
     if not is_observed():
         return await do()
-    found = find_step(kind, request)
+    found = await find_step(kind, request)
     if found is not None:
         return load(found)
     with doing_step(kind, request) as keep:
         result = await do()
-        keep(dump(result))
+        await keep(await aside(dump, result, large=is_large(getattr(result, "output", ""))))
     return result
 
 

@@ -196,15 +196,20 @@ SHORTEST_SECRET: Final = 6
 _KEYS: Final = re.compile(
     # In JSON inside of a text, a line break before it is a letter, and so is the end of a colour.
     r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=%[0-9A-Fa-f]{2}))"
-    r"(?:sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
-    r"|gsk_\w{20,}|xai-\w{20,}|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}|(?:xox[abprs]|xapp)-[\w-]{10,}"
-    r"|hf_\w{20,}|npm_\w{30,}|ya29\.[\w-]{20,}|pypi-[\w-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}|dop_v1_\w{20,}"
-    r"|AGE-SECRET-KEY-1\w{20,}|(?<=Bearer )[\w.~+/-]{16,}=*"
-    r"|ey[JK][\w-]{10,}\.[\w-]{10,}\.[\w-]{10,})"
-    r"|(?<=://)[^\s/:@\"']{0,100}:[^\s/:@\"']{1,200}(?=@)"
-    r"|-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----(?s:.{1,20000}?)-----END (?:[A-Z]+ )*PRIVATE KEY-----"
+    r"(?:sk-[\w-]{16,}+|[sr]k_(?:live|test)_\w{16,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+|glpat-[\w-]{16,}+"
+    r"|gsk_\w{20,}+|xai-\w{20,}+|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}+|(?:xox[abprs]|xapp)-[\w-]{10,}+"
+    r"|hf_\w{20,}+|npm_\w{30,}+|ya29\.[\w-]{20,}+|pypi-[\w-]{16,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+|dop_v1_\w{20,}+"
+    r"|AGE-SECRET-KEY-1\w{20,}+|(?<=Bearer )[\w.~+/-]{16,}+=*+"
+    # Where the next one may begin in the middle of one, its length is bounded.
+    r"|ey[JK](?:(?<!-ey[JK])[\w-]{10,}+|[\w-]{10,150}+)\.[\w-]{10,}+\.[\w-]{10,}+)"
+    r"|(?<=://)[^\s/:@\"']{0,100}+:[^\s/:@\"']{1,200}+(?=@)"
+    r"|-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:[^-]|-(?!----)){1,16384}+"
+    r"-----END (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----"
 )
-"""What looks like the key of a service, or the user and password of an address."""
+"""What looks like the key of a service, or the user and password of an address.
+
+A text of untrusted code must not take more than linear time: no repetition is tried again in a shorter form.
+"""
 _TRACES: Final = (
     *("sk-", "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gsk_", "xai-"),
     *("AKIA", "ASIA", "AIza", "xox", "xapp-", "npm_", "ya29.", "pypi-", "SG.", "dop_v1_", "AGE-SECRET-KEY-1", "hf_"),
@@ -214,7 +219,11 @@ _TRACES: Final = (
 
 JSON writes some characters by their number; such a character may be a part of a secret, or stand before one.
 """
-_REFERENCE: Final = re.compile(r"\$+\{\w+\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)\$++\{\w++\}")
+_PIECE: Final = 8_192
+_LONGEST_KEY: Final = 8_192
+_LONGEST_FILE: Final = 17_000
+"""The longest private key in the form of a file."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -236,6 +245,7 @@ class Masking:
             if len(value) >= SHORTEST_SECRET:
                 self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
         known = sorted(self._secrets, key=len, reverse=True)
+        self._longest = len(known[0]) if known else 0
         self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern, _REFERENCE.pattern]))
 
     def hide(self, data: T, *, restorable: bool = False) -> T:
@@ -248,8 +258,29 @@ class Masking:
             more = f"${found[0]}" if restorable else found[0]
             return self._secrets.get(found[0], more if _REFERENCE.fullmatch(found[0]) else MASK)
 
-        hidden: T = in_texts(data, lambda text: self._secret.sub(instead, text))
+        hidden: T = in_texts(data, lambda text: self._replaced(text, instead))
         return hidden
+
+    def _replaced(self, text: str, instead: Callable[[re.Match[str]], str]) -> str:
+        """The text with all secrets replaced; of a long one piece by piece, so that other threads go on meanwhile."""
+        longest = max(_LONGEST_KEY, self._longest)
+        if len(text) <= _PIECE + longest:
+            return self._secret.sub(instead, text)
+        parts, begin, traces = [], 0, (*_TRACES, *self._secrets)
+        for end in range(_PIECE, len(text) + _PIECE, _PIECE):
+            if begin >= end:  # A secret went past this piece.
+                continue
+            stop = end + max(longest, _LONGEST_FILE if text.find("-----BEGIN ", begin, end) >= 0 else 0)
+            if any(text.find(trace, begin, stop) >= 0 for trace in traces):
+                for found in self._secret.finditer(text, begin, stop):
+                    if found.start() >= end:
+                        break
+                    parts += [text[begin : found.start()], instead(found)]
+                    begin = found.end()
+            if begin < end:
+                parts.append(text[begin:end])
+                begin = end
+        return "".join(parts)
 
     def dump(self, data: Any, *, restorable: bool = False, sort_keys: bool = False) -> str:
         """The JSON of data after `hide`, which is seldom needed: most data has nothing to hide."""

@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import stat
-import threading
 import time
 import unicodedata
 from array import array
@@ -119,7 +118,6 @@ class SolutionCache(Database):
         super().__init__(None if path is None else Path(path).expanduser().absolute())
         if self.path.is_dir():
             self.path /= FILE_NAME
-        self._lock = threading.Lock()
         self._hits = 0
         self._warned = False
 

@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,12 +24,16 @@ from threading import RLock
 from typing import Any, Final, TypeVar
 
 from coderoom._util.database import OFF, REQUIRED, Database
-from coderoom._util.tasks import MODEL
+from coderoom._util.tasks import MODEL, is_large
 from coderoom.errors import JournalError, RequestError
 
 T = TypeVar("T")
 
-_TABLES: Final = {"runs": "id", "steps": "run", "contents": "run"}
+_TAKEN: Final = {
+    "runs": "SELECT * FROM runs WHERE id = ?",
+    "steps": "SELECT * FROM steps WHERE run = ?",
+    "contents": "SELECT run, hash, data FROM contents JOIN data USING (hash) WHERE run = ?",
+}
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
 _SYNCED: Final = frozenset({"call", "approval", "input"})
 """Steps that are on disk before the run goes on: they have effects elsewhere, or a person did them.
@@ -104,8 +109,8 @@ class Step:
 class Journal(Database):
     """The journal in a file, which is made when something is written.
 
-    Any number of processes can use it at once. Each method is one transaction: a process that is killed leaves the
-    journal as it was before or after it. Threads must not use an object at the same time.
+    Any number of processes and threads can use it at once. Each method is one transaction, but each large
+    content has its own: a process that is killed leaves the journal as it was before or after it.
 
     Args:
         path: The file; `None`: `CODEROOM_JOURNAL`, or `coderoom/journal.sqlite3` in `$XDG_STATE_HOME` or
@@ -139,6 +144,7 @@ class Journal(Database):
         texts = (self.hide(name), self.hide(task), shown, self.dump(request))
         with self._using(writes=True) as database:
             self._owners.take(run)
+            self._keep_reserve()
             database.execute(
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (run, command, *texts, time.time(), _mark()),
@@ -168,15 +174,17 @@ class Journal(Database):
 
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
-        row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds)
+        texts = self.dump(step.request), self.dump(step.result, restorable=True)
+        row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds, *texts)
+        if is_large(contents := contents or {}):  # Others must not wait for all of them.
+            for name, data in contents.items():
+                with self._using(writes=True, synced=False) as database:
+                    _add_content(database, run, name, data)
+            contents = {}
         with self._using(writes=True, synced=step.kind in _SYNCED) as database:
-            if contents:
-                rows = [(run, name, data) for name, data in contents.items()]
-                database.executemany("INSERT OR IGNORE INTO contents VALUES (?, ?, ?)", rows)
-            database.execute(
-                "INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, self.dump(step.request), self.dump(step.result, restorable=True)),
-            )
+            for name, data in contents.items():
+                _add_content(database, run, name, data)
+            database.execute("INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         if step.kind == MODEL:
             self._sync_soon()
 
@@ -199,25 +207,24 @@ class Journal(Database):
             if self.find(run).state == "running":
                 raise RequestError(f"The run {run} goes on; end it first.")
         with self._using(writes=True) as database:
-            database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
+            _delete(database, runs)
 
     def put(self, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
         """Add a run that another journal gave with `take`, in place of one with the same id."""
         with self._using(writes=True) as database:
-            database.executemany("DELETE FROM runs WHERE id = ?", [row[:1] for row in rows["runs"]])
-            for table in filter(rows.get, _TABLES):
+            _delete(database, [row[0] for row in rows["runs"]])
+            for table in filter(rows.get, ("runs", "steps")):
                 places = ", ".join("?" * len(rows[table][0]))
                 database.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
+            for row in rows["contents"]:
+                _add_content(database, *row)
 
     # --- Reading ---
 
     def take(self, run: str) -> dict[str, list[tuple[Any, ...]]]:
         """All rows of a run, by tables."""
         with self._using() as database:
-            return {
-                table: database.execute(f"SELECT * FROM {table} WHERE {column} = ?", (run,)).fetchall()
-                for table, column in _TABLES.items()
-            }
+            return {table: database.execute(query, (run,)).fetchall() for table, query in _TAKEN.items()}
 
     def runs(
         self,
@@ -302,13 +309,28 @@ class Journal(Database):
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""
-        return self._one("SELECT data FROM contents WHERE run = ? AND hash = ?", run, name) or b""
+        query = "SELECT data FROM contents JOIN data USING (hash) WHERE run = ? AND hash = ?"
+        return self._one(query, run, name) or b""
+
+    def size(self, run: str) -> int:
+        """How many bytes the contents of a run have."""
+        return self._one("SELECT SUM(LENGTH(data)) FROM contents JOIN data USING (hash) WHERE run = ?", run) or 0
 
     def _one(self, query: str, *values: str) -> Any:
         """The only column of the first row; `None` if there is no row."""
         with self._using() as database:
             row = database.execute(query, values).fetchone()
         return row[0] if row else None
+
+
+def _add_content(database: sqlite3.Connection, run: str, name: str, data: bytes) -> None:
+    database.execute("INSERT OR IGNORE INTO data VALUES (?, ?)", (name, data))
+    database.execute("INSERT OR IGNORE INTO contents VALUES (?, ?)", (run, name))
+
+
+def _delete(database: sqlite3.Connection, runs: Sequence[str]) -> None:
+    database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
+    database.execute("DELETE FROM data WHERE NOT EXISTS (SELECT * FROM contents WHERE contents.hash = data.hash)")
 
 
 def open_journal(named: str | None = None, *, off: bool = False) -> Journal | None:
@@ -383,8 +405,12 @@ class Writer:
             self._try(lambda journal: journal.add(str(self.run), step, contents))
 
     def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
-        """Say how the run ended."""
+        """Say how the run ended, also if nothing else could be written any more, so that nobody takes it for killed."""
         self._try(lambda journal: journal.end(str(self.run), outcome, facts))
+        if self._journal is not None and self.failure and self.run is not None:
+            self._journal.give_room()
+            with suppress(JournalError):
+                self._journal.end(self.run, outcome, facts)
 
     def _try(self, use: Callable[[Journal], T]) -> T | None:
         if self._journal is None or self.failure:

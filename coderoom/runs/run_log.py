@@ -6,13 +6,14 @@ result here, until one is new. Used by `run_team`. The commands about runs read 
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import takewhile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Self
 
 from autogen_agentchat.messages import (
@@ -25,8 +26,10 @@ from autogen_agentchat.messages import (
 from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
+from coderoom._util.files import open_inside
 from coderoom._util.tasks import CODE, MODEL, StepObserver
-from coderoom._util.text import Masking
+from coderoom._util.text import Masking, counted
+from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
 
@@ -36,8 +39,12 @@ EVENT: Final = "event"
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
-_LARGEST_FILE: Final = 8 * 1024 * 1024
-"""Of larger files only the hash is kept."""
+_LARGEST_FILE: Final = 8 << 20
+_MOST_KEPT: Final = 64 << 20
+"""Bytes of a run's contents; of larger files, and of files beyond, only name, size and hash are kept."""
+_MOST_HASHED: Final = 512 << 20
+"""Bytes of the files of one run of code that are read for their hash."""
+_PART: Final = 1 << 20
 
 
 @dataclass
@@ -121,6 +128,8 @@ class RunLog(Writer, StepObserver):
         self._results: defaultdict[str, deque[Any]] = defaultdict(deque)
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
         self._new: dict[str, bytes] = {}
+        self._size: int | None = None  # Of what is kept; `None`: not counted yet.
+        self._left_out = 0
         self._asked: defaultdict[str, _Conversation] = defaultdict(_Conversation)
         self._last: tuple[Any, str, _Conversation] = (None, "", _Conversation())
         for step in known:
@@ -155,8 +164,7 @@ class RunLog(Writer, StepObserver):
                 messages = self._last[2].written(self._number + 1)
                 request = {**_kept_of(request), "priced_as": request.get("priced_as", ""), "messages": messages}
             elif kind == CODE:
-                for artifact in result.get("artifacts", ()):
-                    self._keep_file(artifact)
+                self._keep_files(result.get("artifacts", ()))
             contents, self._new = self._new, {}
             self.write(kind, result, request=request, actor=actor, key=key, seconds=seconds, contents=contents)
 
@@ -202,6 +210,12 @@ class RunLog(Writer, StepObserver):
 
     def end(self, record: RunRecord) -> None:
         """Write how the run ended; or say in the record that the journal could not be written."""
+        if self._left_out:
+            files = counted(self._left_out, "file")
+            record.notices.append(
+                f"Of {files} that the code made, the journal has no content: they are larger than "
+                f"{_LARGEST_FILE >> 20} MiB, or the run had {_MOST_KEPT >> 20} MiB already."
+            )
         record.notices += self.notes
         self.close(record.outcome, record.facts())
         if self.failure:
@@ -228,13 +242,33 @@ class RunLog(Writer, StepObserver):
             return data if self._masking.hide(text) == text else None
         return text.encode()
 
-    def _keep_file(self, artifact: dict[str, Any]) -> None:
-        with suppress(OSError):
-            data = Path(artifact["path"] or "").read_bytes()
-            artifact["hash"] = sha256(data).hexdigest()[:32]
-            kept = self._without_secrets(data)
-            if kept is not None and len(kept) <= _LARGEST_FILE:
-                self._new[artifact["hash"]] = kept
+    def _keep_files(self, artifacts: Sequence[dict[str, Any]]) -> None:
+        """Note the hashes of files, and keep their contents as far as there is room."""
+        if self._size is None:
+            self._size = self._try(lambda journal: journal.size(str(self.run))) or 0
+        readable = _MOST_HASHED
+        for artifact in artifacts:
+            if not artifact.get("path"):
+                continue
+            path, name = Path(artifact["path"]), PurePosixPath(artifact["name"])
+            # The code may have put something else there since.
+            with suppress(OSError, RequestError), open_inside(path.parents[len(name.parts) - 1], str(name)) as file:
+                size = os.fstat(file.fileno()).st_size
+                fits = size <= min(_LARGEST_FILE, _MOST_KEPT - self._size)
+                self._left_out += not fits
+                if size > readable:
+                    continue
+                readable -= size
+                digest, parts = sha256(), []
+                while size > 0 and (part := file.read(min(_PART, size))):
+                    size -= len(part)
+                    digest.update(part)
+                    parts += [part] if fits else []
+                artifact["hash"] = digest.hexdigest()[:32]
+                kept = self._without_secrets(b"".join(parts)) if fits else None
+                if kept is not None and artifact["hash"] not in self._new:
+                    self._new[artifact["hash"]] = kept
+                    self._size += len(kept)
 
 
 def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.tasks import cell, find_step, keep_step
+from coderoom._util.tasks import cell, find_now, keep_step
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
 
 _LONGEST = 100_000
@@ -89,7 +89,7 @@ class CallRecorder:
     def _find(self, name: str, digest: str) -> RecordedCall | None:
         """The record of a call that must not be made again."""
         if self._answers is None:
-            found = find_step("call", _request_of(name, digest))
+            found = find_now("call", _request_of(name, digest))
             if found is None:
                 return None
             self._calls.append(RecordedCall.model_validate(found))
