@@ -2,8 +2,9 @@
 
     runs      a row for each run: what was asked, by which command, when, and how it ended
     steps     what happened in a run, in order: requests to models, code, decisions of people, messages
-    contents  which contents a run has: the messages of requests, and the files that code has made, by their hash
-    data      the contents, each once, whatever runs have it
+    contents  the messages of requests, and the files that code has made, by the hash of their content: a view of
+    kept      which contents a run has, and
+    data      each content once, whatever runs have it
     solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
 `runs.journal` uses the first three, the journal of runs, and `generation.cache` the last one. No other module does.
@@ -18,7 +19,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from threading import RLock, Timer
 from typing import Final
 from weakref import finalize
@@ -61,13 +62,13 @@ _SCHEMAS: Final = (
     """
     CREATE TABLE data (hash TEXT PRIMARY KEY, data BLOB NOT NULL);
     INSERT OR IGNORE INTO data SELECT hash, data FROM contents;
-    ALTER TABLE contents RENAME TO contents_before;
-    CREATE TABLE contents (
+    CREATE TABLE kept (
         run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, PRIMARY KEY (run, hash)
     );
-    INSERT INTO contents SELECT run, hash FROM contents_before;
-    DROP TABLE contents_before;
-    CREATE INDEX contents_hash ON contents (hash)
+    CREATE INDEX kept_hash ON kept (hash);
+    INSERT INTO kept SELECT run, hash FROM contents;
+    DROP TABLE contents;
+    CREATE VIEW contents AS SELECT run, hash, data FROM kept JOIN data USING (hash)
     """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""
@@ -97,7 +98,6 @@ class Database(Masking):
         self._connection: sqlite3.Connection | None = None
         self._process = 0
         self._file: tuple[int, int] | None = None
-        self._copy: TemporaryDirectory[str] | None = None  # Removed with this object.
         self._synced: bool | None = None
         self._syncing: Timer | None = None
         self._lock = RLock()  # A transaction belongs to one thread.
@@ -183,7 +183,9 @@ class Database(Masking):
         if os.access(self.path.parent, os.W_OK):
             database = _connect(self.path)
         else:
-            database, self._copy = _connect_read_only(self.path)
+            database, copy = _connect_read_only(self.path)
+            if copy is not None:
+                finalize(self, shutil.rmtree, copy, ignore_errors=True)
         try:
             self._prepare(database)
         except BaseException:
@@ -231,7 +233,7 @@ def _connect(path: Path, options: str = "") -> sqlite3.Connection:
     return sqlite3.connect(address, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
 
-def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, TemporaryDirectory[str] | None]:
+def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, Path | None]:
     """Open a database in a folder in which SQLite cannot make files; if need be a copy, in a folder of its own.
 
     What was written last may be in its log, which SQLite reads only if it can make files beside it, or they are there.
@@ -245,10 +247,10 @@ def _connect_read_only(path: Path) -> tuple[sqlite3.Connection, TemporaryDirecto
         if version >= len(_SCHEMAS):  # An older one is brought to this version.
             return database, None
     database.close()
-    folder = TemporaryDirectory(prefix="coderoom-journal-")
+    folder = Path(mkdtemp(prefix="coderoom-journal-"))
     for file in [path, log] if has_log else [path]:
-        shutil.copyfile(file, Path(folder.name, file.name))
-    return _connect(Path(folder.name, path.name)), folder
+        shutil.copyfile(file, folder / file.name)
+    return _connect(folder / path.name), folder
 
 
 def default_path() -> Path:

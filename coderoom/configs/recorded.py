@@ -12,7 +12,7 @@ import functools
 import json
 import re
 from abc import abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -230,6 +230,8 @@ class _Entry(TypedDict):
 _ENTRY: Final = TypeAdapter(_Entry)
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{4,}")
 _MOST_LINES: Final = 40
+_MOST_COMPARED: Final = 500
+_MOST_DIFFERENT: Final = 2_000
 
 
 class _Recording:
@@ -320,10 +322,10 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
     def _miss(self, request: Mapping[str, Any]) -> str:
         asked = lines_of(request)
         entries = self._recording.entries
-        recorded = [lines_of(entry["request"]) for entry in entries]
-        nearest = max(
-            recorded, key=lambda lines: difflib.SequenceMatcher(None, lines, asked, False).quick_ratio(), default=[]
-        )
+        recorded, counts = [lines_of(entry["request"]) for entry in entries[:_MOST_COMPARED]], Counter(asked)
+        shared = [2 * (Counter(lines) & counts).total() / max(1, len(lines) + len(asked)) for lines in recorded]
+        nearest = recorded[shared.index(max(shared))] if recorded else []
+        nearest, asked = nearest[:_MOST_DIFFERENT], asked[:_MOST_DIFFERENT]  # A comparison takes more than linear time.
         found = list(difflib.unified_diff(nearest, asked, "recorded", "asked now", lineterm="", n=1))
         more = f"\n... {len(found) - _MOST_LINES} more lines" if len(found) > _MOST_LINES else ""
         difference = "\n".join(found[:_MOST_LINES])

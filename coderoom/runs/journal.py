@@ -32,7 +32,7 @@ T = TypeVar("T")
 _TAKEN: Final = {
     "runs": "SELECT * FROM runs WHERE id = ?",
     "steps": "SELECT * FROM steps WHERE run = ?",
-    "contents": "SELECT run, hash, data FROM contents JOIN data USING (hash) WHERE run = ?",
+    "contents": "SELECT run, hash, data FROM contents WHERE run = ?",
 }
 _COLUMNS: Final = "id, command, name, task, model, started, ended, outcome, owner, request, facts"
 _SYNCED: Final = frozenset({"call", "approval", "input"})
@@ -309,12 +309,11 @@ class Journal(Database):
 
     def content(self, run: str, name: str) -> bytes:
         """A content by its hash; empty if it was not kept."""
-        query = "SELECT data FROM contents JOIN data USING (hash) WHERE run = ? AND hash = ?"
-        return self._one(query, run, name) or b""
+        return self._one("SELECT data FROM contents WHERE run = ? AND hash = ?", run, name) or b""
 
     def size(self, run: str) -> int:
         """How many bytes the contents of a run have."""
-        return self._one("SELECT SUM(LENGTH(data)) FROM contents JOIN data USING (hash) WHERE run = ?", run) or 0
+        return self._one("SELECT SUM(LENGTH(data)) FROM contents WHERE run = ?", run) or 0
 
     def _one(self, query: str, *values: str) -> Any:
         """The only column of the first row; `None` if there is no row."""
@@ -325,12 +324,12 @@ class Journal(Database):
 
 def _add_content(database: sqlite3.Connection, run: str, name: str, data: bytes) -> None:
     database.execute("INSERT OR IGNORE INTO data VALUES (?, ?)", (name, data))
-    database.execute("INSERT OR IGNORE INTO contents VALUES (?, ?)", (run, name))
+    database.execute("INSERT OR IGNORE INTO kept VALUES (?, ?)", (run, name))
 
 
 def _delete(database: sqlite3.Connection, runs: Sequence[str]) -> None:
     database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
-    database.execute("DELETE FROM data WHERE NOT EXISTS (SELECT * FROM contents WHERE contents.hash = data.hash)")
+    database.execute("DELETE FROM data WHERE NOT EXISTS (SELECT * FROM kept WHERE kept.hash = data.hash)")
 
 
 def open_journal(named: str | None = None, *, off: bool = False) -> Journal | None:
