@@ -19,7 +19,6 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 T = TypeVar("T")
 
 _MOST_TRIES = 1000
-_THOUGHTS = re.compile(r"<(think|thinking)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
 _VARIES = re.compile(r"[\s\\]+")
 
@@ -30,6 +29,8 @@ def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = 
     In prose, an object that also occurs in the model's input (`shown`) is a quotation and not a decision: code can
     print one, and a model may quote it. Two different decisions do not count either.
     """
+    from coderoom.blocks import without_thoughts  # Slow to import, and quick commands import this module.
+
     answer = without_thoughts(text).strip()
     objects = json_objects(answer)
     fenced = _FENCED.fullmatch(answer)
@@ -45,11 +46,6 @@ def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = 
         if decision not in found:
             found.append(decision)
     return found[0] if len(found) == 1 else None
-
-
-def without_thoughts(text: str) -> str:
-    """An answer without the text in `<think>`."""
-    return _THOUGHTS.sub("", text)
 
 
 def _bare(text: str) -> str:

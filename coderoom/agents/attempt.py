@@ -8,7 +8,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from coderoom._util.tasks import CODE, await_with_token, cell, note, once
 from coderoom._util.text import bound_output, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
-from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
 from coderoom.executors import runner_for
 from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
@@ -50,10 +50,26 @@ class Selection:
 
 
 def texts_of(message: BaseChatMessage) -> list[str]:
-    """The texts of a message that may contain code. The texts around a picture are separate."""
+    """The texts of a message that may contain code, without a model's thoughts.
+
+    The texts around a picture are separate. In a person's message, a tag of thoughts is text.
+    """
     if isinstance(message, MultiModalMessage):
-        return [part for part in message.content if isinstance(part, str)]
-    return [message.to_model_text()]
+        texts = [part for part in message.content if isinstance(part, str)]
+    else:
+        texts = [message.to_model_text()]
+    return texts if message.source == "user" else [without_thoughts(text) for text in texts]
+
+
+def select_from_reply(reply: str, languages: Sequence[str], code_format: CodeFormat | None = None) -> Selection:
+    """Select the blocks of a model's reply; code in its thoughts is a draft and no code to run."""
+    spoken, is_open = split_thoughts(reply)
+    selection = select_blocks([spoken], languages, code_format)
+    if not is_open or not (draft := select_blocks([reply], languages, code_format)).is_code:
+        return selection
+    left_out = tuple(block.code for block in draft.blocks if block not in selection.blocks) + draft.left_out
+    notes = (*selection.notes, _OPEN_THOUGHT)
+    return replace(selection, notes=notes, is_code=True, left_out=(*selection.left_out, *left_out))
 
 
 def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: CodeFormat | None = None) -> Selection:
@@ -63,7 +79,10 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
     notes: list[str] = []
     left_out: list[str] = []
     is_code = cut = False
-    for block in (block for text in texts for block in extract_code_blocks(text)):
+    blocks = [block for text in texts for block in extract_code_blocks(text)]
+    if any(block.unclear and not block.no_run for block in blocks):
+        return _unclear([block for block in blocks if not block.no_run])
+    for block in blocks:
         is_for_running = block.language != "" and not block.is_data
         if block.no_run:
             continue
@@ -85,6 +104,18 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
             left_out.append(block.code)
             notes.append(_unknown_note(block, languages))
     return Selection(tuple(run), tuple(notes), is_code, cut, tuple(left_out))
+
+
+def _unclear(blocks: Sequence[Block]) -> Selection:
+    """Nothing runs if it cannot be told where a block ends: what looks like the next one may be a part of it."""
+    notes = [
+        f"Nothing was run, since the code cannot be told for sure: in the {block.tag or 'unlabelled'} block at line "
+        f"{block.line}, {block.unclear}. Write all of the code again."
+        for block in blocks
+        if block.unclear
+    ]
+    is_code = any(block.language and not block.is_data for block in blocks)
+    return Selection((), tuple(notes), is_code, left_out=tuple(block.code for block in blocks))
 
 
 def _cut_note(block: Block) -> str:
@@ -196,6 +227,10 @@ def calls_made(calls: Sequence[FunctionCall]) -> str:
 
 
 MOST_CALLS = 20
+_OPEN_THOUGHT = (
+    "The code in your thoughts was not run, and the tag of these thoughts is never closed. Close it, and write the "
+    "code that is to run after it."
+)
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "

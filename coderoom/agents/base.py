@@ -45,7 +45,7 @@ from pydantic import Field
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_from_reply
 from coderoom.agents.conversation import (
     ModelAgent,
     call_model,
@@ -244,7 +244,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         A subclass may replace this, for a model that writes its code otherwise. `Selection(blocks=(...,))` of
         `autogen_core.code_executor.CodeBlock`s is enough; a selection without blocks is an answer.
         """
-        return select_blocks([reply], self._languages, self._code_format)
+        return select_from_reply(reply, self._languages, self._code_format)
 
     # --- The loop: write, run, look at the result ---
 

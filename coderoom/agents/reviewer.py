@@ -18,7 +18,7 @@ from coderoom._util.tasks import tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.conversation import ModelAgent
-from coderoom.blocks import Block, extract_code_blocks
+from coderoom.blocks import Block, extract_code_blocks, without_thoughts
 from coderoom.budgets import Budget
 from coderoom.outcome import Outcome
 
@@ -236,7 +236,7 @@ def _brings_code(message: BaseChatMessage) -> bool:
         return any(_may_be_code(block) for text in texts_of(message) for block in extract_code_blocks(text))
     # A report: it contains the code that was run, marked `no-run`.
     ran = {block.code.strip() for block in extract_code_blocks(message.to_model_text()) if block.no_run}
-    summary = extract_code_blocks(message.metadata.get(keys.SUMMARY, ""))
+    summary = extract_code_blocks(without_thoughts(message.metadata.get(keys.SUMMARY, "")))
     return any(_may_be_code(block) and block.code.strip() not in ran for block in summary)
 
 

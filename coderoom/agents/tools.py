@@ -17,7 +17,7 @@ from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
 from coderoom._util.autogen import is_started
 from coderoom.agents.attempt import CodeFormat
-from coderoom.blocks import extract_code_blocks, normalize_language
+from coderoom.blocks import extract_code_blocks, normalize_language, without_thoughts
 from coderoom.outcome import Outcome
 from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_functions
 
@@ -212,6 +212,7 @@ def unrun_code(reply: str, languages: Sequence[str], code_format: CodeFormat, kn
     A reply that only shows `known` texts again, the code and output of this turn, is an answer.
     """
     runs = {normalize_language(language) for language in languages}
+    reply = without_thoughts(reply)
     blocks = [block for block in extract_code_blocks(reply) if block.closed and not block.no_run]
     new = [block for block in blocks if not any(block.code.strip() in text for text in known)]
     if code_format == "execute":

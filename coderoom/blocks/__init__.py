@@ -7,7 +7,7 @@ caller chooses what to run.
 
 from __future__ import annotations
 
-from coderoom.blocks.code_blocks import Block, extract_code_blocks, fence
+from coderoom.blocks.code_blocks import Block, extract_code_blocks, fence, split_thoughts, without_thoughts
 from coderoom.blocks.fences import normalize_language
 
-__all__ = ["Block", "extract_code_blocks", "fence", "normalize_language"]
+__all__ = ["Block", "extract_code_blocks", "fence", "normalize_language", "split_thoughts", "without_thoughts"]

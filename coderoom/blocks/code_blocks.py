@@ -15,10 +15,10 @@ from coderoom.blocks.execute_tags import TagIndex, read_tags
 from coderoom.blocks.fences import (
     Find,
     Info,
-    PythonStrings,
     Scan,
     dedent,
     fence_rule,
+    is_language,
     is_no_run,
     is_outdented,
     line_start,
@@ -26,6 +26,8 @@ from coderoom.blocks.fences import (
     parse_info,
     scan_of,
 )
+from coderoom.blocks.strings import strings_of
+from coderoom.blocks.thoughts import TAG, Thoughts
 from coderoom.errors import RequestError
 
 # Labels that models use for data and text, and not for code to run.
@@ -36,6 +38,8 @@ _DATA_LANGUAGES = frozenset(
 _NAME_WITH_EXTENSION = re.compile(r"[^\s]*[^\s./\\]\.[A-Za-z][A-Za-z0-9]{0,9}")
 _NAME_COMMENT = re.compile(r"[ \t]*(?:#|//|--|<!--|/\*)[ \t]*(?:filename|file)[ \t]*:", re.IGNORECASE)
 _LONGEST_NAME_LINE = 4096
+_GLUED = re.compile(r"[^`\n]*[^`\s][ \t]*(```)[\w+#-]+[ \t]*\Z")
+_GLUED_LABEL = re.compile(r"[`\s]+")
 _LINE_END = re.compile(r"\r\n?")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
@@ -57,6 +61,8 @@ class Block:
         tag: The language as written, for instance "py", or "execute" for a block in `<execute>` tags.
         attributes: The other parts of the info string; a flag has the value "".
         line: The line of the opening fence or tag in the text, from 1.
+        unclear: Why the code, or what is code in the text after it, cannot be told for sure; then nothing of the text
+            should run. Empty if it can.
     """
 
     language: str
@@ -66,6 +72,7 @@ class Block:
     tag: str = ""
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
     line: int = 1
+    unclear: str = ""
 
     @property
     def no_run(self) -> bool:
@@ -87,7 +94,8 @@ def extract_code_blocks(text: str) -> list[Block]:
     """Find the blocks of code in a model's reply.
 
     Fenced blocks are found as CommonMark defines them, and in some more forms that models write: a block whose closing
-    fence is left of its list item, a Python block with fences in a string, a Markdown block with fenced examples.
+    fence is left of its list item, code with fences in a string or here-document, a Markdown block with fenced
+    examples.
     `<execute>` tags contain Python, or one fenced block. Indented code, inline code and HTML comments are not blocks.
 
     The time is linear in the length of the text, and any text is valid.
@@ -98,7 +106,26 @@ def extract_code_blocks(text: str) -> list[Block]:
     Returns:
         All blocks in the order of the text, whatever their language.
     """
-    return [_to_block(find) for find in _find_code(text)]
+    return [_to_block(find) for find in _read(text).finds]
+
+
+def without_thoughts(reply: str) -> str:
+    """Remove the thoughts from a model's reply, and leave its lines where they are.
+
+    Code in thoughts is a draft. A thought stands between `<think>` and `</think>` (or `thinking`, `thought`,
+    `reasoning`), after a tag that is never closed, or before a lone closing one. A tag in a string of code or in
+    inline code is none. This is for what a model wrote: in a person's message, such a tag is text.
+    """
+    return split_thoughts(reply)[0]
+
+
+def split_thoughts(reply: str) -> tuple[str, bool]:
+    """Return what `without_thoughts` does, and whether the last thought has no end."""
+    thoughts = _read(reply, is_reply=True).thoughts if TAG.search(reply) else None
+    if not thoughts:
+        return reply, False
+    spoken = thoughts.without()
+    return spoken if reply.endswith(("\n", "\r")) else spoken.removesuffix("\n"), thoughts.open
 
 
 def fence(code: str, language: str = "", *flags: str) -> str:
@@ -122,18 +149,20 @@ def fence(code: str, language: str = "", *flags: str) -> str:
     marker = "~" if "`" in info else "`"
     longest = max((len(run) for run in re.findall(f"{marker}+", code)), default=0)
     length = max(3, longest + 1)
-    if normalize_language(parse_info(info).tag) == "python" and not _survives_plain_fence(code):
+    if not _survives_plain_fence(code, normalize_language(parse_info(info).tag)):
         length = max(4, length)
     space = " " if info.startswith(marker) else ""
     return f"{marker * length}{space}{info}\n{code}\n{marker * length}"
 
 
-def _survives_plain_fence(code: str) -> bool:
-    """Return whether no tolerance for three backticks would change this Python code."""
-    strings = PythonStrings()
-    for line in re.split(r"\r\n?|\n", code):
-        strings.feed(line)
-    return not strings.open and not _is_indented(code)
+def _survives_plain_fence(code: str, language: str) -> bool:
+    """Return whether no tolerance for three backticks would change this code."""
+    strings = strings_of(language)
+    if strings is not None:
+        for line in re.split(r"\r\n?|\n", code):
+            strings.feed(line)
+    is_open = strings is not None and strings.open != ""
+    return not is_open and not (language == "python" and _is_indented(code))
 
 
 def _is_indented(code: str) -> bool:
@@ -156,6 +185,7 @@ def _to_block(find: Find) -> Block:
         tag="execute" if find.in_tag else info.tag,
         attributes=info.attributes,
         line=find.line + 1,
+        unclear=find.unclear,
     )
 
 
@@ -182,15 +212,15 @@ def _name_in_comment(code: str) -> str | None:
     return name if is_name else None
 
 
-def _find_code(text: str) -> list[Find]:
+def _read(text: str, *, is_reply: bool = False) -> Scan:
     source = _LINE_END.sub("\n", text.removeprefix("\ufeff"))
     source = source if source.endswith("\n") else source + "\n"
     tags = TagIndex(source) if "<execute" in source.lower() else None
-    scan = Scan(_BUDGET + _BUDGET_PER_CHARACTER * len(source), tags)
+    scan = Scan(_BUDGET + _BUDGET_PER_CHARACTER * len(source), tags, Thoughts(source) if is_reply else None)
     parser = _parser()
     # Only blocks are parsed: inline content is not needed, and its time is not linear.
     parser.block.parse(source, parser, {"scan": scan}, [])
-    return scan.finds
+    return scan
 
 
 @cache
@@ -263,7 +293,35 @@ def _comment_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool
 
 def _paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a paragraph, a title with its underline included, and the tags in it; a block rule for markdown-it."""
-    _read_text(state, start, _paragraph_end(state, start, end), end)
+    stop = _paragraph_end(state, start, end)
+    for line in range(start, stop):
+        glued = _GLUED.match(state.src, line_start(state, line), state.eMarks[line])
+        if glued is not None and _read_glued(state, start, line, glued.start(1), end):
+            return True
+    _read_text(state, start, stop, end)
+    return True
+
+
+def _read_glued(state: StateBlock, start: int, line: int, offset: int, end: int) -> bool:
+    """Read a block whose opening fence is glued to the end of a sentence, if a bare fence closes it."""
+    if not is_language(_GLUED_LABEL.sub("", state.src[offset : state.eMarks[line]])):
+        return False
+    scan = scan_of(state)
+    before = state.bMarks[line], state.tShift[line], state.sCount[line], len(scan.finds)
+    if not scan.pay(0):
+        return False
+    _begin_at(state, line, offset)
+    fence_rule(state, line, end, False)
+    found, after = scan.finds.pop(), state.line
+    state.bMarks[line], state.tShift[line], state.sCount[line] = before[:3]
+    if not found.closed or found.unclear or "```" in found.code:
+        scan.pay(state.eMarks[after - 1] - offset)
+        return False
+    line_end, state.eMarks[line] = state.eMarks[line], offset
+    _read_text(state, start, line + 1, end)
+    state.eMarks[line] = line_end
+    scan.finds.append(found)
+    state.line = after
     return True
 
 
@@ -298,16 +356,26 @@ def _paragraph_end(state: StateBlock, start: int, end: int) -> int:
 
 def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
     """Read the tags in the lines of a paragraph; the content of a tag is code, whatever it looks like."""
-    tags = scan_of(state).tags
+    scan = scan_of(state)
     state.line = stop
-    if tags is None:
+    if scan.tags is None and scan.thoughts is None:
         return
     offset, line = line_start(state, start), start
-    while (after := read_tags(state, tags, offset, line, stop, end)) is not None:
-        # The content went past the paragraph; the rest of its last line begins another one.
+    while (after := read_tags(state, offset, line, stop, end)) is not None:
+        # The content went past the paragraph; the rest of its last line begins another block.
         offset = after
         line = bisect_left(state.eMarks, offset)
         if not state.src[offset : state.eMarks[line]].strip(" \t"):
             state.line = line + 1
             return
+        _begin_at(state, line, offset)
+        if fence_rule(state, line, end, False):
+            return
         stop = state.line = _paragraph_end(state, line, end)
+
+
+def _begin_at(state: StateBlock, line: int, offset: int) -> None:
+    """Let a line begin at an offset in it."""
+    text = state.src[offset : state.eMarks[line]]
+    state.bMarks[line], state.tShift[line] = offset, len(text) - len(text.lstrip(" \t"))
+    state.sCount[line] = state.blkIndent

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from markdown_it.rules_block import StateBlock
 
 from coderoom.blocks.fences import Find, Scan, content_lines, dedent, fence_rule, is_outdented, line_start, scan_of
+from coderoom.blocks.thoughts import TAG
 
 _PREFIX = r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
 _TAG = re.compile(rf"({_PREFIX})?<(/?)execute[ \t]*>", re.MULTILINE | re.IGNORECASE)
 _FENCE_LINE = re.compile(rf"{_PREFIX}(?:```|~~~)", re.MULTILINE)
-_MARK = re.compile(r"`+|<execute[ \t]*>|<!--|-->", re.IGNORECASE)
+_FENCE = re.compile(r"[ \t]*(?:```|~~~)")
+_MARK = re.compile(rf"`+|<execute[ \t]*>|<!--|-->|{TAG.pattern}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,14 +64,28 @@ def _is_quoted(source: str, match: re.Match[str]) -> bool:
     return start > 0 and source[start - 1] in "\"'" and source[start - 1] == source[end : end + 1]
 
 
-def read_tags(state: StateBlock, tags: TagIndex, offset: int, line: int, stop: int, end: int) -> int | None:
-    """Read the tags between the offset and the end of the lines; return where the last one ends if that is beyond."""
-    limit = state.eMarks[stop - 1]
+def read_tags(state: StateBlock, offset: int, line: int, stop: int, end: int) -> int | None:
+    """Read the tags of code and thoughts between the offset and the end of the lines.
+
+    Return where the last one ends if that is beyond, or if a fence follows on its line.
+    """
+    scan, limit = scan_of(state), state.eMarks[stop - 1]
     for begin, span_end in _code_spans_and_tags(state, offset, line, stop):
         if begin < offset:
             continue
-        tag = tags.tags.get(begin)
-        after = span_end or (None if tag is None else _read_tag(state, tags, tag, end))
+        tag = None if scan.tags is None else scan.tags.tags.get(begin)
+        if span_end:
+            after: int | None = span_end
+        elif tag is not None and scan.tags is not None:
+            after = _read_tag(state, scan.tags, tag, end)
+        elif scan.thoughts is None:
+            after = None
+        else:
+            after = scan.thoughts.read(begin, state.eMarks[end - 1])
+            if scan.thoughts.closes_all(begin):
+                scan.finds.clear()
+            if after is not None and _FENCE.match(state.src, after):
+                return after
         if after is None:
             continue
         if after > limit:

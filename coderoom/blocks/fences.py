@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Mapping
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 from markdown_it.rules_block import StateBlock
 
+from coderoom.blocks.strings import strings_of
+
 if TYPE_CHECKING:
     from coderoom.blocks.execute_tags import TagIndex
+    from coderoom.blocks.thoughts import Thoughts
 
 _SPELLINGS = {
     "python": "py ipython",
@@ -57,6 +61,11 @@ def normalize_language(name: str) -> str:
     """
     name = name.strip().lower()
     return "python" if _PYTHON_3.fullmatch(name) else _LANGUAGES.get(name, name)
+
+
+def is_language(name: str) -> bool:
+    """Return whether a name is one of a language that is known here."""
+    return normalize_language(name) in _SPELLINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +121,8 @@ def _unquote(value: str) -> str:
 
 _FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
 _FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")
-_IN_CODE = re.compile(r"""\#|'''|\"""|'|\"""")
-# A backslash takes the next character with it in raw strings too, so prefixes make no difference here.
-_IN_STRING = {quotes: re.compile(rf"\\.|{quotes}") for quotes in ("'''", '"""', "'", '"')}
+# What some models write after their code, such as `<end_code>` or `<|im_end|>`, is no info string.
+_END_TOKEN = re.compile(r"<[/|]?[\w:-]+[|/]?>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,7 @@ class Find:
     closed: bool
     exact: bool = False
     in_tag: bool = False
+    unclear: str = ""
 
 
 @dataclass(slots=True)
@@ -139,6 +148,7 @@ class Scan:
 
     budget: int
     tags: TagIndex | None = None
+    thoughts: Thoughts | None = None
     finds: list[Find] = field(default_factory=list)
     quotes: int = 0
 
@@ -208,14 +218,15 @@ def fence_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return False
     if silent:
         return True
-    stop, closed = _find_end(state, start, end, opening)
+    found = _find_end(state, start, end, opening)
+    stop, closed = found.line, found.closed
     glued = closed and _ends_with(state, stop, opening) and _read_fence(state, stop) is None
     state.line = stop + 1 if closed else stop
     code = content_lines(state, start + 1, stop + 1 if glued else stop, state.sCount[start]).removesuffix("\n")
     if glued:
-        code = code.rstrip(" \t").removesuffix(opening.marker * opening.length)
+        code = _without_end_token(code).removesuffix(opening.marker * opening.length)
     exact = opening.marker == "`" and opening.length > 3
-    scan_of(state).finds.append(Find(start, opening.info, code, closed, exact))
+    scan_of(state).finds.append(Find(start, opening.info, code, closed, exact, unclear=found.unclear))
     return True
 
 
@@ -226,48 +237,76 @@ def _read_fence(state: StateBlock, line: int) -> _Fence | None:
     match = _FENCE.match(state.src, begin, state.eMarks[line])
     if match is None:
         return None
-    run = match[1] or match[3]
-    return _Fence(run[0], len(run), (match[2] or match[4] or "").strip(" \t"))
+    run, info = match[1] or match[3], (match[2] or match[4] or "").strip(" \t")
+    return _Fence(run[0], len(run), "" if _END_TOKEN.fullmatch(info) else info)
 
 
-def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple[int, bool]:
-    """Return the line of the closing fence and True, or the line after the content and False.
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a block ends: the line of its closing fence, or the one after the content of a block without one.
+
+    It is `unclear` if another end is as likely; this says why, in words.
+    """
+
+    line: int
+    closed: bool = True
+    unclear: str = ""
+
+
+def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
+    """Find the end of a block.
 
     CommonMark ends the block at its `first` bare fence. A block that shows fences itself may go on to a later one. A
     fence that the model `glued` to the last line of code counts only if the block would otherwise have no end, or take
     in the opening of another one.
     """
     scan, content = scan_of(state), _Content(opening)
-    first: int | None = None
+    first: _End | None = None
     glued: int | None = None
+    is_unclear = False
     for line in range(start + 1, end):
         if is_outdented(state, line):
             if first is None and glued is None:
                 outside = _find_outdented_end(state, line, end, opening, scan)
-                return (line, False) if outside is None else (outside, True)
+                return _End(line, closed=False) if outside is None else _End(outside)
             break
         text = state.src[state.bMarks[line] : state.eMarks[line]]
         if first is not None and not scan.pay(len(text) + 1):
+            is_unclear = True
             break
+        if scan.thoughts is not None and content.is_code and scan.thoughts.close_at(line_start(state, line)):
+            return _End(line, closed=False)  # The code was a draft in a thought that ends here.
         fence = _read_fence(state, line)
+        if fence is not None:
+            is_unclear = is_unclear or first is not None
+            content.check_commands(fence, line)
         if fence is not None and fence.marker == opening.marker:
-            reading = content.read_fence(fence, past_first=first is not None)
+            if fence.info and first is None and glued is not None:
+                break
+            reading = content.read_fence(fence, line, past_first=first is not None)
             if reading == "end":
-                return line, True
-            if reading == "contradiction" or (fence.info and first is None and glued is not None):
+                return _End(line, unclear=content.unclear)
+            if reading == "contradiction":
                 break
             if first is None and fence.closes(opening):
-                first = line
-        content.read_text(text)
-        if glued is None and fence is None and content.may_end and _ends_with(state, line, opening):
-            glued = line
+                first = _End(line, unclear=content.why_unclear(line))
+        may_be_glued = glued is None and fence is None and _ends_with(state, line, opening)
+        if may_be_glued and content.may_end_with(_without_end_token(text)):
+            glued, text = line, _without_end_token(text).rstrip(opening.marker)
+        content.read_text(text, is_fence=fence is not None)
     if first is not None:
-        return first, True
-    return (end, False) if glued is None else (glued, True)
+        return first if is_unclear or content.unclear else _End(first.line)
+    return _End(end, closed=False) if glued is None else _End(glued, unclear=content.unclear)
+
+
+def _without_end_token(text: str) -> str:
+    text = text.rstrip(" \t")
+    token = _END_TOKEN.search(text, max(0, text.rfind("<")))
+    return text[: token.start()].rstrip(" \t") if token is not None and token.end() == len(text) else text
 
 
 def _ends_with(state: StateBlock, line: int, opening: _Fence) -> bool:
-    text = state.src[line_start(state, line) : state.eMarks[line]].rstrip(" \t")
+    text = _without_end_token(state.src[line_start(state, line) : state.eMarks[line]])
     rest = text.removesuffix(opening.marker * opening.length)
     return rest not in {text, ""} and not rest.endswith(opening.marker)
 
@@ -301,69 +340,49 @@ def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _F
     return first if count % 2 else None
 
 
-class PythonStrings:
-    """Knows whether a triple-quoted string is open after the lines it was fed.
-
-    It reads quotes, escapes and comments and nothing else, so it follows code that does not parse, too. `tail` is what
-    follows the opening quotes on the last line fed, if that line opened a triple-quoted string and left it open.
-    """
-
-    __slots__ = ("_quotes", "tail")
-
-    def __init__(self) -> None:
-        self._quotes = ""
-        self.tail: str | None = None
-
-    @property
-    def open(self) -> bool:
-        """Whether the next line starts inside a triple-quoted string."""
-        return len(self._quotes) == 3
-
-    def feed(self, line: str) -> None:
-        """Read one line, given without its line end."""
-        quotes = self._quotes
-        position, opened_at = 0, -1
-        while match := (_IN_STRING[quotes] if quotes else _IN_CODE).search(line, position):
-            found, position = match[0], match.end()
-            if quotes:
-                if found == quotes:
-                    quotes = ""
-            elif found == "#":
-                break
-            else:
-                quotes, opened_at = found, position
-        if len(quotes) == 1 and not (line.endswith("\\") and position < len(line)):
-            quotes = ""  # such a string ends with its line, unless a backslash carries it over
-        self._quotes = quotes
-        self.tail = line[opened_at:] if self.open and opened_at >= 0 else None
-
-
 class _Content:
     """What was read of a block, which tells the fences that it shows from the one that ends it.
 
-    Fences in a triple-quoted string of Python belong to the string. A string that the model never closed would take in
-    the prose and the blocks that follow, too. That shows when a labelled fence comes where a pair of fences should be
-    closed, or where the string is over. In Markdown, labelled fences pair with the bare ones that close them.
+    Fences in a string or here-document belong to the code. One that the model never closed would take in the prose and
+    the blocks that follow, too. That shows when a labelled fence comes where a pair of fences should be closed, or
+    where the string is over. In Markdown, labelled fences pair with the bare ones that close them.
+
+    Attributes:
+        unclear: Why the code must not run as it is, though its end is found.
     """
 
     def __init__(self, opening: _Fence) -> None:
         self._opening = opening
         self._language = normalize_language(parse_info(opening.info).tag)
-        # Who writes a longer fence or tildes has thought of the inner ones.
-        self._nests = self._language in {"python", "markdown"} and (opening.marker, opening.length) == ("`", 3)
-        self._strings = PythonStrings()
+        self._strings = strings_of(self._language)
+        # Who writes a longer fence has thought of the inner ones.
+        self._nests = (self._strings is not None or self._language == "markdown") and opening.length == 3
         self._inner: list[_Fence] = []
+        self.unclear = ""
 
     @property
-    def may_end(self) -> bool:
-        """Whether the block may end with the last line that was read."""
-        return self._language != "markdown" and not self._strings.open
+    def is_code(self) -> bool:
+        """Whether the next line is code for sure, and not text in it."""
+        return self._strings is not None and not self._strings.open
 
-    def read_fence(self, fence: _Fence, *, past_first: bool) -> _Reading:
+    def may_end_with(self, line: str) -> bool:
+        """Return whether the block may end with this line, which ends with a fence; it is not read yet."""
+        if self._language == "markdown":
+            return False
+        strings = copy.deepcopy(self._strings)
+        if strings is not None:
+            strings.feed(line.rstrip(self._opening.marker))
+        return strings is None or not strings.open
+
+    def read_fence(self, fence: _Fence, line: int, *, past_first: bool) -> _Reading:
         """Read a line that is a fence with the marker of the block."""
         if not self._nests:
-            return "end" if fence.closes(self._opening) else "content"
-        if self._language == "markdown":
+            if fence.closes(self._opening):
+                return "end"
+            if fence.info and self._opening.length == 3:
+                self.unclear = self.unclear or f"another block seems to begin in it, at line {line + 1}"
+            return "content"
+        if self._strings is None:
             if fence.info:
                 self._inner.append(fence)
             elif not self._inner:
@@ -372,18 +391,43 @@ class _Content:
                 self._inner.pop()
             return "content"
         if not self._strings.open:
-            return "end" if not fence.info else "contradiction" if past_first else "content"
+            if not fence.info:
+                return "end"
+            if past_first:
+                return "contradiction"
+            self.unclear = self.unclear or f"another block seems to begin in it, at line {line + 1}"
+            return "content"
         if fence.info and self._inner and not self._inner[0].info:
             return "contradiction"
         self._inner = [fence] if fence.info or not self._inner else []
         return "content"
 
-    def read_text(self, line: str) -> None:
+    def check_commands(self, fence: _Fence, line: int) -> None:
+        """Read a line that is a fence with any marker, before `read_fence`."""
+        if self._strings is not None and self._strings.runs_backticks and fence.marker == "`" and not self.unclear:
+            self.unclear = (
+                f"the shell would run what is between the backticks of the fence at line {line + 1}, which is in "
+                f"{self._strings.open}. Quote the delimiter of a here-document, as in <<'END'"
+            )
+
+    def why_unclear(self, line: int) -> str:
+        """Why the fence at this line may be the end of the block or a part of it; empty if only one is possible."""
+        if self._strings is None and self._language == "markdown":
+            return "the fences in it are not in pairs. Use four backticks around the block"
+        if self.unclear or self._strings is None or not self._strings.open:
+            return self.unclear
+        return (
+            f"the fence at line {line + 1} is in {self._strings.open}, and no end of that fits to the other fences. "
+            "Use four backticks around the block, and close the inner ones"
+        )
+
+    def read_text(self, line: str, *, is_fence: bool) -> None:
         """Read any line, after `read_fence` if it is one."""
-        if self._language == "python":
-            self._strings.feed(line)
-            if self._strings.tail is not None:
-                starts_with_fence = self._strings.tail.lstrip().startswith("```")
-                self._inner = [_Fence("`", 3, "labelled")] if starts_with_fence else []
-            elif not self._strings.open:
-                self._inner = []
+        if self._strings is None:
+            return
+        self._strings.feed(line, is_fence=is_fence)
+        if self._strings.tail is not None:
+            starts_with_fence = self._strings.tail.lstrip().startswith("```")
+            self._inner = [_Fence("`", 3, "labelled")] if starts_with_fence else []
+        elif not self._strings.open:
+            self._inner = []

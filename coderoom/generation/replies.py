@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.json_output import json_objects, without_thoughts
+from coderoom._util.json_output import json_objects
 from coderoom._util.text import encodable
-from coderoom.blocks import Block, extract_code_blocks
+from coderoom.blocks import Block, extract_code_blocks, without_thoughts
 from coderoom.generation.languages import Language
 from coderoom.generation.languages.python.check import UNREADABLE
 from coderoom.generation.languages.python.declared import literal

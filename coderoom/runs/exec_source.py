@@ -113,6 +113,8 @@ def _read_markdown(name: str, text: str) -> Source:
                 f"{name}:{block.line}: the {what} that begins here is never closed, so its block is incomplete, and "
                 "nothing of the file was run. Close it."
             )
+        if block.unclear and not block.no_run:
+            raise RequestError(f"{name}:{block.line}: nothing of the file was run: in this block, {block.unclear}.")
     found = [block for block in everything if not block.no_run]
     blocks = [block for block in found if block.language in LANGUAGES]
     if not blocks:

@@ -26,7 +26,7 @@ from coderoom._util.replies import make_ready
 from coderoom._util.services import in_words
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
-from coderoom.blocks import extract_code_blocks
+from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.configs import default_model, resolve_model
 from coderoom.errors import CodeRoomError, ModelError, RequestError
 from coderoom.executors import bound_output
@@ -58,6 +58,7 @@ _NO_CODE: Final = (
     "answer to `result`."
 )
 
+_UNCLEAR: Final = "It cannot be told where the code in your answer ends, so nothing was run. Write it again as a whole."
 _CUT_OFF: Final = (
     "Your answer is cut off before the end of its code, so nothing was run. Write the code again as a whole, shorter "
     "if need be."
@@ -197,12 +198,12 @@ class _Question:
             await sandbox.start()  # Before a model writes code that cannot run.
             while True:
                 reply, at_limit = await self._ask(feedback)
-                code, cut = _code_in(reply)
+                code, problem = _code_in(reply)
                 if not code:
-                    cut = cut or at_limit
+                    problem = _CUT_OFF if at_limit else problem
                     if is_reminded:
-                        return self._result(_complaint(reply, cut))
-                    is_reminded, feedback = True, _CUT_OFF if cut else _NO_CODE
+                        return self._result(_complaint(reply, problem))
+                    is_reminded, feedback = True, problem or _NO_CODE
                     continue
                 ran = await self._run(sandbox, code)
                 self.attempts.append((ran, _error(ran, self.timeout, sandbox)))
@@ -298,22 +299,28 @@ def _error(ran: ExecutionResult, timeout: float, sandbox: Sandbox) -> str | None
     return text if error.line is None or f"line {error.line}" in text else f"{text} (line {error.line})"
 
 
-def _code_in(reply: str) -> tuple[str, bool]:
-    """The Python code of a reply, and whether there is none because it was cut off.
+def _code_in(reply: str) -> tuple[str, str]:
+    """The Python code of a reply, or why there is none although it contains code.
 
     Several blocks are one program, in their order. Blocks without a label count if no block is labelled as Python.
+    Code in the model's thoughts is a draft.
     """
-    blocks = [block for block in extract_code_blocks(reply) if not block.no_run]
+    blocks = [block for block in extract_code_blocks(without_thoughts(reply)) if not block.no_run]
+    for block in blocks:
+        if block.unclear:
+            return "", f"{_UNCLEAR} At line {block.line}, {block.unclear}."
     for language in ("python", ""):
         found = [block for block in blocks if block.language == language and block.code.strip()]
         if found:
-            cut = not all(block.closed for block in found)
-            return "" if cut else "\n\n".join(block.code for block in found), cut
-    return "", False
+            is_whole = all(block.closed for block in found)
+            return ("\n\n".join(block.code for block in found), "") if is_whole else ("", _CUT_OFF)
+    return "", ""
 
 
-def _complaint(reply: str, cut: bool) -> str:
-    if cut:
+def _complaint(reply: str, problem: str) -> str:
+    if problem.startswith(_UNCLEAR):
+        return problem
+    if problem:
         return (
             "The model's answer was cut off before the end of its code, and again in a second answer, and nothing was "
             "run: allow longer answers of the model (max_tokens), or ask for less at a time."
