@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
 from coderoom.errors import RequestError
 
 
@@ -267,6 +267,111 @@ def test_python_that_is_indented_as_a_whole_is_dedented() -> None:
 def test_other_indentation_stays() -> None:
     assert only("```yaml\n  a: 1\n```").code == "  a: 1"
     assert only("```python\n  a\nb\n```").code == "  a\nb"
+
+
+# --- Text inside of code that holds fences ---------------------------------------------------------------------------
+
+PAGE = "# Use\n\n```sh\nrm -rf build\n```\n\ndon't, or:\n\n```\nout\n```\n"
+NEXT = "\n\n```bash\necho next\n```"
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("sh", f"cat > R <<'END'\n{PAGE}END\necho ok"),
+        ("bash", f'cat > R <<-"END"\n{PAGE}\tEND\necho ok'),
+        ("zsh", f"cat <<\\A <<'B C'\n{PAGE}A\n{PAGE}B C\necho ok"),
+        ("sh", f'# don\'t\nX="$(cat <<\'E\'\n{PAGE}E\n)"; echo "$X"'),
+        ("bash", "echo '# Use\n\n```sh\nls\n```\n' > R"),
+        ("bash", f"# it's\n(( x << 2 )); y=$((1 << 3)) ${{x#a}} z=${{#x}} $# \\' <<< hi\ncat <<'E'\n{PAGE}E"),
+        ("js", f"const s = `${{f(`b`, {{a: 1}})}}\n{PAGE}`;\nf(s)"),
+        ("ts", f"const r = /[`/]/g, q = a / 2; // it`s\n/* ` */ f('`', `{PAGE}`);"),
+        ("js", f"/*\n{PAGE}*/\nf()"),
+        ("python", f's = f"""{{x}}\n{PAGE}"""\nprint(s)'),
+    ],
+)
+@pytest.mark.parametrize("marker", ["```", "~~~"])
+def test_fences_in_the_text_of_a_language_belong_to_the_code(language: str, code: str, marker: str) -> None:
+    code = code.replace("```", marker)
+    first, second = extract_code_blocks(f"Do:\n\n{marker}{language}\n{code}\n{marker}{NEXT}")
+    assert (first.code, first.closed, first.unclear) == (code, True, "")
+    assert second.code == "echo next"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"```sh\ncat > R <<'END'\nx\n```\n\nand{NEXT}", "here-document 'END'"),
+        (f"```sh\necho 'x\n```{NEXT}", "a quoted string"),
+        (f"```js\nf(`x\n```{NEXT}", "a template literal"),
+        (f'```python\ns = """x\n```{NEXT}', "a triple-quoted string"),
+        (f"```ruby\nx = <<~E\n{PAGE}E\n```{NEXT}", "another block seems to begin in it, at line 5"),
+        (f"```sh\nls\n```sh\nrm -rf build\n```{NEXT}", "another block seems to begin in it, at line 3"),
+        (f"```md\n# T\n```sh\nrm -rf build\n```\n\nand{NEXT}", "not in pairs"),
+        # The shell runs what is between backticks in these.
+        (f"```sh\ncat > R <<END\n{PAGE}END\n```{NEXT}", "would run"),
+        (f"````sh\ncat > R <<-END\n{PAGE}END\n````{NEXT}", "would run"),
+        ('```sh\necho "\n```sh\nrm -rf build\n```\n" > R\n```', "would run"),
+    ],
+)
+def test_what_cannot_be_told_for_sure_is_unclear(text: str, why: str) -> None:
+    assert why in extract_code_blocks(text)[0].unclear
+
+
+@pytest.mark.parametrize("text", ["```sh\ncat <<END\nx\n```\nThat is all.", "````js\nf(`x\n````\n\n```js\ny\n```"])
+def test_an_open_text_with_one_possible_end_is_not(text: str) -> None:
+    assert {block.unclear for block in extract_code_blocks(text)} == {""}
+
+
+# --- Thoughts --------------------------------------------------------------------------------------------------------
+
+DRAFT, REAL = "```python\ndraft\n```\n", "```python\nreal\n```\n"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"<think>\n{DRAFT}</think>\n{REAL}",
+        f"<THINKING mode='a'>\n\n{DRAFT}\n</THINKING >\n{REAL}".replace(" >", ">"),
+        f"Sure. <reasoning>Maybe\n{DRAFT}</reasoning>{REAL}",
+        f"{REAL}\n<think>\n{DRAFT}",
+        f"{REAL}\nBut: <thought>\n{DRAFT}{DRAFT}",
+        f"I could\n{DRAFT}</think>\n\n{REAL}",
+        f"I could\n```python\ndraft\n</think>\n\n{REAL}",
+        f"<think>I could\n```python\ndraft\n</think>\n\n{REAL}",
+        f"<think>To end, I write `</think>`, or '</think>'.\n{DRAFT}</think>\n{REAL}",
+        f"<think>a <think>\n{DRAFT}</think>\n{DRAFT}</think>\n{REAL}",
+        f"<think>\n{DRAFT}</thinking>\n{REAL}",
+        f"1. <think>\n   {DRAFT}</think>\n2. {REAL.replace(chr(10), chr(10) + '   ')}",
+        f"> <think>\n> ```python\n> draft\n> ```\n> </think>\n\n{REAL}",
+        f"<think>{DRAFT.strip()}</think>{REAL}",
+        f"<think>no</think> yes <think>no</think>\n{REAL}",
+        f"<think/>\nThe <think> tag, `<think>`, and what is between <think> and </think>:\n{REAL}",
+        "<think><execute>draft</execute></think><execute>real</execute>",
+    ],
+)
+def test_code_in_thoughts_is_none(reply: str) -> None:
+    assert codes(without_thoughts(reply)) == [("python", "real")]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        's = """\n<think>\n</think>\n"""',
+        's = """\n</think>\n"""',
+        "s = text.split('</think>')[1]  # <think>",
+        'print("<think>" + s)',
+    ],
+)
+def test_a_tag_in_a_string_of_code_is_a_string(code: str) -> None:
+    for reply in (fence(code, "python"), f"<think>\n{DRAFT}</think>\n{fence(code, 'python')}\nDone."):
+        assert codes(without_thoughts(reply)) == [("python", code)]
+
+
+def test_thoughts_leave_their_lines_and_say_whether_they_end() -> None:
+    assert split_thoughts("a <think>b\nc</think> d\n\ne") == ("a \n d\n\ne", False)
+    assert split_thoughts("a\n<think>b") == ("a\n", True)
+    assert split_thoughts("`<think>`\r\n") == ("`<think>`\r\n", False)
 
 
 # --- HTML ------------------------------------------------------------------------------------------------------------
@@ -534,7 +639,7 @@ PIECES = st.sampled_from([*MARKS, *TAGS, *SPACES])
 CODE = (st.text(max_size=40) | st.lists(PIECES, max_size=12).map("".join)).map(
     lambda code: re.sub(r"\r\n?", "\n", code)
 )
-LANGUAGES = st.sampled_from(["", "python", "py", "bash", "json", "markdown", "md", "c++", "x", "no`such"])
+LANGUAGES = st.sampled_from(["", "python", "py", "bash", "js", "json", "markdown", "md", "c++", "x", "no`such"])
 PROSE = st.text("ab .,*#->1)\t\n`", max_size=20).filter(lambda prose: "```" not in prose)
 # What a container puts before its first line, and before the others.
 CONTAINERS = st.sampled_from([("", ""), ("- ", "  "), ("1. ", "   "), ("> ", "> "), ("- > ", "  > "), ("> * ", ">   ")])
@@ -593,10 +698,16 @@ def test_normalizing_twice_changes_nothing(name: str) -> None:
         "x <execute> ```\n\n",
         "- a <execute>\n",
         '~~~a="\\"\n',
+        "a```python\n",
+        "```sh\n'\n```\n",
+        "/[",
+        "<think></think>",
+        "- <think>\n```\n",
     ],
 )
 def test_long_hostile_texts_are_read(unit: str) -> None:
     text = unit * (20_000 // len(unit))
+    without_thoughts(f"```js\n{text}")
     assert extract_code_blocks(f"```js\n1\n```\n\n{text}")[0].code == "1"
 
 
@@ -639,6 +750,10 @@ def test_block_is_a_value() -> None:
         ("```python\nprint(1)```  \n\nNext:\n```python\nprint(2)\n```\n", ["print(1)", "print(2)"]),
         ("```python\nprint(1)```\n```python\nprint(2)```", ["print(1)", "print(2)"]),
         ("~~~sh\nls~~~", ["ls"]),
+        ("```js\nf(1)```\n\n```js\nf(`2`)```", ["f(1)", "f(`2`)"]),
+        ("```python\nprint(1)\n```<end_code>\n```python\nprint(2)```<|im_end|>", ["print(1)", "print(2)"]),
+        ("Here it is:```python\nprint(1)\n```\nDone.", ["print(1)"]),
+        ("1. Run\n   this: ```sh\n   ls\n   ```\n2. Begin with ```python\nand end with ```.", ["ls"]),
         ("1. Do:\n   ```python\n   print(1)```\n2. Done", ["print(1)"]),
     ],
 )

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -61,11 +61,11 @@ def texts_of(message: BaseChatMessage) -> list[str]:
     return texts if message.source == "user" else [without_thoughts(text) for text in texts]
 
 
-def select_from_reply(reply: str, languages: Sequence[str], code_format: CodeFormat | None = None) -> Selection:
+def select_from_reply(reply: str, find_code: Callable[[str], Selection]) -> Selection:
     """Select the blocks of a model's reply; code in its thoughts is a draft and no code to run."""
     spoken, is_open = split_thoughts(reply)
-    selection = select_blocks([spoken], languages, code_format)
-    if not is_open or not (draft := select_blocks([reply], languages, code_format)).is_code:
+    selection = find_code(spoken)
+    if not is_open or not (draft := find_code(reply)).is_code:
         return selection
     left_out = tuple(block.code for block in draft.blocks if block not in selection.blocks) + draft.left_out
     notes = (*selection.notes, _OPEN_THOUGHT)

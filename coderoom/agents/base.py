@@ -45,7 +45,7 @@ from pydantic import Field
 from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
-from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_from_reply
+from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks, select_from_reply
 from coderoom.agents.conversation import (
     ModelAgent,
     call_model,
@@ -239,12 +239,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
 
     def find_code(self, reply: str) -> Selection:
-        """Find the code to run in a text: a reply of the model, or a message of another agent.
+        """Find the code to run in a text: a reply of the model, or a message of another agent, without its thoughts.
 
         A subclass may replace this, for a model that writes its code otherwise. `Selection(blocks=(...,))` of
         `autogen_core.code_executor.CodeBlock`s is enough; a selection without blocks is an answer.
         """
-        return select_from_reply(reply, self._languages, self._code_format)
+        return select_blocks([reply], self._languages, self._code_format)
 
     # --- The loop: write, run, look at the result ---
 
@@ -265,7 +265,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         if not isinstance(reply.content, str):
             turn.answer = await self._hand_over(turn, reply.content, reply.usage)
             return
-        selection = self.find_code(reply.content)
+        selection = select_from_reply(reply.content, self.find_code)
         if not (selection.is_code or selection.blocks):
             for note in selection.notes:
                 await self._add_to_context(note)

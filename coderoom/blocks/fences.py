@@ -261,8 +261,9 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
     in the opening of another one.
     """
     scan, content = scan_of(state), _Content(opening)
-    first: _End | None = None
-    glued: int | None = None
+    # The second one is right if no other fence follows.
+    first: tuple[_End, _End] | None = None
+    glued: _End | None = None
     is_unclear = False
     for line in range(start + 1, end):
         if is_outdented(state, line):
@@ -276,7 +277,7 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
             break
         if scan.thoughts is not None and content.is_code and scan.thoughts.close_at(line_start(state, line)):
             return _End(line, closed=False)  # The code was a draft in a thought that ends here.
-        fence = _read_fence(state, line)
+        fence, why = _read_fence(state, line), content.unclear
         if fence is not None:
             is_unclear = is_unclear or first is not None
             content.check_commands(fence, line)
@@ -285,18 +286,18 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
                 break
             reading = content.read_fence(fence, line, past_first=first is not None)
             if reading == "end":
-                return _End(line, unclear=content.unclear)
+                return _End(line, unclear=why)
             if reading == "contradiction":
                 break
             if first is None and fence.closes(opening):
-                first = _End(line, unclear=content.why_unclear(line))
+                first = _End(line, unclear=why or content.why_unclear(line)), _End(line, unclear=why)
         may_be_glued = glued is None and fence is None and _ends_with(state, line, opening)
         if may_be_glued and content.may_end_with(_without_end_token(text)):
-            glued, text = line, _without_end_token(text).rstrip(opening.marker)
+            glued, text = _End(line, unclear=why), _without_end_token(text).rstrip(opening.marker)
         content.read_text(text, is_fence=fence is not None)
     if first is not None:
-        return first if is_unclear or content.unclear else _End(first.line)
-    return _End(end, closed=False) if glued is None else _End(glued, unclear=content.unclear)
+        return first[0] if is_unclear else first[1]
+    return _End(end, closed=False) if glued is None else glued
 
 
 def _without_end_token(text: str) -> str:
@@ -414,8 +415,8 @@ class _Content:
         """Why the fence at this line may be the end of the block or a part of it; empty if only one is possible."""
         if self._strings is None and self._language == "markdown":
             return "the fences in it are not in pairs. Use four backticks around the block"
-        if self.unclear or self._strings is None or not self._strings.open:
-            return self.unclear
+        if self._strings is None or not self._strings.open:
+            return ""
         return (
             f"the fence at line {line + 1} is in {self._strings.open}, and no end of that fits to the other fences. "
             "Use four backticks around the block, and close the inner ones"

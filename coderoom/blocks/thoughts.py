@@ -96,4 +96,6 @@ class Thoughts:
 
 def _is_quoted(source: str, match: re.Match[str]) -> bool:
     before = source[match.start() - 1 : match.start()]
-    return before != "" and before in "\"'`" and source[match.end() : match.end() + 1] == before
+    # Three backticks are a fence that is glued to the tag.
+    is_fence = source.startswith("```", match.start() - 3)
+    return before != "" and before in "\"'`" and source[match.end() : match.end() + 1] == before and not is_fence

@@ -32,11 +32,7 @@ from coderoom._util.tasks import CODE, MODEL, StepObserver, once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
-<<<<<<< HEAD
-from coderoom.blocks import extract_code_blocks
-=======
-from coderoom.blocks import without_thoughts
->>>>>>> 46cd99f4 (Blocks: thoughts are no code; fences in here-documents, strings and templates belong to the code)
+from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
 
@@ -214,7 +210,6 @@ class RunRecord:
         """What was said last, after the code ran, or else the output of the code; empty if the run failed."""
         if self.outcome not in {Outcome.OK, NO_CODE, NOT_APPROVED, UNFINISHED}:
             return ""
-<<<<<<< HEAD
         last, chat = self._last_with(keys.OUTCOME), self._chat
         after = chat[chat.index(last) + 1 :] if last is not None else chat
         if isinstance(last, HandoffMessage) and not any(map(self._answer_in, after)):
@@ -222,19 +217,8 @@ class RunRecord:
         words = next(filter(None, map(self._answer_in, reversed(after))), "")
         if words or last is None:
             return words
-=======
-        spoken = without_thoughts(self._said)
-        return self._said if spoken == self._said else spoken.strip() or self._said
-
-    @property
-    def _said(self) -> str:
-        """The answer, with the thoughts of a model that writes them into its reply."""
-        last = self._last_with(keys.OUTCOME)
-        if last is None or isinstance(last, HandoffMessage):
-            answers = [m for m in self._chat if m.source != "user" and keys.APPROVED not in m.metadata]
-            return answers[-1].to_model_text() if answers else ""
->>>>>>> 46cd99f4 (Blocks: thoughts are no code; fences in here-documents, strings and templates belong to the code)
-        return last.metadata.get(keys.SUMMARY) or last.to_model_text()
+        summary = last.metadata.get(keys.SUMMARY, "")
+        return without_thoughts(summary).strip() or summary or last.to_model_text()
 
     @property
     def output(self) -> str:
@@ -250,6 +234,7 @@ class RunRecord:
         if ran and (isinstance(message, HandoffMessage) or keys.OUTCOME in message.metadata):
             return ""
         text = message.to_model_text()
+        text = without_thoughts(text).strip() or text
         if ran and any(
             block.language and not block.is_data and not block.no_run for block in extract_code_blocks(text)
         ):

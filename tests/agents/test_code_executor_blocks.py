@@ -52,6 +52,28 @@ async def test_no_sources_at_all_means_nobodys_code(terminal: MakeTerminal) -> N
     assert facts_of(await turn(terminal(sources=[]), GOOD)) == {"stop_reason": "no_code"}
 
 
+README = "```sh\ncat > README.md <<'END'\n# Use\n\n```sh\nrm -rf build\n```\n{end}\n```\n\n```sh\nls -F\n```"
+
+
+async def test_a_page_in_a_here_document_is_written_and_its_own_blocks_are_not_run(
+    terminal: MakeTerminal, tmp_path: Path
+) -> None:
+    (tmp_path / "build").mkdir()
+    agent = terminal(code_executor=LocalCodeExecutor(work_dir=tmp_path))
+    assert {"README.md", "build/"} <= set(text_of(await turn(agent, README.format(end="END"))).split())
+    assert (tmp_path / "README.md").read_text() == "# Use\n\n```sh\nrm -rf build\n```\n"
+    (tmp_path / "README.md").unlink()
+    assert "Nothing was run" in text_of(await turn(agent, README.format(end="EOF")))
+    assert [each.name for each in tmp_path.iterdir() if not each.name.startswith("tmp")] == ["build"]
+
+
+async def test_a_draft_in_a_models_thoughts_is_not_run(terminal: MakeTerminal) -> None:
+    reply = f"<think>{python('print(1)')}\n</think>\n{python('print(2)')}"
+    assert text_of(await turn(terminal(), said_by("writer", reply))) == "2\n"
+    # In what a person writes, a tag is text.
+    assert text_of(await turn(terminal(), reply)) == "1\n2\n"
+
+
 @pytest.mark.parametrize("said", [[], ["Hello."], [""]])
 async def test_without_code_it_says_what_it_needs(said: list[str], terminal: MakeTerminal) -> None:
     assert text_of(await turn(terminal(), *said)) == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
@@ -192,3 +214,10 @@ async def test_a_block_marked_no_run_is_not_run(coder: MakeCoder, tmp_path: Path
     response = await turn(coder(Client(f"```python no-run\nopen('ran', 'w')\n```\n\n{GOOD}", "Done.")), TASK)
     assert facts_of(response)["outcome"] == "ok"
     assert not (tmp_path / "ran").exists()
+
+
+async def test_code_in_thoughts_without_an_end_is_not_run_and_the_model_is_told(coder: MakeCoder) -> None:
+    draft = f"So: <think>I could\n{python('print(1)')}"
+    client = Client(draft, decide(True), f"<think>{python('print(2)')}</think>{GOOD}", "Done.")
+    response = await turn(coder(client, max_retries_on_error=1), TASK)
+    assert facts_of(response)["outcome"] == "ok"

@@ -47,6 +47,11 @@ def test_markdown_can_be_named_too(tmp_path: Path) -> None:
     assert read_blocks(str(tmp_path / "x.rst"), language="markdown").kind == "markdown"
 
 
+def test_a_block_whose_end_is_unclear_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"n\.md:3: nothing of the file was run: .* here-document 'END'"):
+        read(tmp_path, "n.md", "a\n\n```sh\ncat <<'END'\n```\n\n```sh\nrm -rf build\n```\n")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

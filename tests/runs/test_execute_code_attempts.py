@@ -176,6 +176,11 @@ async def test_words_alone_are_no_answer(words: str) -> None:
     assert answer["usage"]["prompt_tokens"] > 0
 
 
+async def test_a_draft_in_the_models_thoughts_is_not_run() -> None:
+    answer = await execute_code("Do it.", model=ReplayModel([f"<think>{python('result = 1')}</think>{python(GOOD)}"]))
+    assert (answer["result"], answer["code"], answer["attempts"]) == (42, GOOD, 1)
+
+
 async def test_code_that_is_cut_off_is_not_run() -> None:
     cut = "```python\nresult = 4"
     client = ReplayModel([cut, cut])
