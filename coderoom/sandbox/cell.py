@@ -33,6 +33,7 @@ _MOST_STREAMED = 1_000_000
 _MOST_AT_ONCE = 100
 """How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
 _GATHER_SECONDS = 0.05
+_LINE_SECONDS, _LONGEST_BEGUN = 0.01, 4096
 _NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _Decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -166,12 +167,22 @@ def reporting_failures() -> Iterator[None]:
 
 
 class Collector:
-    """Collects output: of more than `limit` bytes the beginning and the end; `size` counts all."""
+    """Collects output: of more than `limit` bytes the beginning and the end; `size` counts all.
 
-    def __init__(self, limit: int, on_chunk: Callable[[OutputChunk], None] | None = None) -> None:
+    With a `loop`, the beginning of a line is reported when nothing follows soon: `print` writes its end separately.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        on_chunk: Callable[[OutputChunk], None] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self._head_limit = limit // 2
         self._tail_limit = limit - self._head_limit
         self._on_chunk = on_chunk
+        self._loop = loop
+        self._begun: OutputChunk | None = None  # The beginning of a line that was not reported yet.
         self._decoders: defaultdict[StreamName, codecs.IncrementalDecoder] = defaultdict(lambda: _Decoder("replace"))
         self._head: list[tuple[StreamName, str]] = []
         self._tail: deque[tuple[StreamName, str, int]] = deque()
@@ -191,7 +202,7 @@ class Collector:
         if not text:
             return
         if self._on_chunk is not None:
-            self._on_chunk(OutputChunk(stream, text))
+            self._report(OutputChunk(stream, text))
         room = self._head_limit - self._head_size
         if room > 0:
             # A character has up to four bytes; the rest goes to the tail.
@@ -208,7 +219,23 @@ class Collector:
         """End the output; incomplete characters are replaced."""
         for stream in self._decoders:
             self.add(stream, b"", final=True)
+        self._report_begun()
         self._on_chunk = None  # Later output is not reported.
+
+    def _report(self, chunk: OutputChunk) -> None:
+        if self._begun is not None and self._begun.stream == chunk.stream:
+            chunk, self._begun = OutputChunk(chunk.stream, self._begun.text + chunk.text), None
+        self._report_begun()
+        self._begun = chunk
+        if self._loop is None or chunk.text.endswith("\n") or len(chunk.text) > _LONGEST_BEGUN:
+            self._report_begun()
+        else:
+            self._loop.call_later(_LINE_SECONDS, lambda: self._report_begun() if self._begun is chunk else None)
+
+    def _report_begun(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None and self._on_chunk is not None:
+            self._on_chunk(begun)
 
     def text(self, stream: StreamName | None = None) -> str:
         """Return what was kept of one stream, or of both in the order of writing."""

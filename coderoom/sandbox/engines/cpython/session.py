@@ -79,7 +79,8 @@ class CPythonSession:
         on_chunk: Callable[[OutputChunk], None] | None = None,
     ) -> ExecutionResult:
         """Run a cell that `check_cell` has accepted; `final`: nothing follows, and the state ends with it."""
-        cell = self._running = RunningCell(next(_cells), Collector(self._limits.output_bytes, on_chunk))
+        output = Collector(self._limits.output_bytes, on_chunk, asyncio.get_running_loop())
+        cell = self._running = RunningCell(next(_cells), output)
         await self._settle()
         self._room.limit = None
         seconds = timeout or self._limits.wall_seconds
