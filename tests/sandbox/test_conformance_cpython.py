@@ -9,7 +9,7 @@ import pytest
 
 from coderoom.errors import MissingDependencyError
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Limits, Sandbox, Session
+from coderoom.sandbox import Limits, Sandbox, Session, SourceModule
 
 from .places import Place, on_every_wall
 
@@ -191,6 +191,58 @@ if __name__ == "__main__":
         code = code.replace('multiprocessing.get_context("fork").Pool(2)', "concurrent.futures.ThreadPoolExecutor(2)")
     result = await sandbox.run(code)
     assert result.stdout == "[2, 4]\n[6]\n5\nTrue\ndef double(p):\n", result.output
+
+
+FORKSERVER = """
+import multiprocessing.context as context
+context._default_context._default_context = context._concrete_contexts["forkserver"]
+"""
+PROCESSES = """
+import concurrent.futures, multiprocessing, threading
+from multiprocessing.connection import Client, Listener, wait
+
+def put(found, number):
+    found[number] = number * number
+
+with multiprocessing.Manager() as manager:
+    found = manager.dict()
+    started = [multiprocessing.Process(target=put, args=(found, number)) for number in range(3)]
+    for each in started: each.start()
+    for each in started: each.join()
+    print(sorted(found.items()))
+if POOLS:
+    with concurrent.futures.ProcessPoolExecutor(2) as pool: print(list(pool.map(abs, [-1, -2])))
+with Listener(authkey=b"key") as listener:
+    address = listener.address
+    def answer():
+        with listener.accept() as client:
+            client.send(client.recv() * 300_000)
+            try: client.recv()
+            except EOFError: print("closed")
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with Client(address, authkey=b"key") as server:
+        server.send("x")
+        print(wait([server], 20) == [server], len(server.recv()))
+    thread.join()
+try: Client(address)
+except FileNotFoundError: print("gone")
+"""
+CHOOSE = "import multiprocessing as m\nm.set_start_method('spawn')\nm.get_start_method()"
+
+
+async def test_processes_find_each_other_with_a_workspace(place: Place, tmp_path: Path) -> None:
+    if place.wall == "none":
+        return  # All there is as Python has it.
+    # Without mounts there are never any Unix sockets.
+    workspace = {"workspace": tmp_path} if place.has_mounts else {}
+    async with place.sandbox(preload=[SourceModule("since_314", FORKSERVER)], **workspace) as sandbox:
+        result = await sandbox.run(f"POOLS = {place.has_shared_memory}\n{PROCESSES}")
+        chosen = await sandbox.run(CHOOSE)
+    pool = "[1, 2]\n" if place.has_shared_memory else ""
+    expected = f"[(0, 0), (1, 1), (2, 4)]\n{pool}True 300000\nclosed\ngone\n"
+    assert result.stdout == expected, result.output
+    assert chosen.value == "spawn"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,11 @@ def wait_for_threads() -> None:
     threading._shutdown()  # type: ignore[attr-defined]
 
 
+def fork_by_default(context: Any) -> None:
+    """Make `fork` the start method of `multiprocessing` that is used unless code chooses one, given its contexts."""
+    context._default_context._default_context = context._concrete_contexts["fork"]
+
+
 def find_fork_hooks() -> list[List[Callable[[], Any]]]:
     """The interpreter's own lists of what it calls at each fork."""
 

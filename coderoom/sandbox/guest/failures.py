@@ -37,9 +37,9 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         return f"The code wanted more memory than the {size:,} MiB that it may have."
     if any(_misses_local_sockets(each) for each in _linked(error)):
         return (
-            "There are no Unix sockets here, which multiprocessing.Manager and the start method forkserver need: "
-            "with a workspace, with readable folders or with a network, code could reach those of the host. "
-            "Use the start method fork."
+            "There are no Unix sockets here, which the start method forkserver of multiprocessing needs, and spawn "
+            "with a Manager: with a workspace, with readable folders or with a network, code could reach those of the "
+            "host. Use the start method fork."
         )
     if not network and any(_misses_network(each) for each in _linked(error)):
         return "There is no network here: network=True (--network) turns it on."

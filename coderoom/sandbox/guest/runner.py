@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import ending, forks, notebooks
+from . import connections, ending, forks, notebooks
 from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
@@ -61,6 +61,9 @@ class Runner:
         pictures = Pictures(lambda: self._interpreter.files.folder)
         self._interpreter.at_end = pictures.save
         notebooks.install(pictures.display)
+        locked = config["lockdown"]
+        if locked.get("use_seccomp", True) and not locked.get("local_sockets"):
+            connections.install()
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._running = False
         self._pid = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import socket
 import tempfile
@@ -41,6 +42,13 @@ for name in NAMES:
             sock.send(b"hello")
             reached.append(repr(name))
         except OSError as error: pass
+        for way in (lambda: pair.connect(name), lambda: pair.sendto(b"hello", name),
+                    lambda: pair.sendmsg([b"hello"], [], 0, name)):
+            try:
+                pair, other = socket.socketpair(socket.AF_UNIX, kind)
+                way()
+                if kind == socket.SOCK_DGRAM: reached.append("a pair: " + repr(name))
+            except OSError as error: pass
 for port in PORTS:
     try: socket.create_connection(("127.0.0.1", port), 2); reached.append(port)
     except OSError: pass
@@ -52,10 +60,11 @@ reached
 def listening(*places: str | bytes) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for place in places:
-            for kind in (socket.SOCK_STREAM,):
-                sock = stack.enter_context(socket.socket(socket.AF_UNIX, kind))
-                sock.bind(place)
-                sock.listen()
+            stream = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            stream.bind(place)
+            stream.listen()
+            datagrams = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            datagrams.bind(os.fsencode(place) + b"-d")
         yield
 
 
@@ -82,6 +91,7 @@ async def connect(wall: str, folder: str, network: bool) -> dict[str, Any]:
             f"{readable}/agent.sock",
             "\0" + token,
         ]
+        names += [f"{name}-d" for name in names]
         ports = [] if network else [tcp.getsockname()[1]]
         async with Sandbox(wall, workspace=workspace, readable=[readable], network=network) as sandbox:
             opened = (await attempt(sandbox, TRY))["value"] if not network else []
