@@ -76,7 +76,7 @@ async def test_it_is_dumped_loaded_and_run_from_a_file(tmp_path: Path) -> None:
     done = coderoom("run", "swarm.json", "Compute it.", "--json", cwd=tmp_path)
     run = json.loads(done.stdout)
     assert run["error"] is None
-    assert (run["outcome"], run["answer"], run["attempts"]) == ("ok", "It is 42. END", 2)
+    assert (run["outcome"], run["answer"], run["attempts"]) == ("ok", "It is 42.", 2)
 
 
 async def test_memories_are_in_the_conversation() -> None:
