@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from coderoom.agents.function_agent import agent
     from coderoom.configs import dump_team, load_team
     from coderoom.errors import CodeRoomError
     from coderoom.runs import execute_code
 
-__all__ = ["CodeRoomError", "__version__", "dump_team", "execute_code", "load_team"]
+__all__ = ["CodeRoomError", "__version__", "agent", "dump_team", "execute_code", "load_team"]
 
 
-_MODULES = {"CodeRoomError": "errors", "dump_team": "configs", "execute_code": "runs", "load_team": "configs"}
+_MODULES = {
+    "CodeRoomError": "errors",
+    "agent": "agents.function_agent",
+    "dump_team": "configs",
+    "execute_code": "runs",
+    "load_team": "configs",
+}
 
 
 def __getattr__(name: str) -> Any:
