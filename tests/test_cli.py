@@ -220,6 +220,7 @@ def test_the_task_can_come_from_standard_input(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [python("print(1)")])
     done = coderoom("run", "coder-executor", "-", "--model", model, "--json", cwd=tmp_path, stdin="Print one.\n")
     assert json.loads(done.stdout)["task"] == "Print one."
+    assert not (tmp_path / "coderoom-workspace").exists()  # Nothing was written to it.
 
 
 # --- Walls ---
@@ -499,6 +500,11 @@ def test_doctor_lists_every_wall_and_engine(tmp_path: Path) -> None:
 
 def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print(1)")
+    (tmp_path / "team.yaml").write_text(
+        "provider: coderoom.teams.CodingTeam\nconfig:\n  participants:\n"
+        "  - provider: coderoom.agents.CodeExecutorAgent\n    config:\n      name: coder\n"
+        "      code_executor: {provider: coderoom.executors.SandboxCodeExecutor, config: {wall: none}}\n"
+    )
     code = (
         "import sys\n"
         "from coderoom.cli import main\n"
@@ -507,11 +513,15 @@ def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
         "slow += ['coderoom.sandbox', 'coderoom.agents', 'coderoom.generation']\n"
         "listed = 'runs --journal j'\n"
         "quick = '--help', 'run --help', 'validate --help', '--version', '', listed, listed + ' --json'\n"
-        "for words in *quick, 'doctor', 'exec a.py', cached:\n"
+        "checked = 'validate team.yaml'\n"
+        "others = ['openai', 'docker', 'coderoom.generation', 'coderoom.agents.code_act', 'coderoom.approval.human']\n"
+        "for words in *quick, 'doctor', 'exec a.py', cached, checked:\n"
+        "    before = set(sys.modules)\n"
         "    sys.argv = ['coderoom', *words.split()]\n"
         "    try:\n        main()\n"
         "    except SystemExit as end:\n        assert not end.code\n"
-        "    found = {name for name in sys.modules if name.startswith(tuple(slow if words in quick else slow[:2]))}\n"
+        "    unwanted = slow if words in quick else others if words == checked else slow[:2]\n"
+        "    found = {name for name in {*sys.modules} - before if name.startswith(tuple(unwanted))}\n"
         "    assert not found, (words, found)\n"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)

@@ -6,11 +6,17 @@ Every `Approval` can be used as an `approval_func` of AutoGen's agents and in a 
 An approval does not isolate the code that runs; the executor does.
 """
 
-from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
+from __future__ import annotations
 
-from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
-from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
-from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
+
+    from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
+    from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
+    from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
 
 __all__ = [
     "AlwaysApprove",
@@ -29,3 +35,32 @@ __all__ = [
     "approve_once",
     "ask_approval",
 ]
+
+_MODULES = {
+    "AlwaysApprove": "coderoom.approval.base",
+    "Approval": "coderoom.approval.base",
+    "ApprovalFuncType": "autogen_agentchat.agents",
+    "ApprovalRequest": "autogen_agentchat.agents",
+    "ApprovalResponse": "autogen_agentchat.agents",
+    "ChainApproval": "coderoom.approval.base",
+    "HumanApproval": "coderoom.approval.human",
+    "InputApproval": "coderoom.approval.human",
+    "InputFunc": "coderoom.approval.human",
+    "ModelApproval": "coderoom.approval.automatic",
+    "NeverApprove": "coderoom.approval.base",
+    "Rule": "coderoom.approval.automatic",
+    "RuleApproval": "coderoom.approval.automatic",
+    "approve_once": "coderoom.approval.base",
+    "ask_approval": "coderoom.approval.base",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that an approval is imported without the others.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -6,6 +6,7 @@ AutoGen is imported inside the commands, because that is slow.
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import logging
 import os
@@ -44,7 +45,9 @@ def main(*, owns_process: bool = True) -> NoReturn:
         # A terminal without UTF-8 must not fail on the text of a model.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    if owns_process:  # A warning, of AutoGen for instance, is a sentence and no line of code.
+    if owns_process:
+        gc.set_threshold(100_000)  # What is imported stays: looking for garbage in it takes a sixth of a start.
+        # A warning, of AutoGen for instance, is a sentence and no line of code.
         warnings.formatwarning = lambda message, *_, **__: f"warning: {visible(str(message))}\n"
     if not _flag("--debug"):
         # AutoGen logs a traceback for every failure and cancellation, which are reported here anyway, and warns of

@@ -21,19 +21,11 @@ from coderoom._util.temporary import empty_folder, remove_folder, temporary_fold
 from coderoom._util.text import with_line
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
-from coderoom.sandbox import (
-    STATE_LOST,
-    Artifact,
-    Checkpoint,
-    ExecutionResult,
-    HostFunction,
-    OutputChunk,
-    Session,
-    remark_on,
-)
+from coderoom.sandbox import STATE_LOST, ExecutionResult, OutputChunk, remark_on
 
 if TYPE_CHECKING:
     from coderoom.executors.sandbox import SandboxCodeExecutorConfig, WarmSandboxes
+    from coderoom.sandbox import Artifact, Checkpoint, HostFunction, Session
 
 LENDER: ContextVar[WarmSandboxes | None] = ContextVar("warm_sandboxes", default=None)
 """Where executors get warm sandboxes now, if anywhere."""

@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
-from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
 from coderoom._util.autogen import is_executor_started
 from coderoom._util.tasks import await_with_token, retrieve_exception, run_uncancellable
@@ -123,6 +122,8 @@ class ExecutorRunner:
         """End all runs and restart the executor, if it was started."""
         await self._end_runs()
         async with self._lock:
+            from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor  # Imports the client of Docker.
+
             # AutoGen's local executor has no state, and only warns that it does nothing.
             if self._started and not isinstance(self._executor, LocalCommandLineCodeExecutor):
                 with self._translated("could not be restarted"):

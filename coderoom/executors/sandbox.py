@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from autogen_core import Component
 from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
@@ -18,7 +18,10 @@ from pydantic import Field, ValidationError, field_serializer, field_validator, 
 from coderoom._util.components import StrictConfig
 from coderoom.errors import RequestError
 from coderoom.executors.base import LENDER, SandboxedExecutor
-from coderoom.sandbox import LANGUAGES, Checkpoint, HostFunction, Limits, Sandbox, WallName
+from coderoom.sandbox import LANGUAGES, Limits, WallName
+
+if TYPE_CHECKING:
+    from coderoom.sandbox import Checkpoint, HostFunction, Sandbox
 
 State = Literal["session", "fresh"]
 Policy = Literal["open", "restricted"]
@@ -74,6 +77,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
 
     def make_sandbox(self, work_dir: Path) -> Sandbox:
         """Create a sandbox with these settings."""
+        from coderoom.sandbox import Sandbox  # Imports the engines, which a check of the config does not need.
+
         return Sandbox(
             self.wall,
             engine=self.engine,
@@ -212,6 +217,8 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         try:
             config = SandboxCodeExecutorConfig(**as_data({**locals(), "options": options or {}}))
         except ValidationError as error:
+            from coderoom.sandbox import Sandbox
+
             Sandbox(str(wall))  # Suggests the name that was meant.
             first = error.errors(include_url=False)[0]
             where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")

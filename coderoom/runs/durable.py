@@ -175,6 +175,9 @@ class Run:
             if close:
                 await close_team(self.prepared.team)
             raise
+        finally:
+            if close:
+                self.prepared.remove_empty_folder()
 
     async def go_on(self, record: RunRecord, watch: Watcher, **how: Any) -> RunRecord:
         """Run the task of a record of this run. The other arguments are those of `run_team`."""
@@ -185,8 +188,9 @@ class Run:
         )
 
     async def close(self) -> None:
-        """Close the team."""
+        """Close the team, and remove the run's own folder if nothing was written to it."""
         await close_team(self.prepared.team)
+        self.prepared.remove_empty_folder()
 
     def record_of(self, task: str) -> RunRecord:
         """A record for a task of this run."""

@@ -109,8 +109,8 @@ class RunRequest:
         if not self.task.strip() and not self.more_tasks:
             raise RequestError("The task is empty. Write what the team must do.")
         named = self.workspace or os.environ.get(WORKSPACE_VARIABLE)
-        own = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"  # No run finds the files of another.
-        folder = usable_folder(Path(named or Path(DEFAULT_WORKSPACE, own)))
+        own = Path(DEFAULT_WORKSPACE, f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+        folder = usable_folder(Path(named or own))  # No run finds the files of another.
         env = {**os.environ, WORKSPACE_VARIABLE: str(folder)}
         source = find_source(self.team)
         if self.wall is not None:
@@ -156,7 +156,7 @@ class RunRequest:
         workspace = str(folder) if used else None
         lasting = None if model is None else absolute_model(model)
         known = replace(self, team=source, model=lasting, workspace=workspace, trust=list(self.trust))
-        return PreparedRun(team, record, known, spendings)
+        return PreparedRun(team, record, known, spendings, None if named else folder)
 
 
 @dataclass(frozen=True)
@@ -168,12 +168,21 @@ class PreparedRun:
         record: The record to fill in.
         request: What was asked, with the file that was read and the folder and model that were chosen.
         spendings: What agents have used that take no budget themselves.
+        own_folder: The new folder that the code works in, if none was named.
     """
 
     team: Team
     record: RunRecord
     request: RunRequest
     spendings: Sequence[StepObserver] = ()
+    own_folder: Path | None = None
+
+    def remove_empty_folder(self) -> None:
+        """Remove the run's own folder if nothing was written to it. Called when the team is closed."""
+        if self.own_folder is not None:
+            with suppress(OSError):  # Something is in it, or in the folder that it shares with other runs.
+                self.own_folder.rmdir()
+                self.own_folder.parent.rmdir()
 
 
 def prepare_run(team: str | Source, task: str, **options: Any) -> PreparedRun:

@@ -38,7 +38,6 @@ from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.record import RunRecord
-from coderoom.runs.team_run import close_team
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
@@ -370,7 +369,7 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
                 break  # Ctrl-C ends a list of tasks; a person is asked for another one.
             task = await _ask(console)
     finally:
-        await close_team(prepared.team)
+        await run.close()
         if owns_process:
             end_descendants()
     return records

@@ -14,21 +14,25 @@ what it may do.
 
 from __future__ import annotations
 
-from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
-from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule, WallName
-from coderoom.sandbox.functions.callables import check_functions, host_functions
-from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
-from coderoom.sandbox.guest.restricted import Rulebook
-from coderoom.sandbox.policy import find as find_violations
-from coderoom.sandbox.policy import restricted_rules
-from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
-from coderoom.sandbox.sandbox import Sandbox
-from coderoom.sandbox.session import Checkpoint, Session
-from coderoom.sandbox.walls import WallReport
-from coderoom.sandbox.walls import choose as choose_wall
-from coderoom.sandbox.walls import probe_all as probe_walls
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coderoom.errors import SandboxUnavailable
+    from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
+    from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule, WallName
+    from coderoom.sandbox.functions.callables import check_functions, host_functions
+    from coderoom.sandbox.functions.function import HostFunction
+    from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
+    from coderoom.sandbox.guest.restricted import Rulebook
+    from coderoom.sandbox.policy import find as find_violations
+    from coderoom.sandbox.policy import restricted_rules
+    from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
+    from coderoom.sandbox.sandbox import Sandbox
+    from coderoom.sandbox.session import Checkpoint, Session
+    from coderoom.sandbox.walls import WallReport
+    from coderoom.sandbox.walls import choose as choose_wall
+    from coderoom.sandbox.walls import probe_all as probe_walls
 
 __all__ = [
     "LANGUAGES",
@@ -61,3 +65,47 @@ __all__ = [
     "restricted_rules",
     "with_output",
 ]
+
+_MODULES = {
+    "Artifact": "coderoom.sandbox.result",
+    "CallRecorder": "coderoom.sandbox.functions.recorder",
+    "Checkpoint": "coderoom.sandbox.session",
+    "CodeError": "coderoom.sandbox.result",
+    "ExecutionResult": "coderoom.sandbox.result",
+    "FunctionCall": "coderoom.sandbox.result",
+    "HostFunction": "coderoom.sandbox.functions.function",
+    "LANGUAGES": "coderoom.sandbox.cell",
+    "Limits": "coderoom.sandbox.config",
+    "OutputChunk": "coderoom.sandbox.result",
+    "PROGRAMS": "coderoom.sandbox.cell",
+    "RecordedCall": "coderoom.sandbox.functions.recorder",
+    "Rulebook": "coderoom.sandbox.guest.restricted",
+    "STATE_LOST": "coderoom.sandbox.cell",
+    "Sandbox": "coderoom.sandbox.sandbox",
+    "SandboxConfig": "coderoom.sandbox.config",
+    "SandboxUnavailable": "coderoom.errors",
+    "Session": "coderoom.sandbox.session",
+    "SourceModule": "coderoom.sandbox.config",
+    "WallName": "coderoom.sandbox.config",
+    "WallReport": "coderoom.sandbox.walls",
+    "check_functions": "coderoom.sandbox.functions.callables",
+    "choose_wall": "coderoom.sandbox.walls:choose",
+    "find_violations": "coderoom.sandbox.policy:find",
+    "host_functions": "coderoom.sandbox.functions.callables",
+    "probe_walls": "coderoom.sandbox.walls:probe_all",
+    "remark_on": "coderoom.sandbox.cell",
+    "restricted_rules": "coderoom.sandbox.policy",
+    "with_output": "coderoom.sandbox.cell",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that a config is checked without what runs code.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, other_name = _MODULES[name].partition(":")
+    return getattr(importlib.import_module(module), other_name or name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

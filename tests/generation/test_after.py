@@ -23,6 +23,7 @@ from coderoom.generation import (
     write_solution,
 )
 from coderoom.sandbox import Sandbox
+from tests.support.commands import PYTEST
 
 from .examples import frozen, test_of
 from .scripted import ScriptedModel
@@ -135,7 +136,7 @@ def test_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name
     (tmp_path / f"{name}.py").write_text(source)
     for file, text in PythonLanguage().write_tests(tests, name).items():
         (tmp_path / file).write_text(text)
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"]
+    command = [sys.executable, "-B", *PYTEST, f"test_{name}.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

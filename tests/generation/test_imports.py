@@ -13,6 +13,7 @@ import pytest
 
 from coderoom.generation import AICodeGenerator, JavaScriptLanguage, PythonLanguage, Solution, write_solution
 from coderoom.sandbox import Sandbox
+from tests.support.commands import PYTEST
 
 from .scripted import ScriptedModel, function, test
 
@@ -89,7 +90,7 @@ async def test_code_that_imports_something_else_under_a_name_is_sent_back(
     said = "'datetime' is datetime.datetime here, but datetime in the code of 'year'"
     assert said in model.questions[-1]
     written = write_solution(solution, tmp_path / "out", name="solution")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(written.tests)]
+    command = [sys.executable, *PYTEST, str(written.tests)]
     done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

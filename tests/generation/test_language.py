@@ -10,6 +10,7 @@ import pytest
 
 from coderoom.generation import Language, PythonLanguage, encode, freeze
 from coderoom.generation.languages import run_inside
+from tests.support.commands import PYTEST
 
 from .examples import test_of
 
@@ -43,7 +44,7 @@ def run_pytest(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "solution.py").write_text(source)
     for name, text in PythonLanguage().write_tests(freeze({"f": TESTS}).tests, "solution").items():
         (folder / name).write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_solution.py"]
+    command = [sys.executable, *PYTEST, "test_solution.py"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

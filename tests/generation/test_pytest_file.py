@@ -20,6 +20,7 @@ from coderoom.generation import (
     TestRunner,
     freeze,
 )
+from tests.support.commands import PYTEST
 
 from .examples import spec, test_of
 
@@ -31,7 +32,7 @@ def run_pytest(folder: Path, sources: dict[str, str], tests: FrozenTests) -> lis
     for name, text in PythonLanguage().write_tests(tests.tests, "solution", specs).items():
         (folder / name).write_text(text, "utf-8")
     (folder / "coderoom.py").write_text("raise ImportError('this is somewhere else')")
-    command = [sys.executable, "-I", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
+    command = [sys.executable, "-I", "-B", *PYTEST, "-W", "error"]
     environment = {"PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(
         [*command, "--junit-xml=done.xml"], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -431,7 +432,7 @@ def test_it_runs_in_a_package_beside_tests_of_the_same_module(tmp_path: Path) ->
         "def test_it(): assert sys.modules['solution'] is solution\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib"],
+        [sys.executable, *PYTEST, "--import-mode=importlib"],
         cwd=tmp_path,
         capture_output=True,
         check=False,

@@ -10,6 +10,7 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.generation import Solution, write_solution
+from tests.support.commands import PYTEST
 
 from .examples import test_of
 from .solutions import solution_of
@@ -35,7 +36,7 @@ def test_a_solution_is_four_files(tmp_path: Path) -> None:
     told = json.loads(files.data.read_text())
     assert told.pop("coderoom")["verdict"] == "The only test passed."
     assert Solution.model_validate(told) == solution
-    command = [sys.executable, "-I", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-I", "-B", *PYTEST]
     environment = {"PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=files.folder, env=environment, capture_output=True, text=True, check=False)
     assert "1 passed" in done.stdout

@@ -73,6 +73,7 @@ def test_the_blocks_run_in_order(tmp_path: Path) -> None:
         (12, "sh", "by the first block"),
     ]
     assert {path.name for path in tmp_path.iterdir()} == {"n.md", "made.txt"}
+    assert result["files"] == [str(tmp_path / "made.txt")]
 
 
 def test_variables_last_from_block_to_block(tmp_path: Path) -> None:
@@ -160,6 +161,7 @@ def test_a_workspace_that_is_made_is_told(tmp_path: Path) -> None:
     first = coderoom("exec", "a.py", "-w", "new", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     assert "did not exist and was created" in first.stdout
+    assert first.stdout.endswith("\nfiles made or changed: new/made.txt\n")
     assert (tmp_path / "new" / "made.txt").exists()
     second = json.loads(coderoom("exec", "a.py", "-w", "new", "--json", cwd=tmp_path).stdout)
     assert (second["workspace"], second["workspace_made"]) == (str(tmp_path / "new"), False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.commands import ROOT, coderoom, environment, recording
+from tests.support.commands import PYTEST, ROOT, coderoom, environment, recording
 from tests.support.openai_server import OpenAIServer, Stall
 from tests.support.solving import GOOD, SPECS, TESTS, WRONG
 
@@ -37,7 +36,7 @@ def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "roman" / "report.json").read_text())
     assert report["all_tests_passed"] is True
     plain = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."],
+        [sys.executable, *PYTEST],
         cwd=tmp_path / "roman",
         capture_output=True,
         check=False,
@@ -333,7 +332,7 @@ def test_tests_for_code_that_exists(tmp_path: Path) -> None:
     assert (beside.returncode, (tmp_path / "numbers_of.py").read_text()) == (1, MODULE)
     for folder in ("out", "."):  # The tests find the module wherever they are started.
         files = [str(path) for path in (tmp_path / folder).glob("test_*.py")]
-        command = [sys.executable, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+        command = [sys.executable, "-I", *PYTEST, *files]
         tested = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
         assert "4 passed" in tested.stdout, tested.stdout
     one = solve(tmp_path, "--tests-for", "numbers_of.py:double", "--model", model, "--json")

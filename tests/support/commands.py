@@ -24,9 +24,11 @@ import pytest
 
 from coderoom.cli import main
 
-__all__ = ["ROOT", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
+__all__ = ["PYTEST", "ROOT", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
 
 ROOT = Path(__file__).resolve().parents[2]
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
+"""Options of Python: tests that nothing in folders above changes."""
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
