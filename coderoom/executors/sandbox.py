@@ -6,6 +6,7 @@ Also their configs, and sandboxes that are kept warm for other executors.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,11 +126,16 @@ _WAYS_OUT = {
         "use AutoGen's DockerCommandLineCodeExecutor, which every agent takes",
     ),
 }
-_AS_AUTOGEN_HAS_IT: dict[str, tuple[Any, ...]] = {
-    "functions": ([], ()),
+# Values that ask for nothing: AutoGen's defaults, besides `None` and what is empty.
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
     "cleanup_temp_files": (True,),
-    "delete_tmp_files": (True,),
+    "delete_tmp_files": (True, False),
+    "auto_remove": (True,),
+    "stop_container": (True,),
+    "image": ("python:3-slim",),
+    "kernel_name": ("python3",),
 }
+_NOT_A_FOLDER = re.compile(r"(python|julia-)[\d.]*|ir|(?![./])\S+:[\w.-]+")  # The name of a kernel or of an image.
 
 
 def _take_autogens(executor: str, arguments: dict[str, Any], python: str | Path | None) -> str | Path | None:
@@ -144,7 +150,7 @@ def _take_autogens(executor: str, arguments: dict[str, Any], python: str | Path 
     for name, value in arguments.items():
         if name not in _WAYS_OUT:
             raise TypeError(f"{executor}() has no argument {name!r}")
-        if not any(value == same for same in _AS_AUTOGEN_HAS_IT.get(name, ())):
+        if value not in (None, [], (), {}, *_DEFAULTS.get(name, ())):
             raise RequestError(f"{executor} has no argument {name}: {_WAYS_OUT[name]}.")
     return python if context is None else context.env_exe
 
@@ -152,6 +158,12 @@ def _take_autogens(executor: str, arguments: dict[str, Any], python: str | Path 
 def _check_first(executor: str, work_dir: object) -> None:
     if isinstance(work_dir, int | float):
         raise RequestError(f"The first argument of {executor} is the folder work_dir; write timeout={work_dir:g}.")
+    if isinstance(work_dir, str) and _NOT_A_FOLDER.fullmatch(work_dir) and not Path(work_dir).exists():
+        raise RequestError(
+            f"The first argument of {executor} is the folder work_dir, and {work_dir!r} looks like an image or a "
+            f"kernel: for an image, {_WAYS_OUT['image']}; for a kernel, {_WAYS_OUT['kernel_name']}; "
+            f"for a folder of that name, write './{work_dir}'."
+        )
 
 
 class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig]):

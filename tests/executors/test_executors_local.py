@@ -68,9 +68,15 @@ async def test_arguments_of_autogens_executors_are_taken_or_refused_with_the_way
     assert result.output == f"{tmp_path / 'env'}\n"
     assert (result.code_file, result.output_files) == (None, [tmp_path / "made"])
     for cls in (LocalCodeExecutor, SandboxCodeExecutor):
-        for wrong in ({"functions": [print]}, {"cleanup_temp_files": False}, {"image": "x"}, {"auto_remove": True}):
+        for wrong in ({"functions": [print]}, {"cleanup_temp_files": False}, {"image": "x"}, {"auto_remove": False}):
             with pytest.raises(RequestError, match=f"has no argument {next(iter(wrong))}: "):
                 cls(**wrong)
+        cls(image="python:3-slim", auto_remove=True, stop_container=True, extra_volumes=None, delete_tmp_files=False)
+        cls(kernel_name="python3", output_dir=None)
+        for name in ("python:3-slim", "registry.example:5000/team/image:1.2", "python3", "ir"):
+            with pytest.raises(RequestError, match=f"folder work_dir, and '{name}' looks like an image or a kernel"):
+                cls(name)
+        cls("work/python3"), cls("./python3"), cls(Path("a:b"))
         with pytest.raises(RequestError, match="write timeout=60"):
             cls(60)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="'no_such'"):

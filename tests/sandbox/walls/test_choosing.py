@@ -19,9 +19,15 @@ from tests.support.commands import ROOT
 FORBID = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
 PROBE = """
 import asyncio
-from coderoom.sandbox import probe_walls
-for report in asyncio.run(probe_walls()):
-    print(report.name, report.available, report.remedy)
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox import Sandbox, probe_walls
+async def main():
+    for report in await probe_walls():
+        print(report.name, report.available, report.remedy)
+    try:
+        async with Sandbox() as sandbox: print("auto", sandbox.wall)
+    except SandboxUnavailable: print("auto")
+asyncio.run(main())
 """
 
 
@@ -40,13 +46,16 @@ async def test_every_wall_says_something_and_the_first_that_works_is_taken() -> 
         assert sandbox.wall == next(report.name for report in reports if report.available)
 
 
-def test_without_user_namespaces() -> None:
+def test_without_user_namespaces_a_weaker_wall_is_taken_and_it_is_told() -> None:
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-Ur", "true"], check=False, capture_output=True).returncode:
         pytest.skip("user namespaces cannot be made here, or not be forbidden")
     command = [unshare, "-Ur", "sh", "-c", FORBID, "sh", sys.executable, "-c", PROBE]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    lines = dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
     assert lines["bubblewrap"].startswith("False")
     assert lines["namespaces"].startswith("False User namespaces are switched off here")
+    if lines.get("auto"):
+        assert f"runs behind the wall {lines['auto']!r}, since the stronger wall 'namespaces' cannot" in done.stderr
+        assert ("the stronger wall 'bubblewrap' cannot" in done.stderr) == (shutil.which("bwrap") is not None)
