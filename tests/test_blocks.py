@@ -282,6 +282,7 @@ NEXT = "\n\n```bash\necho next\n```"
         ("bash", f'cat > R <<-"END"\n{PAGE}\tEND\necho ok'),
         ("zsh", f"cat <<\\A <<'B C'\n{PAGE}A\n{PAGE}B C\necho ok"),
         ("sh", f'# don\'t\nX="$(cat <<\'E\'\n{PAGE}E\n)"; echo "$X"'),
+        ("sh", f'x="$(case $1 in a) echo "it\'s";; esac)"\ncat <<\'E\'\n{PAGE}E'),
         ("bash", "echo '# Use\n\n```sh\nls\n```\n' > R"),
         ("bash", f"# it's\n(( x << 2 )); y=$((1 << 3)) ${{x#a}} z=${{#x}} $# \\' <<< hi\ncat <<'E'\n{PAGE}E"),
         ("js", f"const s = `${{f(`b`, {{a: 1}})}}\n{PAGE}`;\nf(s)"),

@@ -70,7 +70,7 @@ class PythonStrings:
 
 
 _SUBSTITUTION = r"`|\$\(\(|\$\(|\$\{"
-_SHELL_CODE = re.compile(rf"\\.|\$?'|\$?\"|{_SUBSTITUTION}|\(\(|[()]|\#|<<<|<<-?")
+_SHELL_CODE = re.compile(rf"\\.|\$?'|\$?\"|{_SUBSTITUTION}|\(\(|[()]|\#|<<<|<<-?|\bcase[ \t]+\S+[ \t]+in\b|\besac\b")
 _SHELL_ARITHMETIC = re.compile(rf"\\.|'|\"|{_SUBSTITUTION}|[()]")
 _SHELL = {
     "'": re.compile("'"),
@@ -81,7 +81,18 @@ _SHELL = {
     '"${': re.compile(rf"\\.|\"|{_SUBSTITUTION}|\}}"),
     "((": _SHELL_ARITHMETIC,
 }
-_CLOSES = {"'": "'", "$'": "'", '"': '"', "`": "`", "${": "}", '"${': "}", "$(": ")", "(": ")", "((": ")"}
+_CLOSES = {
+    "'": "'",
+    "$'": "'",
+    '"': '"',
+    "`": "`",
+    "${": "}",
+    '"${': "}",
+    "$(": ")",
+    "(": ")",
+    "((": ")",
+    "case": "esac",
+}
 _DELIMITER = re.compile(r"[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\`])+)")
 _BEFORE_WORD = " \t;|&()`"
 
@@ -153,7 +164,9 @@ class ShellStrings:
                 self._stack.append("((" if top == "((" else "(")
             elif found == "${":
                 self._stack.append('"${' if top in ('"', '"${') else "${")
-            elif found not in (")", "}", "<<<"):
+            elif found.startswith("case"):
+                self._stack.append("case")  # The parentheses after its patterns close nothing.
+            elif found not in (")", "}", "<<<", "esac"):
                 self._stack.append('"' if found == '$"' else found)
                 opened_at = position
         return opened_at
