@@ -28,7 +28,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from coderoom._util.components import StrictConfig
 from coderoom._util.model_steps import ask_structured
 from coderoom._util.text import misfits
-from coderoom.blocks import extract_code_blocks, fence
+from coderoom.blocks import extract_code_blocks, fence, without_thoughts
 from coderoom.errors import AgentError, CodeRoomError, MissingDependencyError, RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
@@ -303,6 +303,8 @@ async def why_not_passed(
         RequestError: A reviewer is asked for, and there is no model.
         AgentError: The reviewer's model cannot be asked.
     """
+    spoken = without_thoughts(answer)
+    answer = answer if spoken == answer else spoken.strip()
     if check.code is not None:
         return await _by_code(check, answer, variables, workspace, wall)
     if check.reviewer is not None:

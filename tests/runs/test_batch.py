@@ -323,6 +323,8 @@ def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> No
         ("2,3,5,7", {"expected": 7, "compare": "number"}, True),
         ("between 3-4", {"expected": 4, "compare": "number"}, True),
         ("$1,234.50", {"expected": 1234.5, "compare": "number"}, True),
+        ("<think>Maybe 4.</think>\n5", {"expected": 4, "compare": "contains"}, False),
+        ("It is 5.\n</think>\n4", {"expected": "4"}, True),
         ("1e400", {"expected": "9e307", "compare": "number"}, False),
         ("wrong", {"code": "import decimal\nassert decimal.Decimal(answer) == 4"}, False),
         ("ours", {"code": "import own_module\nassert own_module.name == answer"}, True),
