@@ -21,7 +21,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.guest.isolation import landlock
-from coderoom.sandbox.walls.layout import Layout, layout_for
+from coderoom.sandbox.walls.layout import NO_ENTRY_POINTS, Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
     Facts,
@@ -93,7 +93,7 @@ class PathRuleWall(ProbedWall):
             "workspace": workspace,
             "scratch": str(temporary),
             "private": str(private),
-            "environment": with_own_places(spec.env, str(temporary), workspace),
+            "environment": with_own_places(_without_hidden_plugins(spec.env, layout), str(temporary), workspace),
             "packages": layout.packages,
             "programs": layout.programs,
             "rooms": "plain",
@@ -127,6 +127,17 @@ def _layout(spec: SandboxConfig, wall: str) -> Layout:
     if identity_to_become() is not None:
         _check_reachable(layout)
     return layout
+
+
+def _without_hidden_plugins(env: Mapping[str, str], layout: Layout) -> Mapping[str, str]:
+    """Keep pytest from plugins of editable installs whose source is not visible: it would fail.
+
+    Walls with mounts hide all entry points of such installs.
+    """
+    lists = [Path(target) for source, target in layout.read_only if Path(source) == NO_ENTRY_POINTS]
+    points = [point for each in lists for point in importlib.metadata.Distribution.at(each.parent).entry_points]
+    options = [f"-p no:{point.name}" for point in points if point.group == "pytest11"]
+    return {**env, "PYTEST_ADDOPTS": " ".join([*options, env.get("PYTEST_ADDOPTS", "")])} if options else env
 
 
 def _check_reachable(layout: Layout) -> None:

@@ -40,6 +40,7 @@ ORDINARY = 1000
 # Nothing of the host's /run is visible, so that this path is free.
 INSIDE = "/run/coderoom"
 _OURS = Path(__file__).resolve().parent.parent / "guest"
+NO_ENTRY_POINTS = _OURS / "no_entry_points.txt"
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = (
     "alternatives",
@@ -300,7 +301,7 @@ def _hidden_entry_points(interpreter: Interpreter, binds: Mapping[str, str]) -> 
             continue
         for target, source in binds.items():
             if entries.is_relative_to(source):
-                hidden[str(Path(target) / entries.relative_to(source))] = str(_OURS / "no_entry_points.txt")
+                hidden[str(Path(target) / entries.relative_to(source))] = str(NO_ENTRY_POINTS)
     return hidden
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +149,33 @@ async def test_an_interpreter_in_the_workspace_is_refused() -> None:
     project = Path(__file__).parents[3]
     with pytest.raises((RequestError, SandboxUnavailable), match=r"cannot keep a part of it|out of reach"):
         await Sandbox("landlock", workspace=project, python=PYTHON).start()
+
+
+@pytest.mark.parametrize("wall", ["landlock", "sandlock"])
+async def test_pytest_runs_beside_a_plugin_whose_source_is_not_visible(wall: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        env, source = Path(folder) / "env", Path(folder) / "source"
+        Path(folder).chmod(0o755)
+        base = sys.executable if os.geteuid() else "/usr/bin/python3"
+        subprocess.run([base, "-m", "venv", "--without-pip", env], check=True)
+        packages = next(env.glob("lib/python*/site-packages"))
+        installed = Path(pytest.__file__).parent.parent
+        for name in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "py.py"):
+            copy = shutil.copy if name == "py.py" else shutil.copytree
+            copy(installed / name, packages / name)
+        told = packages / "plugin-1.dist-info"
+        told.mkdir()
+        (told / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+        (told / "entry_points.txt").write_text("[pytest11]\nof-mine = plugin\n")
+        (told / "direct_url.json").write_text(json.dumps({"url": source.as_uri(), "dir_info": {"editable": True}}))
+        sandbox = Sandbox(wall, python=env / "bin" / "python", env={"PYTEST_ADDOPTS": "-q"})
+        try:
+            await sandbox.start()
+        except SandboxUnavailable as error:
+            pytest.skip(str(error))
+        async with sandbox:
+            result = await sandbox.run(
+                "echo 'def test_x(): pass' > test_x.py; python -m pytest -p no:cacheprovider test_x.py", language="sh"
+            )
+            assert (result.exit_code, "1 passed" in result.output) == (0, True), result.output
+            assert (await sandbox.run("import os\nos.environ['PYTEST_ADDOPTS']")).value == "-p no:of-mine -q"
