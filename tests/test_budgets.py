@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,9 @@ def test_an_instruction_has_a_budget_and_goes_on_with_a_larger_one(tmp_path: Pat
     assert json.loads(coderoom("resume", "--budget", "model_calls=3", "--json", cwd=tmp_path, env=env).stdout)[
         "succeeded"
     ]
+    for option, limit in ("--max-tokens", "1"), ("--budget", "model_calls=1"):
+        done = coderoom("solve", "Double.", "--no-cache", "--model", model, option, limit, cwd=tmp_path, env=env)
+        assert re.search(rf"Go on by `coderoom resume \S+` with a larger\s+{option};", done.stdout)
 
 
 async def test_what_has_no_budget_is_not_taken_for_something_that_has() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from coderoom._util.files import refusing
-from coderoom._util.text import encodable, visible
+from coderoom._util.text import counted, encodable, visible
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation.languages import MARK, Language
@@ -195,7 +195,8 @@ def _expected(test: FunctionTest) -> str:
 def _about(solution: Solution) -> list[str]:
     usage = solution.usage
     tokens = f"{usage.total_tokens:,} tokens ({usage.prompt_tokens:,} prompt, {usage.completion_tokens:,} completion)"
-    replayed = f"; {usage.replayed:,} replies were reused from an earlier call" if usage.replayed else ""
+    used = [f"{counted(usage.requests, 'request')}, {tokens}"] if usage.requests else []
+    used += [f"{usage.replayed:,} replies were reused from an earlier call"] if usage.replayed else []
     source = "The code is new."
     if solution.tests_only:
         source = "The code existed before. A test that fails shows a fault of the code or of the test."
@@ -207,7 +208,7 @@ def _about(solution: Solution) -> list[str]:
         source,
         f"Language: {_inline(solution.language)}. Model: {_inline(solution.model) or 'unknown'}.",
         f"Stop reason: {solution.stop_reason.value.replace('_', ' ')}, after {in_seconds(solution.duration)} {budget}.",
-        f"Usage: {usage.requests:,} requests, {tokens}{replayed}.",
+        f"Usage: {'; '.join(used) or 'no reply of a model'}.",
         *([f"SHA-256 of the original tests: {_inline(solution.tests_hash)}."] if solution.tests_hash else []),
     ]
 

@@ -138,7 +138,8 @@ def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     for k, each in facts["pass_at"].items():
         lines.append((f"pass@{k}", f"{each['estimate']:.1%} (95 %: {each['low']:.1%} to {each['high']:.1%})"))
     tokens = facts["prompt_tokens"] + facts["completion_tokens"]
-    lines.append(("tokens", f"{tokens:,} ({facts['prompt_tokens']:,} in, {facts['completion_tokens']:,} out)"))
+    if tokens:  # What was asked and not answered is not counted.
+        lines.append(("tokens", f"{tokens:,} ({facts['prompt_tokens']:,} in, {facts['completion_tokens']:,} out)"))
     if facts["cost_usd"] is not None and tokens:
         lines.append(("cost", in_dollars(facts["cost_usd"])))
     if facts["seconds"]:

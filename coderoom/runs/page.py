@@ -84,7 +84,7 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
         "isolation": _text(facts.get("isolation")),
         "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
         "time": f"{facts['seconds']:.1f} s" if "seconds" in facts else "",
-        "tokens": (f"{tokens:,}" if tokens else "") + ("" if cost is None else f", {in_dollars(cost)}"),
+        "tokens": f"{tokens:,}{'' if cost is None else f', {in_dollars(cost)}'}" if tokens else "",
         "notes": "<br>".join(_text(note) for note in facts.get("notices") or ()),
         "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
         "id": _text(entry.id),

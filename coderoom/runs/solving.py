@@ -37,6 +37,11 @@ from coderoom.runs.run_log import RunLog
 
 _LIMITS: Final = {"tokens": "max_tokens", "seconds": "max_seconds"}
 """The limits that are options of the generator, by the names of those of a budget."""
+_RAISED_BY: Final = {
+    generation.StopReason.TOKENS: "--max-tokens",
+    generation.StopReason.SECONDS: "--max-seconds",
+    generation.StopReason.BUDGET: "--budget",
+}
 _MOST_MISSING = 20
 _LONGEST = 1_000  # What a model service says, and what to do, is shorter.
 
@@ -116,7 +121,8 @@ class SolveView:
             what = "the tests" if solution.tests_only else "a module, its tests"
             console.print(Text(f"--out DIR writes {what} and a report.", style="dim"))
         passed = sum(each.passed for each in solution.test_results)
-        words = f"{passed} of {counted(len(solution.test_results), 'test')} passed"
+        tests = len(solution.test_results)
+        words = f"{passed} of {counted(tests, 'test')} passed" if tests else "No tests"
         if solution.all_tests_passed:
             console.print(Text(words, style="bold green"))
         else:
@@ -182,8 +188,8 @@ class Solved:
         ways = [f"`coderoom resume {self.run}`"] * bool(self.run) + ["the same command"] * self.continues
         if not ways:
             return ""
-        at_limit = self.solution is not None and self.solution.stop_reason is generation.StopReason.BUDGET
-        larger = " with a larger --budget" if at_limit else ""
+        option = _RAISED_BY.get(self.solution.stop_reason) if self.solution else None
+        larger = f" with a larger {option}" if option else ""
         return f"Go on by {' or '.join(ways)}{larger}; what the model has answered is not asked again."
 
     @property

@@ -295,7 +295,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "stopped": (record.why_unfinished or stop_reason) if record.error is None else None,
         "gave up": record.why_failed,
         "turns": f"{record.turns:,}, with {counted(record.attempts, 'run')} of code",
-        "tokens": "\n".join(tokens),
+        "tokens": "\n".join(tokens) if usage["total_tokens"] else None,
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,

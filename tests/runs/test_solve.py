@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -268,9 +269,10 @@ def test_without_a_key_something_is_missing(tmp_path: Path) -> None:
 
 def test_a_service_that_fails_is_told_of(tmp_path: Path) -> None:
     env = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "test"}
-    done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--retries", "0", env=env)
+    done = solve(tmp_path, "Double.", "--model", "openai:gpt-4o", "--retries", "0", "--out", "out", env=env)
     assert done.returncode == 1
     assert "could not be called" in done.stdout
+    assert not re.search(r"\b0 (requests|tokens|of 0)", done.stdout + (tmp_path / "out" / "report.md").read_text())
     assert "No model service could be reached at http" in " ".join(done.stdout.split())
 
 
