@@ -16,7 +16,7 @@ from coderoom.errors import RequestError
 from coderoom.runs.batch_report import result_schema
 from coderoom.runs.item_run import Result, Setup
 from coderoom.runs.items import NOT_AN_ITEM, Check, item_of, make_check
-from coderoom.runs.ray_engine import ItemActor, travel_of
+from coderoom.runs.ray_engine import KEEP_CHILDREN, ItemActor, travel_of
 from coderoom.runs.team_run import RunRequest
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def map_batches(
         batch_size=batch_size,
         num_cpus=cpus,
         concurrency=concurrency,
+        runtime_env=KEEP_CHILDREN,
     )
 
 

@@ -187,7 +187,11 @@ def exit_code_of(error: Exception) -> int:
 
 
 def print_json(data: dict[str, Any]) -> None:
-    """Print a result as JSON; with escapes, if the encoding is not UTF-8 or there are lone surrogates."""
+    """Print a result as JSON, where NaN and infinities are null.
+
+    There are escapes, if the encoding is not UTF-8 or there are lone surrogates.
+    """
+    data = json.loads(json.dumps(data), parse_constant=lambda _: None)
     text = json.dumps(data, ensure_ascii=False, indent=2)
     try:
         is_readable = codecs.lookup(sys.stdout.encoding).name == "utf-8" and bool(text.encode())

@@ -102,6 +102,7 @@ class FileResult:
         workspace_made: Whether that folder was created.
         runs: The blocks that ran, in order; the last one may have failed.
         cancelled: Whether it was interrupted.
+        broke: Whether the sandbox broke.
         isolation: The wall that the code ran behind.
         files: The files in the folder that were made or changed.
     """
@@ -111,6 +112,7 @@ class FileResult:
     workspace_made: bool = False
     runs: list[BlockRun] = field(default_factory=list)
     cancelled: bool = False
+    broke: bool = False
     isolation: str = ""
     files: list[Path] = field(default_factory=list)
 
@@ -126,7 +128,9 @@ class FileResult:
 
     @property
     def outcome(self) -> str:
-        """The outcome of the last block."""
+        """The outcome of the last block; `failed` if the sandbox broke."""
+        if self.broke:
+            return "failed"
         return "cancelled" if self.cancelled else self.runs[-1].outcome.value if self.runs else "no_code"
 
     def to_json(self) -> dict[str, Any]:
@@ -275,6 +279,9 @@ async def run_file(
         await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers).run()
     except (SystemExit, KeyboardInterrupt, BrokenPipeError):  # The reader of the output may be gone.
         result.cancelled = not result.succeeded
+        raise
+    except Exception:
+        result.broke = True
         raise
     finally:
         facts = {name: value for name, value in result.to_json().items() if name != "runs"}

@@ -52,6 +52,8 @@ _MOST_STARTS: Final = 5
 _WAIT_SECONDS: Final = 2.0
 _CONNECT_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 10.0
+KEEP_CHILDREN: Final = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
+"""For actors: Ray would kill the children of one that ends, and so what removes its folders. Ours end by themselves."""
 _TRAVELS: Final = re.compile(
     r"CODEROOM_\w+|OTEL_\w+|\w*_(?:API_KEY|BASE_URL|ENDPOINT|API_VERSION)|https?_proxy|no_proxy", re.I
 )
@@ -111,12 +113,15 @@ class RayEngine:
         self._journal = journal
         self._note = note
         self._is_ours = not ray.is_initialized()
+        found = ""
         if self._is_ours:
             try:
                 # Without an address, Ray would take any cluster that it finds on this machine.
                 found = address or os.environ.get("RAY_ADDRESS") or "local"
                 _try_connection(found)
-                ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR)
+                # As `KEEP_CHILDREN`, which makes actors start later.
+                settings = {"kill_child_processes_on_worker_exit": False} if found == "local" else None
+                ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR, _system_config=settings)
             except Exception as error:  # Of any type: a slow start is a bare `Exception`.
                 self._leave()
                 what = f"The Ray cluster {found!r} cannot be reached"
@@ -136,8 +141,6 @@ class RayEngine:
             self._meter = keeper.remote(travel.environment, None if pace is None else pace.rates, spending)
         self._pacer, self._limiter = (None if each is None else self._meter for each in (pace, spending))
         self._travel = ray.put(travel)
-        # If a process of Ray dies, Ray kills its children, and so what removes its folders. Ours end with it anyway.
-        environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
         # Besides the item, an actor hears that it is to stop.
         options: dict[str, Any] = {
             "num_cpus": cpus,
@@ -145,7 +148,8 @@ class RayEngine:
             "scheduling_strategy": "SPREAD",
             "max_concurrency": 2,
         }
-        options["runtime_env"] = environment
+        if found != "local":
+            options["runtime_env"] = KEEP_CHILDREN
         self._actor: Any = ray.remote(ItemActor).options(**options)
         self._actors: set[Any] = set()
         self._idle: asyncio.Queue[Any] = asyncio.Queue()

@@ -6,8 +6,12 @@ import asyncio
 import json
 import logging
 import os
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,6 +96,39 @@ async def test_a_node_dies_and_each_item_has_one_result_as_on_one_machine(
             ]
             assert (folder / "work" / run.id / "made.txt").read_text() == "given given "
             assert "It is 42." in (folder / "pages" / f"{run.id}.html").read_text()
+
+
+@pytest.mark.timeout(400)
+def test_output_is_only_the_json_if_a_node_dies_and_a_killed_batch_leaves_no_folder(
+    cluster: Any, server: OpenAIServer, tmp_path: Path
+) -> None:
+    items, places = tasks(tmp_path, 12), tmp_path / "places"
+    places.mkdir()
+    nodes = [cluster.add_node(num_cpus=2, env_vars={**os.environ, "TMPDIR": str(places)}) for _ in range(2)]
+
+    @contextmanager
+    def started(out: str) -> Iterator[subprocess.Popen[str]]:
+        """A batch that has some of its results."""
+        options = ["--model", "openai:gpt-4o-2024-08-06", "--engine", "ray", "--address", cluster.address, "--json"]
+        command = [sys.executable, "-m", "coderoom", "batch", "code-act", str(items), "--out", out, *options]
+        with (tmp_path / "log").open("w") as log:
+            process = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=log)
+        with process:
+            try:
+                while len(list((tmp_path / out).glob("work/*"))) < 2 and process.poll() is None:
+                    time.sleep(0.1)
+                yield process
+            finally:
+                process.kill()
+
+    with started("dying") as process:
+        cluster.remove_node(nodes[0], allow_graceful=False)
+        shown, _ = process.communicate()
+        assert (process.returncode, json.loads(shown)["passed"]) == (0, 12), (tmp_path / "log").read_text()
+    with started("killed"):
+        assert list(places.iterdir())
+    while list(places.iterdir()):
+        time.sleep(0.1)
 
 
 async def test_what_fails_there_fails_as_here_and_what_is_logged_there_is_shown(
