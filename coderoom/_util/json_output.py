@@ -19,7 +19,7 @@ DecisionT = TypeVar("DecisionT", bound=BaseModel)
 T = TypeVar("T")
 
 _MOST_TRIES = 1000
-_FENCED = re.compile(r"```\w*\s*(.*?)\s*```", re.DOTALL)
+_FENCE = re.compile(r"```\w*+")
 _VARIES = re.compile(r"[\s\\]+")
 
 
@@ -33,8 +33,8 @@ def parse_tolerantly(text: str, schema: type[DecisionT], shown: Sequence[str] = 
 
     answer = without_thoughts(text).strip()
     objects = json_objects(answer)
-    fenced = _FENCED.fullmatch(answer)
-    if len(objects) != 1 or objects[0][1] not in {answer, fenced[1] if fenced else answer}:
+    fence = _FENCE.match(answer) if answer.endswith("```") else None
+    if len(objects) != 1 or objects[0][1] not in {answer, answer[fence.end() : -3].strip() if fence else answer}:
         known = [_bare(part) for part in shown]
         objects = [(value, raw) for value, raw in objects if not any(_bare(raw) in part for part in known)]
     found: list[DecisionT] = []

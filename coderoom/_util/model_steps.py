@@ -26,7 +26,7 @@ from coderoom._util.json_output import (
 )
 from coderoom._util.prices import priced_as
 from coderoom._util.replies import keep_whole, make_ready
-from coderoom._util.tasks import MODEL, await_with_token, doing_step, find_step, is_observed, once
+from coderoom._util.tasks import MODEL, aside, await_with_token, doing_step, find_step, is_observed, once
 from coderoom._util.text import encodable
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
@@ -74,7 +74,8 @@ async def ask_structured(
     text = encodable(result.content) if isinstance(result.content, str) else ""
     shown = [message.content for message in messages if isinstance(message, UserMessage)]
     texts = [part for content in shown for part in ([content] if isinstance(content, str) else content)]
-    value = parse_tolerantly(text, schema, [part for part in texts if isinstance(part, str)])
+    shown = [part for part in texts if isinstance(part, str)]
+    value = await aside(parse_tolerantly, text, schema, shown)
     if value is None and result.finish_reason == "length":
         text = f"{text.rstrip()} (The answer was cut off at its token limit.)".lstrip()
     return Answer(value, text, result.usage)

@@ -65,14 +65,14 @@ async def run_uncancellable(work: Awaitable[T]) -> T:
         del cancelled  # Breaks the reference cycle of exception and frame.
 
 
-_LARGE: Final = 50_000
+LARGE: Final = 50_000
 """Characters that are looked at in the event loop; more of them would stop it for too long."""
 
 
 def is_large(*data: Any) -> bool:
     """Whether texts, data of texts, or messages with texts have more characters than the event loop may look at."""
     left, size = [*data], 0
-    while left and size <= _LARGE:
+    while left and size <= LARGE:
         each = left.pop()
         if isinstance(each, str | bytes):
             size += len(each)
@@ -84,7 +84,7 @@ def is_large(*data: Any) -> bool:
             size += len(each)
         elif (content := getattr(each, "content", None)) is not None:
             left.append(content)
-    return size > _LARGE
+    return size > LARGE
 
 
 async def aside(work: Callable[..., T], *arguments: Any, large: bool = False) -> T:

@@ -18,7 +18,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import LLMMessage
 from pydantic import TypeAdapter
 
-from coderoom._util.tasks import CODE, await_with_token, cell, note, once
+from coderoom._util.tasks import CODE, aside, await_with_token, cell, is_large, note, once
 from coderoom._util.text import bound_output, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
@@ -169,7 +169,7 @@ class Attempt(ExecutionResult):
             return None
         # The file with the whole output has a new name each time.
         output = self.output.replace(self.output_file.name, "") if self.output_file else self.output
-        error = re.sub(r"\d+\.\d+", "#", output.strip())
+        error = re.sub(r"(?<!\d)\d++\.\d++", "#", output.strip())
         code = [f"{block.language}\n{block.code.strip()}" for block in self.blocks]
         return digest_of(error, self.outcome, str(self.exit_code), *code, *self.selection.left_out)
 
@@ -306,7 +306,8 @@ class CodeRunner:
             known = getattr(self.given, "interrupted", None) or unknown
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
-        self.last_attempt = self._to_attempt(number, selection, result)
+        large = is_large(result.output)
+        self.last_attempt = await aside(self._to_attempt, number, selection, result, large=large)
         return self.last_attempt
 
     async def undo(self, cancellation_token: CancellationToken) -> str:

@@ -43,7 +43,7 @@ from autogen_core.tools import BaseTool
 from pydantic import Field
 
 from coderoom._util.components import StrictConfig
-from coderoom._util.tasks import CODE, MODEL, await_with_token, cancel_and_wait
+from coderoom._util.tasks import CODE, MODEL, aside, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks, select_from_reply
 from coderoom.agents.conversation import (
@@ -236,7 +236,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
 
     async def _answer(self, turn: TurnT, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The message that ends a turn with a reply without code; `None` if the model is to reply again."""
-        return final_message(self.name, message_id, reply, turn.attempts[-1] if turn.attempts else None)
+        last = turn.attempts[-1] if turn.attempts else None
+        return await aside(final_message, self.name, message_id, reply, last)
 
     def find_code(self, reply: str) -> Selection:
         """Find the code to run in a text: a reply of the model, or a message of another agent, without its thoughts.
@@ -265,7 +266,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         if not isinstance(reply.content, str):
             turn.answer = await self._hand_over(turn, reply.content, reply.usage)
             return
-        selection = select_from_reply(reply.content, self.find_code)
+        selection = await aside(select_from_reply, reply.content, self.find_code)
         if not (selection.is_code or selection.blocks):
             for note in selection.notes:
                 await self._add_to_context(note)
@@ -332,7 +333,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Add an attempt to the turn and to the context, with the code's pictures if the model has vision."""
         turn.attempts.append(attempt)
         text = attempt.describe()
-        pictures = [picture_of(artifact) for artifact in attempt.artifacts] if self._shows_pictures else []
+        shown = attempt.artifacts if self._shows_pictures else ()
+        pictures = [await asyncio.to_thread(picture_of, artifact) for artifact in shown]
         found = [picture for picture in pictures if picture is not None]
         await self._model_context.add_message(UserMessage(content=[text, *found] if found else text, source=self.name))
 

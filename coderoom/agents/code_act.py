@@ -19,7 +19,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
-from coderoom._util.tasks import await_with_token
+from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.code_session import CodeSession, OnError, PastCell
@@ -377,13 +377,14 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     async def _answer(self, turn: LimitedTurn, message_id: str, reply: CreateResult) -> TextMessage | None:
         """The reply as the answer; but if it has code in the wrong place, the model is asked again, once in a turn."""
         if not turn.asked_again and turn.stop_reason is None:
-            notice = unrun_code(str(reply.content), self._languages, self._code_format, turn.known_texts)
+            how = self._languages, self._code_format, turn.known_texts
+            notice = await aside(unrun_code, str(reply.content), *how)
             if notice:
                 turn.asked_again = True
                 await self._add_to_context(notice)
                 return None
         reason = StopReason.ANSWERED if turn.attempts else StopReason.NO_CODE
-        return final_message(self.name, message_id, reply, turn.whole, reason)
+        return await aside(final_message, self.name, message_id, reply, turn.whole, reason)
 
     async def _attempt(
         self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput

@@ -16,7 +16,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.tasks import tell_step
+from coderoom._util.tasks import aside, tell_step
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
@@ -238,7 +238,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         summary: CreateResult | None = None
         if self._reflect and turn.stop_reason is not StopReason.REJECTED:
             summary = await self._ask_model(message_id, turn.token, _before_reflection(attempt, turn.stop_reason))
-        return final_message(self.name, message_id, summary, attempt, turn.stop_reason)
+        return await aside(final_message, self.name, message_id, summary, attempt, turn.stop_reason)
 
     # --- A turn without a model ---
 
@@ -249,7 +249,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             # Code that was interrupted is run again only if the turn is just repeated.
             messages = new
         self._interrupted |= {message.id for message in messages}
-        selection = self._select(messages)
+        selection = await aside(self._select, messages)
         no_code = "\n\n".join([self.NO_CODE_BLOCKS_FOUND_MESSAGE, *selection.notes])
         if not selection.is_code:
             self._interrupted = set()

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -36,6 +37,7 @@ from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
 from coderoom._util.components import ArgumentsConfig
+from coderoom._util.files import read_inside
 from coderoom._util.model_steps import Answer, ask_structured
 from coderoom._util.prices import priced_as
 from coderoom._util.replies import make_ready
@@ -406,7 +408,10 @@ def picture_of(artifact: Artifact) -> Image | None:
     if artifact.media_type not in _PICTURES or artifact.size > _LARGEST_PICTURE:
         return None
     try:
-        data = artifact.data if artifact.path is None else artifact.path.read_bytes()
+        data, path = artifact.data, artifact.path
+        if path is not None:  # The code may have put something else there since.
+            root = path.parents[len(PurePosixPath(artifact.name).parts) - 1]
+            data = read_inside(root, artifact.name, _LARGEST_PICTURE)
         if data is None:
             return None
         picture = PILImage.open(io.BytesIO(data), formats=[_PICTURES[artifact.media_type]])

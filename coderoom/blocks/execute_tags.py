@@ -101,7 +101,8 @@ def _code_spans_and_tags(state: StateBlock, offset: int, line: int, stop: int) -
     comment_end = 0
     for number in range(stop - 1, line - 1, -1):
         begin = offset if number == line else line_start(state, number)
-        for match in reversed(list(_MARK.finditer(state.src, begin, state.eMarks[number]))):
+        # Not by `list`, during which no other thread would run.
+        for match in reversed([match for match in _MARK.finditer(state.src, begin, state.eMarks[number])]):  # noqa: C416
             mark = match[0]
             if mark == "-->":
                 comment_end = match.end()

@@ -138,7 +138,7 @@ class Runtime:
         results: list[ExecutionResult] = []
         try:
             async with self._lock if self._in_session else contextlib.nullcontext():
-                return self._reject(blocks) or await self._run_blocks(blocks, on_output, results)
+                return await self._reject(blocks) or await self._run_blocks(blocks, on_output, results)
         except asyncio.CancelledError:
             result = replace(combined(results), outcome=Outcome.CANCELLED, exit_code=CANCELLED_CODE)
             if task in self._ended_runs:
@@ -149,12 +149,12 @@ class Runtime:
             self._runs.discard(task)
             self._ended_runs.discard(task)
 
-    def _reject(self, blocks: Sequence[CodeBlock]) -> ExecutionResult | None:
+    async def _reject(self, blocks: Sequence[CodeBlock]) -> ExecutionResult | None:
         """Return the result for blocks if the policy rejects one of them."""
         if self._config.policy == "open":
             return None
         for number, block in enumerate(blocks, start=1):
-            result = self.sandbox.reject(block.code, block.language)
+            result = await self.sandbox.check(block.code, block.language)
             if result is not None:
                 if len(blocks) == 1:
                     return result

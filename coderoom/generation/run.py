@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
+from coderoom._util.tasks import LARGE, aside
 from coderoom.generation.languages import Job, Language, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.generation.languages.python.pure import is_pure_expression
 from coderoom.generation.session import (
@@ -329,7 +330,7 @@ class Run:
         values = value_of(result)
         if not isinstance(values, list) or [*map(type, values)] != [list] * len(jobs):
             return [[None] for _ in jobs]
-        return [[read_answer(text, longest) for text in several] for several in values]
+        return [[await aside(read_answer, text, longest) for text in several] for several in values]
 
     async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[Seen | None]:
         found: list[Seen | None] = [None] * len(cases)
@@ -337,7 +338,7 @@ class Run:
         for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if answer is None:
                 continue
-            why = verdict_on(case.test, answer, self.language)
+            why = await aside(verdict_on, case.test, answer, self.language, large=answer.size > LARGE)
             if (why or case.test.expects == "property") and not _is_whole(answer):
                 continue
             if not why and case.test.expects == "property":
@@ -356,7 +357,7 @@ class Run:
         if answer is None:
             facts = result.outcome, result.duration, result.peak_memory, result.stdout
             return Seen(None, why_no_answer(result), *facts)
-        why = verdict_on(case.test, answer, self.language)
+        why = await aside(verdict_on, case.test, answer, self.language, large=answer.size > LARGE)
         if not why and case.test.expects == "property":
             why = await self._judge.look(look_of(case.test, answer.value, answer.after))
         return _seen(answer, why)

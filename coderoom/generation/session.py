@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from coderoom._util.tasks import aside
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.compare import is_sound
@@ -271,7 +272,7 @@ class TestSession:
             await self.aclose()
             result = await self._run(cell, seconds)
         about = result.stdout, result.duration, result.peak_memory
-        return read_answer(value_of(result), self.longest, about), result
+        return await aside(read_answer, value_of(result), self.longest, about), result
 
     async def several(self, jobs: Sequence[Job]) -> list[Answer | None]:
         """Run jobs in one cell, each isolated from the others, for as long as there is time.
@@ -288,7 +289,7 @@ class TestSession:
         if not isinstance(values, list):
             return []
         whole = [each if isinstance(each, list) and len(each) == 4 else [None] for each in values[: len(jobs)]]
-        return [read_answer(text, 2 * largest, about) for text, *about in whole]
+        return [await aside(read_answer, text, 2 * largest, about) for text, *about in whole]
 
     async def _run(self, cell: str, seconds: float, stateless: bool = False) -> ExecutionResult:
         """Run a cell in the state in which every test starts."""

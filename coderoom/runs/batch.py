@@ -22,7 +22,7 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.files import refusing
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.tasks import CODE, MODEL, StepObserver
+from coderoom._util.tasks import CODE, MODEL, StepObserver, run_uncancellable
 from coderoom._util.text import counted
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
@@ -42,7 +42,7 @@ from coderoom.runs.item_run import (
     name_of,
 )
 from coderoom.runs.items import BadLine, Check, Item, read_items
-from coderoom.runs.journal import Journal
+from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.page import run_page
 from coderoom.runs.team_run import (
     WORKSPACE_VARIABLE,
@@ -345,20 +345,20 @@ class Batch:
                 result = await self._engine.run(item, repeat)
                 if result is None:
                     return
-                self._keep(result)
+                await self._keep(result)
                 self._changed.set()
         except Exception as error:
             self._failure = self._failure or error
             self.stop(str(error))
 
-    def _keep(self, result: Result) -> None:
+    async def _keep(self, result: Result) -> None:
         result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
         with refusing(f"The results in {str(self.out)!r} cannot be written"):
-            for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
-                page = made(self.out / "pages") / f"{result.run}.html"
-                page.write_text(run_page(self._journal, entry), encoding="utf-8")
             with (self.out / RESULTS).open("a", encoding="utf-8") as file:
                 file.write(_line(result))
+            for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
+                page = made(self.out / "pages") / f"{result.run}.html"
+                await run_uncancellable(asyncio.to_thread(_write_page, page, self._journal.path, entry))
 
 
 class _BatchSpending(Spending):
@@ -367,6 +367,14 @@ class _BatchSpending(Spending):
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         if not known:
             super().keep(kind, request, result, seconds, known=known)
+
+
+def _write_page(page: Path, path: Path, entry: RunEntry) -> None:
+    journal = Journal(path)
+    try:
+        page.write_text(run_page(journal, entry), encoding="utf-8")
+    finally:
+        journal.close()
 
 
 def read_results(folder: Path) -> Iterator[Result]:

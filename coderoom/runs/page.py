@@ -176,9 +176,11 @@ def _message(step: Step, before: dict[str, str], ran: bool) -> str:
 
 
 def _difference(before: str, now: str) -> str:
-    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "before", "now", lineterm="")
-    text = "\n".join(lines)
-    if not before or not text:
+    lines = before.splitlines(), now.splitlines()
+    if not before or max(map(len, lines)) > _MOST_LINES:  # A comparison takes more than linear time.
+        return ""
+    text = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm=""))
+    if not text:
         return ""
     return f"<details><summary>what has changed</summary>{_code(text, 'diff')}</details>"
 
@@ -216,7 +218,14 @@ def _requests(steps: Sequence[Step]) -> str:
     return f"<h2>Requests to models</h2><details><summary>{len(asked)}</summary><table>{head}{rows}</table></details>"
 
 
+_LONGEST: Final = 50_000
+"""Longer code and Markdown is shown as plain text: what reads them needs more than linear time."""
+_MOST_LINES: Final = 2_000
+
+
 def _code(code: str, language: str) -> str:
+    if len(code) > _LONGEST:
+        return f'<pre class="hl">{_text(code)}</pre>'
     try:
         lexer = get_lexer_by_name(language)
     except ClassNotFound:
@@ -234,7 +243,7 @@ _MARKDOWN: Final = (
 
 
 def _markdown(text: str) -> str:
-    return str(_MARKDOWN.render(visible(text)))
+    return str(_MARKDOWN.render(visible(text))) if len(text) <= _LONGEST else f"<pre>{_text(text)}</pre>"
 
 
 def _text(value: Any) -> str:

@@ -32,7 +32,7 @@ from coderoom._util.json_output import model_name_of
 from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
-from coderoom._util.tasks import StepObserver, await_with_token, observing
+from coderoom._util.tasks import StepObserver, aside, await_with_token, observing
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
@@ -263,7 +263,8 @@ async def run_team(
     executors = executors_of(team)
     record.runs_code = bool(executors)
     record.has_reviewer = any(isinstance(agent, ReviewerAgent) for agent in agents_of(team))
-    changes = FileChanges([folder for executor in executors if (folder := folder_of(executor))])
+    folders = [folder for executor in executors if (folder := folder_of(executor))]
+    changes = await asyncio.to_thread(FileChanges, folders)
     by_signal = token is None
     token = token or CancellationToken()
     spending = None if budget is None else Spending(budget)
@@ -281,19 +282,21 @@ async def run_team(
             await await_with_token(_start(executors), token)
             record.isolation = isolation_of(executors)
             begin()
-            await _run(team, record, show, token, spending)
+            await _run(team, record, log, watch, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
     finally:
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
                 show(record.add(event))
         record.seconds = time.monotonic() - started
-        record.files = changes.written()
-        log.end(record)
-        if close:
-            await close_team(team)
-        if owns_process:
-            end_descendants()
+        try:
+            record.files = await asyncio.to_thread(changes.written)
+        finally:
+            log.end(record)
+            if close:
+                await close_team(team)
+            if owns_process:
+                end_descendants()
     return record
 
 
@@ -344,7 +347,7 @@ async def _start(executors: Sequence[Any]) -> None:
 
 
 async def _run(
-    team: Team, record: RunRecord, watch: Watcher, token: CancellationToken, spending: Spending | None
+    team: Team, record: RunRecord, log: RunLog, watch: Watcher, token: CancellationToken, spending: Spending | None
 ) -> None:
     def stop() -> None:
         assert spending is not None
@@ -362,7 +365,9 @@ async def _run(
             if isinstance(item, TaskResult):
                 record.stop_reason = item.stop_reason
             else:
-                watch(record.add(item))
+                message = record.add(item)
+                if await aside(log.add, message):  # Else it is known from before the run was resumed.
+                    watch(message)
     finally:
         if timer is not None:
             timer.cancel()

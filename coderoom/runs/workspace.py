@@ -116,6 +116,6 @@ class FileChanges:
 
     def _paths(self) -> Iterator[Path]:
         for watched in self._folders:
-            for folder, folders, names in os.walk(watched):
+            for folder, folders, names in islice(os.walk(watched), 2 * _MOST_FILES):
                 folders[:] = [name for name in folders if name not in (_OWN_FOLDER, "__pycache__")]
                 yield from (Path(folder, name) for name in names)

@@ -14,22 +14,25 @@ import stat
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import aside, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
-from coderoom.sandbox.policy import check_restricted
+from coderoom.sandbox.policy import check_apart, check_restricted
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
 StreamName = Literal["stdout", "stderr"]
 T = TypeVar("T")
 
 _MOST_STREAMED = 1_000_000
+_PARSED_HERE = 10_000
+"""Characters of code that take the parser some milliseconds."""
 _MOST_AT_ONCE = 100
 """How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
 _GATHER_SECONDS = 0.05
@@ -68,8 +71,21 @@ LANGUAGES = ("python", *PROGRAMS)
 _ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
 
 
-def check_cell(
+async def check(
     config: SandboxConfig, code: str, language: str, timeout: float | None
+) -> tuple[Program | None, ExecutionResult | None]:
+    """As `check_cell`, without stopping the event loop for long code."""
+    if config.policy != "restricted" or not isinstance(code, str) or len(code) <= _PARSED_HERE:
+        return check_cell(config, code, language, timeout)
+    return await aside(partial(check_cell, check=check_apart), config, code, language, timeout, large=True)
+
+
+def check_cell(
+    config: SandboxConfig,
+    code: str,
+    language: str,
+    timeout: float | None,
+    check: Callable[[str], CodeError | None] = check_restricted,
 ) -> tuple[Program | None, ExecutionResult | None]:
     """Check the arguments of a run, and the code against the policy.
 
@@ -93,7 +109,7 @@ def check_cell(
     elif name != "python" and config.engine == "monty":
         raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
     elif config.policy == "restricted":
-        error = check_restricted(code)
+        error = check(code)
     if error is None:
         return PROGRAMS.get(name), None
     text = f"{error}\n"

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import check_cell, reporting_failures
+from coderoom.sandbox.cell import check, check_cell, reporting_failures
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
 from coderoom.sandbox.functions.callables import Offer, Offered
@@ -204,10 +204,14 @@ class Sandbox:
         """
         return check_cell(self.config, code, language, timeout)[1]
 
+    async def check(self, code: str, language: str) -> ExecutionResult | None:
+        """As `reject`, without stopping the event loop for long code."""
+        return (await check(self.config, code, language, None))[1]
+
     async def _run(
         self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[EngineSession] | None = None
     ) -> ExecutionResult:
-        program, rejected = check_cell(self.config, code, language, timeout)
+        program, rejected = await check(self.config, code, language, timeout)
         if rejected is not None:
             return rejected
         engine = await self._open({})

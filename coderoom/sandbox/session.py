@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check_cell, reporting_failures
+from coderoom.sandbox.cell import check, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines import EngineSession
 from coderoom.sandbox.functions.callables import Offer
@@ -105,7 +105,7 @@ class Session:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
             RequestError: The language is not supported, or the session is closed.
         """
-        program, rejected = check_cell(self._config, code, language, timeout)
+        program, rejected = await check(self._config, code, language, timeout)
         if rejected is not None:
             return rejected
         self._refuse_own_calls()

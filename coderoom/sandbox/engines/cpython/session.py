@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any
 
-from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom._util.tasks import aside, is_large, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
@@ -107,7 +107,8 @@ class CPythonSession:
             self._unfinished = not final and (cell.answer or {}).get("unfinished") is True
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
-        result = conclude(cell, ending, code, self._config, duration, seconds, None if final else lost)
+        facts = cell, ending, code, self._config, duration, seconds, None if final else lost
+        result = await aside(conclude, *facts, large=is_large(cell.answer or {}))
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
