@@ -222,6 +222,7 @@ JSON writes some characters by their number; such a character may be a part of a
 _REFERENCE: Final = re.compile(r"(?<!\$)\$++\{\w++\}")
 _PIECE: Final = 8_192
 _LONGEST_KEY: Final = 8_192
+_FILE: Final = "-----BEGIN "
 _LONGEST_FILE: Final = 17_000
 """The longest private key in the form of a file."""
 
@@ -270,7 +271,7 @@ class Masking:
         for end in range(_PIECE, len(text) + _PIECE, _PIECE):
             if begin >= end:  # A secret went past this piece.
                 continue
-            stop = end + max(longest, _LONGEST_FILE if text.find("-----BEGIN ", begin, end) >= 0 else 0)
+            stop = end + max(longest, _LONGEST_FILE if text.find(_FILE, begin, end + len(_FILE)) >= 0 else 0)
             if any(text.find(trace, begin, stop) >= 0 for trace in traces):
                 for found in self._secret.finditer(text, begin, stop):
                     if found.start() >= end:

@@ -400,8 +400,11 @@ class Writer:
         """Add a step; the arguments are those of a `Step`, and the contents that it refers to by hash."""
         with self._lock:
             self._number += 1
-            step = Step(self._number, kind, actor, key, time.time(), seconds, request, result)
-            self._try(lambda journal: journal.add(str(self.run), step, contents))
+            number = self._number
+        self._add(Step(number, kind, actor, key, time.time(), seconds, request, result), contents)
+
+    def _add(self, step: Step, contents: Mapping[str, bytes] | None) -> None:
+        self._try(lambda journal: journal.add(str(self.run), step, contents))
 
     def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how the run ended, also if nothing else could be written any more, so that nobody takes it for killed."""

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
+from time import time
 from typing import Any, Final, Self
 
 from autogen_agentchat.messages import (
@@ -49,26 +50,24 @@ _PART: Final = 1 << 20
 
 @dataclass
 class _Conversation:
-    """The messages of an agent's last request; the hash of each; the digests of those before each place and of all.
+    """The hashes of the messages of an agent's last request; the digests of those before each place and of all.
 
     The last of its requests that was written is the step `base`, with the hashes `kept`.
     """
 
-    messages: list[LLMMessage] = field(default_factory=list)
     hashes: list[str] = field(default_factory=list)
     digests: list[str] = field(default_factory=lambda: [""])
     base: int = 0
     kept: list[str] = field(default_factory=list)
 
     def go_on(self, messages: Sequence[LLMMessage], hash_of: Callable[[LLMMessage], str]) -> Self:
-        """Take the messages of the next request; those that are the same need no new hashes."""
-        asked = list(messages)
-        same = _shared(self.messages, asked)
-        new = list(map(hash_of, asked[same:]))
+        """Take the messages of the next request, of which only the new ones are read."""
+        names = list(map(hash_of, messages))
+        same = _shared(self.hashes, names)
         del self.digests[same + 1 :]
-        for name in new:
+        for name in names[same:]:
             self.digests.append(sha256((self.digests[-1] + name).encode()).hexdigest())
-        self.messages, self.hashes = asked, self.hashes[:same] + new
+        self.hashes = names
         return self
 
     def written(self, step: int) -> dict[str, Any]:
@@ -94,7 +93,7 @@ def _shared(one: list[Any], other: list[Any]) -> int:
     same = min(len(one), len(other))
     while same and one[same - 1] != other[same - 1]:
         same -= 1
-    return same if one[:same] == other[:same] else 0  # A comparison of lists takes no time for the same objects.
+    return same if one[:same] == other[:same] else 0
 
 
 class RunLog(Writer, StepObserver):
@@ -158,15 +157,16 @@ class RunLog(Writer, StepObserver):
         """Write a step that is new."""
         if known or self._journal is None:
             return
-        with self._lock:
+        files = self._read_files(result.get("artifacts", ())) if kind == CODE else {}
+        with self._lock:  # Not while something large is read or written.
             actor, key = current_agent(), self._key(kind, request)
             if kind == MODEL:
                 messages = self._last[2].written(self._number + 1)
                 request = {**_kept_of(request), "priced_as": request.get("priced_as", ""), "messages": messages}
-            elif kind == CODE:
-                self._keep_files(result.get("artifacts", ()))
-            contents, self._new = self._new, {}
-            self.write(kind, result, request=request, actor=actor, key=key, seconds=seconds, contents=contents)
+            contents, self._new = {**self._new, **files}, {}
+            self._number += 1
+            number = self._number
+        self._add(Step(number, kind, actor, key, time(), seconds, request, result), contents)
 
     def note(self, text: str) -> None:
         """Tell the user of the run."""
@@ -242,8 +242,11 @@ class RunLog(Writer, StepObserver):
             return data if self._masking.hide(text) == text else None
         return text.encode()
 
-    def _keep_files(self, artifacts: Sequence[dict[str, Any]]) -> None:
-        """Note the hashes of files, and keep their contents as far as there is room."""
+    def _read_files(self, artifacts: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+        """Note the hashes of files, and return their contents as far as there is room."""
+        if not artifacts:
+            return {}
+        found: dict[str, bytes] = {}
         if self._size is None:
             self._size = self._try(lambda journal: journal.size(str(self.run))) or 0
         readable = _MOST_HASHED
@@ -266,9 +269,10 @@ class RunLog(Writer, StepObserver):
                     parts += [part] if fits else []
                 artifact["hash"] = digest.hexdigest()[:32]
                 kept = self._without_secrets(b"".join(parts)) if fits else None
-                if kept is not None and artifact["hash"] not in self._new:
-                    self._new[artifact["hash"]] = kept
+                if kept is not None and artifact["hash"] not in found:
+                    found[artifact["hash"]] = kept
                     self._size += len(kept)
+        return found
 
 
 def _kept_of(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""Hostile text does not stop the event loop: others of its callers wait for 50 ms at most."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from coderoom._util.model_steps import watch_client
+from coderoom._util.tasks import observing
+from coderoom.agents import CodeExecutorAgent
+from coderoom.configs import ReplayModel
+from coderoom.executors import SandboxCodeExecutor
+from coderoom.runs import Journal
+from coderoom.runs.run_log import RunLog
+from coderoom.sandbox import Limits, Sandbox
+
+pytestmark = pytest.mark.slow
+
+LONGEST = 0.05
+SIZE = 10_000_000
+
+
+async def longest_pause(work: Awaitable[object]) -> float:
+    """How long the event loop was stopped at most, while something was done."""
+    task, longest, last = asyncio.ensure_future(work), 0.0, time.perf_counter()
+    while not task.done():
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    task.result()
+    return longest
+
+
+async def check(work: Callable[[], Awaitable[object]]) -> None:
+    # A busy machine stops everybody now and then.
+    pauses: list[float] = []
+    while len(pauses) < 5 and min(pauses, default=1.0) > LONGEST:
+        pauses.append(await longest_pause(work()))
+    assert min(pauses) <= LONGEST, pauses
+
+
+def python(code: str) -> list[str]:
+    return [f"```python\n{code}\n```", "Done."]
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        *(python(f"print({text!r} * {SIZE // len(text)})\n1 / 0") for text in ("-eyJaaaaaaaaaa", "é://a:", "1", "sk-")),
+        python("for n in range(3): open(f'{n}', 'w').write(f'{n}' + '-eyJaaaaaaaaaa' * 200_000)"),
+        python("open('large', 'w').truncate(100_000_000)"),
+        ["```python\nx\n" * (SIZE // 12), "Done.", "Done."],
+        ["> - `a` <execute> " * (SIZE // 18), "Done.", "Done."],
+    ],
+    ids=["tokens", "addresses", "digits", "keys", "files", "large-file", "fences", "tags"],
+)
+async def test_a_team_with_a_journal(tmp_path: Path, replies: list[str]) -> None:
+    async def run() -> None:
+        log, model = RunLog(Journal(tmp_path / "journal.sqlite3")), ReplayModel(replies)
+        log.begin("run", "t", "x", None, {})
+        watch_client(model)
+        executor = SandboxCodeExecutor(tmp_path / "work", limits={"output_bytes": SIZE})
+        agent = CodeExecutorAgent("coder", executor, model_client=model)
+        with observing(log):
+            await agent.run(task="Go.")
+        await agent.close()
+
+    await check(run)
+
+
+@pytest.mark.parametrize("code", ["f()\n" * 60_000, f"x = '{'{_' * 60_000}'", "x = 1\n" * (SIZE // 6)])
+async def test_code_that_a_policy_reads(code: str) -> None:
+    async with Sandbox(policy="restricted") as sandbox:
+        await check(lambda: sandbox.run(code))
+
+
+@pytest.mark.parametrize("code", ["[{(n,)} for n in range(40_000)]", "[[]] * 340_000", f"print('x\\n' * {SIZE // 2})"])
+async def test_values_and_output(code: str) -> None:
+    async with Sandbox(limits=Limits(output_bytes=SIZE)) as sandbox:
+        await check(lambda: sandbox.run(code))

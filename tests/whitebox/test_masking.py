@@ -1,0 +1,23 @@
+"""Masking of secrets in long texts, which is done piece by piece."""
+
+from __future__ import annotations
+
+import pytest
+
+from coderoom._util.text import MASK, Masking
+
+LETTERS = "Ab0123456789" * 4
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{LETTERS * 300}\n-----END RSA PRIVATE KEY-----"
+KEYS = [f"sk-{LETTERS}", f"eyJ{LETTERS}.{LETTERS * 60}.{LETTERS}", f"-eyJ{LETTERS}.{LETTERS}.{LETTERS}", PEM]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["service", "token", "token-within", "file"])
+def test_a_key_is_hidden_wherever_it_stands(key: str) -> None:
+    masking = Masking()
+    masking.hide_values({"a value of the team": "${TEAM_KEY}"})
+    for before in range(8_192 - len(key) - 2, 8_200, max(1, len(key) // 10)):
+        text = f"{' ' * before} {key} {'x' * 12_000} {key} a value of the team $${{A}} {'x' * 6_000}"
+        hidden = masking.hide(text)
+        shown = MASK if key[0] != "-" or key == PEM else f"-{MASK}"
+        assert hidden.split() == [shown, "x" * 12_000, shown, "${TEAM_KEY}", "$${A}", "x" * 6_000]
+        assert masking.restore(masking.hide(f"{text} ${{A}}", restorable=True)).endswith("${A}")
