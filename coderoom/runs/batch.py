@@ -354,11 +354,11 @@ class Batch:
     async def _keep(self, result: Result) -> None:
         result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
         with refusing(f"The results in {str(self.out)!r} cannot be written"):
-            with (self.out / RESULTS).open("a", encoding="utf-8") as file:
-                file.write(_line(result))
             for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
                 page = made(self.out / "pages") / f"{result.run}.html"
                 await run_uncancellable(asyncio.to_thread(_write_page, page, self._journal.path, entry))
+            with (self.out / RESULTS).open("a", encoding="utf-8") as file:
+                file.write(_line(result))
 
 
 class _BatchSpending(Spending):
