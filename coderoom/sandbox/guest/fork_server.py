@@ -32,6 +32,7 @@ class ForkServer:
         self.control = control
         self._starts = starts
         self.children: dict[int, tuple[int, int]] = {}  # Those that have not ended: pid -> number of the request, pidfd
+        self.programs: set[int] = set()  # Those of them that wait for a program: this package's code only.
         self._poll = select.poll()
 
     def serve(self) -> None:
@@ -81,6 +82,8 @@ class ForkServer:
         if pid:
             pidfd = linux.syscall("pidfd_open", pid, 0)  # Python 3.8 has no function for it.
             self.children[pid] = (message["id"], pidfd)
+            if message["op"] == "exec":
+                self.programs.add(pid)
             self._poll.register(pidfd, select.POLLIN)
             return
         status = 1
@@ -105,6 +108,7 @@ class ForkServer:
             if not pid:
                 return
             number, pidfd = self.children.pop(pid, (0, -1))
+            self.programs.discard(pid)
             if pidfd >= 0:
                 self._poll.unregister(pidfd)
                 os.close(pidfd)

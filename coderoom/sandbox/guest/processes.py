@@ -14,7 +14,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _SOCKET = 212_992  # The bytes that a socket buffers before a writer has to wait.
 # Of /proc/PID/stat, counted from behind the name.
-_THREADS, _ADDRESSES, _RESIDENT, _STACK = 17, 20, 21, 25
+_PARENT, _THREADS, _ADDRESSES, _RESIDENT, _STACK = 1, 17, 20, 21, 25
 _MOST_ROUNDS = 100
 _NOTHING = [b"0"] * (_STACK + 1)
 
@@ -204,6 +204,7 @@ class Disk:
     def __init__(self, folder: str, limit: int) -> None:
         self._folder = folder
         self._limit = limit
+        self._starting: set[int] = set()
         self.remember()
 
     def remember(self) -> None:
@@ -211,14 +212,17 @@ class Disk:
         self._bytes, self._files = self._free()
         self._since = self._now() - _CLOCK_STEP
 
-    def is_overdrawn(self, pids: list[int]) -> bool:
-        """Whether too much was written; if so, count from here, so that code can remove what it wrote."""
+    def is_overdrawn(self, pids: list[int], ours: set[int]) -> bool:
+        """Whether too much was written; if so, count from here, so that code can remove what it wrote.
+
+        `ours` are those of the processes that run no code, and whose children become programs.
+        """
         free, files = self._free()
         if self._bytes - free <= self._limit and self._files - files <= _MOST_FILES:
             return False
         # Other processes may have used the space.
         size, count = self._measure()
-        if size + self._nameless(pids) <= self._limit and count <= _MOST_FILES:
+        if size + self._nameless(pids, ours) <= self._limit and count <= _MOST_FILES:
             return False
         self._bytes, self._files = free, files
         return True
@@ -239,11 +243,12 @@ class Disk:
             return 0, 0
         return facts.f_bavail * facts.f_frsize, facts.f_favail
 
-    def _nameless(self, pids: list[int]) -> int:
-        """The size of removed files that are still open; too large if a process cannot be inspected."""
+    def _nameless(self, pids: list[int], ours: set[int]) -> int:
+        """The size of removed files that are still open; too large if a process of code cannot be inspected."""
+        known, self._starting = self._starting, set()
         device = os.stat(self._folder).st_dev
         sizes: dict[int, int] = {}
-        for pid in pids:
+        for pid in set(pids) - ours:
             try:
                 for fd in os.listdir(f"/proc/{pid}/fd"):
                     facts = os.stat(f"/proc/{pid}/fd/{fd}")
@@ -253,8 +258,11 @@ class Disk:
                 continue
             except PermissionError:
                 fields = _fields(pid)
-                if fields and int(fields[_ADDRESSES]):  # Otherwise it has ended, and has no memory and no files.
+                if not fields or not int(fields[_ADDRESSES]):
+                    continue  # It has ended, and has no memory and no files.
+                if pid in known or int(fields[_PARENT]) not in ours:
                     return self._limit + 1
+                self._starting.add(pid)  # Until it is a program, it cannot be inspected either.
         return sum(sizes.values())
 
     def _measure(self) -> tuple[int, int]:
