@@ -74,11 +74,13 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
     is_all = tokens == (facts.get("usage") or {}).get("total_tokens")
     cost = facts.get("cost_usd") if is_all else None
+    is_unchecked = entry.command == "batch" and all(step.kind != "verdict" for step in steps)
     rows = {
         "outcome": f'<b class="{_style_of(entry)}">{escape(entry.state)}</b>',
         "error": _text(facts.get("error")),
         "stopped": _text(facts.get("limit") or facts.get("stop_reason")),
         "answer": _markdown(str(facts["answer"])) if facts.get("answer") else "",
+        "check": "Nothing has checked the answer." if is_unchecked else "",
         "file" if entry.command == "exec" else "team": _text(entry.name),
         "model": _text(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),
         "isolation": _text(facts.get("isolation")),

@@ -25,6 +25,7 @@ from coderoom.errors import RequestError
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
 from coderoom.runs.items import make_check, why_not_passed
+from coderoom.sandbox.walls import WALLS
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request
 
@@ -148,6 +149,9 @@ def test_what_is_not_checked_has_not_passed(tmp_path: Path) -> None:
     assert "empty: failed: there is no answer" in words
     for each in (TEAM, "gpt-4o-2024-08-06", "line 4"):
         assert each in page
+    for name, checked in (("well", False), ("checked", True)):
+        text = (tmp_path / "out" / "pages" / f"{name}-1.html").read_text()
+        assert ("Nothing has checked the answer." in text) != checked
 
 
 async def test_an_error_stops_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +170,14 @@ async def test_an_error_stops_all_runs(tmp_path: Path, monkeypatch: pytest.Monke
             assert len(server.requests) == asked <= 4
 
 
-def test_a_batch_says_that_there_is_no_wall(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("wall", "said"), [("none", "Code is not isolated"), ("auto", "Code is isolated from this")])
+def test_a_batch_says_which_wall_there_is(tmp_path: Path, wall: str, said: str) -> None:
     command = [each.replace(TEAM, "code-act") for each in tasks(tmp_path, 1)]
     with OpenAIServer(respond=double) as server:
-        done = coderoom(*command, "--wall", "none", cwd=tmp_path, env=env(server))
+        done = coderoom(*command, "--wall", wall, cwd=tmp_path, env=env(server))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("Code is not isolated")
+    assert done.stderr.startswith(said)
+    assert wall == "none" or done.stderr.split()[-1] in WALLS
 
 
 @pytest.mark.parametrize(("text", "words"), [("", ""), ("no json\n{}\n", " Line 1: ")])
