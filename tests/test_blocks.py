@@ -294,9 +294,12 @@ NEXT = "\n\n```bash\necho next\n```"
 @pytest.mark.parametrize("marker", ["```", "~~~"])
 def test_fences_in_the_text_of_a_language_belong_to_the_code(language: str, code: str, marker: str) -> None:
     code = code.replace("```", marker)
-    first, second = extract_code_blocks(f"Do:\n\n{marker}{language}\n{code}\n{marker}{NEXT}")
-    assert (first.code, first.closed, first.unclear) == (code, True, "")
-    assert second.code == "echo next"
+    block = f"{marker}{language}\n{code}\n{marker}{NEXT}"
+    # Below a list item, the indentation is no part of the code, in which the delimiter stands alone on its line.
+    for text in (block, "1. " + indent(block, "   ")[3:], indent(block, "  ")):
+        first, second = extract_code_blocks(f"Do:\n\n{text}")
+        assert (first.code, first.closed, first.unclear) == (code, True, "")
+        assert second.code == "echo next"
 
 
 @pytest.mark.parametrize(

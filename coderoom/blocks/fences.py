@@ -271,7 +271,7 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
                 outside = _find_outdented_end(state, line, end, opening, scan)
                 return _End(line, closed=False) if outside is None else _End(outside)
             break
-        text = state.src[state.bMarks[line] : state.eMarks[line]]
+        text = state.getLines(line, line + 1, state.sCount[start], False)
         if first is not None and not scan.pay(len(text) + 1):
             is_unclear = True
             break
