@@ -29,6 +29,7 @@ _AT_THE_END = [
     "import multiprocessing as m\ndef p():\n  with open('o', 'w') as f: f.write('hello')\nm.Process(target=p).start()",
     "import json\nclass A:\n  def __del__(self): open('o', 'w').write(json.loads('[\"hello\"]')[0])\na = A(); a.a = a",
     "import zipfile\nz = zipfile.ZipFile('o', 'w'); z.writestr('a', 'hello')",
+    "class A: pass\na = A(); a.f = open('o', 'w'); a.w = a.f.write; a.f.a = a; a.w('hello')",
 ]
 
 
@@ -69,7 +70,7 @@ async def test_a_run_ends_as_a_script(on_disk: Sandbox, file: Path, code: str) -
         assert "hello" in read(file)
 
 
-@pytest.mark.parametrize("code", [each for each in _AT_THE_END if "__del__" not in each])
+@pytest.mark.parametrize("code", _AT_THE_END)
 async def test_a_session_that_is_closed_ends_what_it_has_begun(on_disk: Sandbox, file: Path, code: str) -> None:
     async with on_disk.session() as session:
         await session.run(code)
@@ -128,6 +129,14 @@ async def test_a_local_executor_waits_for_threads(tmp_path: Path) -> None:
             ],
             4,
         ),
+        (
+            [
+                "import asyncio, contextvars\nv = contextvars.ContextVar('v', default=5)\nt = v.set(4);",
+                "await asyncio.sleep(0)\nv.reset(t)\nt = v.set(3);",
+                "v.reset(t)\nv.get()",
+            ],
+            5,
+        ),
         (["import asyncio\nloop = asyncio.get_running_loop()\nawait loop.create_task(asyncio.sleep(0, 5))"], 5),
         (['  x = """\n  6"""\n  x'], "\n6"),
         (["1 + 6", "_"], 7),
@@ -150,6 +159,11 @@ async def test_a_cell_that_is_interrupted_while_it_awaits_does_not_go_on_later(s
     code = "import asyncio\ntry:\n    await asyncio.sleep(9)\n    print('later')\nfinally:\n    print('end')"
     assert (await session.run(code, timeout=0.1)).stdout == "end\n"
     assert (await session.run("await asyncio.sleep(0)")).output == ""
+
+
+async def test_unfinished_lines_before_code_that_cannot_be_interrupted(session: Session) -> None:
+    result = await session.run("for i in range(200): print(i, end=' ')\nsum(range(10**12))", timeout=0.2)
+    assert result.stdout.split() == [str(i) for i in range(200)]
 
 
 async def test_what_notebooks_use(session: Session) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import stat
 import sys
@@ -51,22 +52,35 @@ def call_exit_functions(known: int) -> None:
 
 def clear(names: dict[str, Any], open_before: int) -> None:
     """Drop all variables, and close the files that are still open."""
+    # The collector would close the parts of a file in any order, and with that lose its text.
+    held = _open_streams() if _has_open_files(open_before) else []
     # First what may use the others at its end.
     for name in [name for name, value in names.items() if not isinstance(value, _STAY) and name != "__builtins__"]:
         names.pop(name, None)
     gc.collect()
-    count = count_open_files()
-    if count and count == open_before:
+    if not _has_open_files(open_before):
         return
     flush_files()
-    streams = _open_streams()
-    # First those of Python, such as `gzip`, which write an end into the others.
-    for stream in sorted(streams, key=lambda stream: type(stream).__module__ == "_io"):
+    for stream in sorted(_open_streams(), key=_rank):
         try:
             if stream.fileno() > 2:
                 stream.close()
         except Exception:
             pass
+    held.clear()
+
+
+def _has_open_files(before: int) -> bool:
+    count = count_open_files()
+    return not count or count != before
+
+
+def _rank(stream: Any) -> int:
+    """Streams that write into others come first, such as those of `gzip`."""
+    kind = type(stream)
+    if kind.__module__ != "_io":
+        return 0
+    return 1 if issubclass(kind, io.TextIOBase) else 3 if issubclass(kind, io.RawIOBase) else 2
 
 
 def _open_streams() -> list[Any]:

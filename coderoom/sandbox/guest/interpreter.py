@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Any, Callable
 
-from . import cpython, ending, failures, forks
+from . import cpython, ending, failures
 from .cells import CO_COROUTINE, VALUE, compile_cell, dedented
 from .files import Workspace
 from .loop import Loop
@@ -30,8 +30,7 @@ class Interpreter:
     """A module named `__main__`, and the cells that run in it, whose variables are `names`, in the folder of `files`.
 
     `contents` has the files that the last cell has created or changed, if the host cannot read them. `at_end` is called
-    at the end of each cell, with its value unless that is data or there is none. `unfinished` is whether something is
-    left that the end of an interpreter does.
+    at the end of each cell, with its value unless that is data or there is none.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -45,7 +44,6 @@ class Interpreter:
         self._last: Any = None  # What `_` was set to.
         self._exits = cpython.exit_calls()
         self._open_files: int | None = None
-        self.unfinished = False
         self.files = Workspace(config["workspace"], config["workspace_in_memory"])
         self._module = types.ModuleType("__main__")
         self.names = self._module.__dict__
@@ -92,27 +90,26 @@ class Interpreter:
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
             if names := not_awaited():
                 raise RuntimeError(_NOT_AWAITED.format(names[0]))
-            answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **describe(value, self._limits["value_bytes"])}
+            described = self._loop.call(describe, value, self._limits["value_bytes"])
+            answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **described}
             if "value" not in answer and "tagged" not in answer:
                 shown = value
             # As in Jupyter, unless the code uses this name itself.
             if value is not None and self.names.get("_", self._last) is self._last:
                 self.names["_"] = self._last = value
         except BaseException as error:
-            answer = self.failure(error)
+            answer = self._loop.call(self.failure, error)
         try:
             self._loop.end_cell()
         except BaseException as error:
-            answer = self.failure(error)
-        self.at_end(shown)
+            answer = self._loop.call(self.failure, error)
+        self._loop.call(self.at_end, shown)
         value = shown = None
         if message.get("final"):
-            self._finish(answer)
+            self._loop.call(self._finish, answer)
         elif self._open_files is not None:
             count = ending.count_open_files()
-            has_files = not count or count > self._open_files
-            self.unfinished = has_files or forks.threads() > 0 or cpython.exit_calls() > self._exits
-            if has_files:
+            if not count or count > self._open_files:
                 ending.flush_files()
         answer["artifacts"], self.contents = self.files.changes()
         answer["artifacts_left_out"] = self.files.left_out
@@ -173,7 +170,7 @@ class Interpreter:
         value = None
         for part in compile_cell(code, filename, self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
             self._flags |= part.co_flags & _FUTURES
-            value = eval(part, self.names)
+            value = self._loop.call(eval, part, self.names)
             if part.co_flags & CO_COROUTINE:
                 result = self._loop.run(value)
                 value = self.names.pop(VALUE, result)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import sys
 import warnings
-from typing import Any
+from typing import Any, Callable
 
 
 class Loop:
@@ -18,6 +19,8 @@ class Loop:
         self._loop: Any = None
         self._is_adapted = False
         self._has_new_tasks = False
+        # One for all cells, so that a token of one can be used in another.
+        self._context = contextvars.copy_context() if sys.version_info >= (3, 11) else None
 
     def adapt(self) -> None:
         """Let code that is not in a coroutine create tasks, as if the loop was running."""
@@ -42,10 +45,20 @@ class Loop:
 
         asyncio.create_task = asyncio.tasks.create_task = create_task
 
-    def run(self, coroutine: Any) -> Any:
-        """Run a coroutine to its end, and keep the context variables that it has set."""
-        import contextvars
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function with the context variables of the cells."""
+        return function(*args) if self._context is None else self._context.run(function, *args)
 
+    def run(self, coroutine: Any) -> Any:
+        """Run a coroutine to its end, with the context variables of the cells."""
+        self._has_new_tasks = True
+        loop = self._get()
+        if self._context is None:
+            return self._run_copied(loop, coroutine)
+        return self._complete(loop, loop.create_task(coroutine, context=self._context))
+
+    def _run_copied(self, loop: Any, coroutine: Any) -> Any:
+        """Run a coroutine in a copy of the context, as before Python 3.11, and keep the variables that it has set."""
         context = contextvars.copy_context()
 
         async def main() -> Any:
@@ -55,19 +68,20 @@ class Loop:
             finally:
                 context = contextvars.copy_context()
 
-        self._has_new_tasks = True
-        loop = self._get()
-        task = loop.create_task(main())
+        try:
+            return self._complete(loop, loop.create_task(main()))
+        finally:
+            for variable, value in context.items():
+                if variable.get(context) is not value:
+                    variable.set(value)
+
+    def _complete(self, loop: Any, task: Any) -> Any:
         try:
             return loop.run_until_complete(task)
         except BaseException:
             if not task.done():  # Interrupted while it waited: it must not go on in the next cell.
                 self._cancel([task])
             raise
-        finally:
-            for variable, value in context.items():
-                if variable.get(context) is not value:
-                    variable.set(value)
 
     def end_cell(self) -> None:
         """Let tasks that nobody has awaited begin."""

@@ -148,7 +148,6 @@ class Runner:
         if os.getpid() != self._pid:
             os._exit(answer["exit_code"] & 0xFF)  # This is a fork that the code has made and not ended.
         self._streams.flush()
-        answer["unfinished"] = self._interpreter.unfinished
         answer["threads"] = 1 + forks.threads()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)

@@ -15,7 +15,7 @@ from typing import Any
 from .frames import STDERR, STDOUT, Channel
 
 _PATIENCE = 0.05
-_AT_ONCE, _PER_SECOND = 64, 500  # How many unfinished lines are sent at once.
+_AT_ONCE, _PER_SECOND = 5000, 20_000  # How many unfinished lines are sent at once.
 
 
 class Streams:

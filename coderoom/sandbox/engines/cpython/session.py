@@ -67,7 +67,6 @@ class CPythonSession:
         self._printing: Runner | None = None  # The process whose output belongs to the running cell.
         self._lost = False  # Whether variables were lost since the last result.
         self._used = False  # Whether code has run since the fresh state.
-        self._unfinished = False  # Whether the state has something that the end of an interpreter would write.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
 
     async def run(
@@ -104,7 +103,6 @@ class CPythonSession:
             cell.ended = {**cell.ended, "limit": self._room.limit}
         if program is None:
             self._used = not final
-            self._unfinished = not final and (cell.answer or {}).get("unfinished") is True
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
         facts = cell, ending, code, self._config, duration, seconds, None if final else lost
@@ -167,10 +165,10 @@ class CPythonSession:
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing.
 
-        If files or threads are left, or functions registered with `atexit`, it ends first as a script does.
+        Code that has run ends first as a script does.
         """
         live = self._live
-        if self._unfinished and not self._closed and live is not None and live.ended is None and not self._room.lost:
+        if self._used and not self._closed and live is not None and live.ended is None and not self._room.lost:
             with contextlib.suppress(SandboxUnavailable):
                 await self.run("", timeout=_CLOSING, final=True)
         self.abandon()
