@@ -351,6 +351,8 @@ DRAFT, REAL = "```python\ndraft\n```\n", "```python\nreal\n```\n"
         f"<think>{DRAFT.strip()}</think>{REAL}",
         f"<think>no</think> yes <think>no</think>\n{REAL}",
         f"<think/>\nThe <think> tag, `<think>`, and what is between <think> and </think>:\n{REAL}",
+        f"{REAL}\nThis strips all up to the </think> tag.",
+        f"{REAL}\nIt ends with a tag (</thinking>), or with </think>.",
         "<think><execute>draft</execute></think><execute>real</execute>",
     ],
 )
@@ -373,9 +375,10 @@ def test_a_tag_in_a_string_of_code_is_a_string(code: str) -> None:
 
 
 def test_thoughts_leave_their_lines_and_say_whether_they_end() -> None:
-    assert split_thoughts("a <think>b\nc</think> d\n\ne") == ("a \n d\n\ne", False)
-    assert split_thoughts("a\n<think>b") == ("a\n", True)
-    assert split_thoughts("`<think>`\r\n") == ("`<think>`\r\n", False)
+    assert split_thoughts("a <think>b\nc</think> d\n\ne") == ("a \n d\n\ne", "")
+    assert split_thoughts("a\n<think>b") == ("a\n", "<think>")
+    assert split_thoughts("a\n</Think>b\n") == ("\nb\n", "</Think>")
+    assert split_thoughts("`<think>`\r\n") == ("`<think>`\r\n", "")
 
 
 # --- HTML ------------------------------------------------------------------------------------------------------------

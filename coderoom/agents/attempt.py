@@ -63,12 +63,14 @@ def texts_of(message: BaseChatMessage) -> list[str]:
 
 def select_from_reply(reply: str, find_code: Callable[[str], Selection]) -> Selection:
     """Select the blocks of a model's reply; code in its thoughts is a draft and no code to run."""
-    spoken, is_open = split_thoughts(reply)
+    spoken, lone = split_thoughts(reply)
     selection = find_code(spoken)
-    if not is_open or not (draft := find_code(reply)).is_code:
+    is_closed = lone.startswith("</")
+    # Many models write the closing tag only. This needs no words as long as code follows.
+    if not lone or (is_closed and selection.is_code) or not (draft := find_code(reply)).is_code:
         return selection
     left_out = tuple(block.code for block in draft.blocks if block not in selection.blocks) + draft.left_out
-    notes = (*selection.notes, _OPEN_THOUGHT)
+    notes = (*selection.notes, _CLOSED_THOUGHT.format(lone) if is_closed else _OPEN_THOUGHT)
     return replace(selection, notes=notes, is_code=True, left_out=(*selection.left_out, *left_out))
 
 
@@ -230,6 +232,10 @@ MOST_CALLS = 20
 _OPEN_THOUGHT = (
     "The code in your thoughts was not run, and the tag of these thoughts is never closed. Close it, and write the "
     "code that is to run after it."
+)
+_CLOSED_THOUGHT = (
+    "The code before {} was not run: before a closing tag without an opening one, all is thought. Write the code that "
+    "is to run after the tag, or without one."
 )
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (

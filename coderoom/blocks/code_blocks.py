@@ -114,18 +114,19 @@ def without_thoughts(reply: str) -> str:
 
     Code in thoughts is a draft. A thought stands between `<think>` and `</think>` (or `thinking`, `thought`,
     `reasoning`), after a tag that is never closed, or before a lone closing one. A tag in a string of code or in
-    inline code is none. This is for what a model wrote: in a person's message, such a tag is text.
+    inline code is none, and a lone one in a sentence is a word. This is for what a model wrote: in a person's message,
+    such a tag is text.
     """
     return split_thoughts(reply)[0]
 
 
-def split_thoughts(reply: str) -> tuple[str, bool]:
-    """Return what `without_thoughts` does, and whether the last thought has no end."""
+def split_thoughts(reply: str) -> tuple[str, str]:
+    """Return what `without_thoughts` does, and the tag without a partner that made a thought, if there is one."""
     thoughts = _read(reply, is_reply=True).thoughts if TAG.search(reply) else None
     if not thoughts:
-        return reply, False
+        return reply, ""
     spoken = thoughts.without()
-    return spoken if reply.endswith(("\n", "\r")) else spoken.removesuffix("\n"), thoughts.open
+    return spoken if reply.endswith(("\n", "\r")) else spoken.removesuffix("\n"), thoughts.lone
 
 
 def fence(code: str, language: str = "", *flags: str) -> str:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 TAG = re.compile(r"<(/?)(think(?:ing)?|thoughts?|reasoning)(?:\s[^<>\n]*)?(?<!/)>", re.IGNORECASE)
-_BEFORE_MENTION = re.compile(r"[\w,(][ \t]*\Z")
+_BEFORE_MENTION = re.compile(r"[\w,][ \t]+\Z|\([ \t]*\Z")
 _AFTER_MENTION = re.compile(r"[ \t]+[a-z(]|[ \t]*[,.;:)!?]")
 _LINE_BREAK = re.compile(r"[^\n]+")
 
@@ -24,10 +24,10 @@ class Thoughts:
     """The tags of thoughts in a reply, and the thoughts that the rules have found by where such a tag stands.
 
     A tag in quotes or backticks is a word. One that is never closed has all that follows as its thought; before a
-    closing one without an opening one, all is thought.
+    closing one without an opening one, all is thought. Alone, either may also be a word in a sentence.
 
     Attributes:
-        open: Whether the last thought has no end.
+        lone: The tag without a partner that made a thought, as written; empty if all have one.
     """
 
     def __init__(self, source: str) -> None:
@@ -39,11 +39,15 @@ class Thoughts:
         for tag in self._closing[""]:
             self._closing.setdefault(tag.name, []).append(tag)
         self._spans: list[tuple[int, int]] = []
-        self.open = False
+        self.lone = ""
 
     def __bool__(self) -> bool:
         """Whether any thought was found."""
         return bool(self._spans)
+
+    def has_tag_at(self, offset: int) -> bool:
+        """Return whether a tag stands at the offset."""
+        return offset in self._tags
 
     def close_at(self, offset: int) -> bool:
         """Return whether a closing tag stands at the offset."""
@@ -51,9 +55,11 @@ class Thoughts:
 
     def closes_all(self, offset: int) -> bool:
         """Read the tag at the offset; return whether everything before it is thought."""
-        if not self.close_at(offset):
+        tag = self._tags.get(offset)
+        if tag is None or not tag.closing or self._is_mention(tag):
             return False
-        self._spans = [(0, self._tags[offset].end)]
+        self._spans = [(0, tag.end)]
+        self.lone = self._source[tag.start : tag.end]
         return True
 
     def read(self, offset: int, limit: int) -> int | None:
@@ -69,7 +75,8 @@ class Thoughts:
         closing = self._next(tag.name, tag.end, limit) or self._next("", tag.end, limit)
         if closing is None and self._is_mention(tag):
             return None
-        self.open = closing is None
+        if closing is None:
+            self.lone = self._source[tag.start : tag.end]
         end = limit if closing is None else closing.end
         self._spans.append((tag.start, end))
         return end
@@ -89,7 +96,7 @@ class Thoughts:
         return tags[index] if index < len(tags) and tags[index].end <= limit else None
 
     def _is_mention(self, tag: _ThoughtTag) -> bool:
-        """Whether a tag that is never closed is a word in a sentence."""
+        """Whether a tag without a partner is a word in a sentence."""
         before = self._source[self._source.rfind("\n", 0, tag.start) + 1 : tag.start]
         return bool(_BEFORE_MENTION.search(before[-20:]) and _AFTER_MENTION.match(self._source, tag.end))
 

@@ -216,8 +216,8 @@ async def test_a_block_marked_no_run_is_not_run(coder: MakeCoder, tmp_path: Path
     assert not (tmp_path / "ran").exists()
 
 
-async def test_code_in_thoughts_without_an_end_is_not_run_and_the_model_is_told(coder: MakeCoder) -> None:
-    draft = f"So: <think>I could\n{python('print(1)')}"
+@pytest.mark.parametrize("draft", [f"So: <think>I could\n{python('print(1)')}", f"{python('print(1)')}\n</think>"])
+async def test_code_in_thoughts_with_one_tag_is_not_run_and_the_model_is_told(coder: MakeCoder, draft: str) -> None:
     client = Client(draft, decide(True), f"<think>{python('print(2)')}</think>{GOOD}", "Done.")
     response = await turn(coder(client, max_retries_on_error=1), TASK)
     assert facts_of(response)["outcome"] == "ok"
