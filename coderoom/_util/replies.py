@@ -21,6 +21,8 @@ from coderoom._util.json_output import innermost_client, may_refuse_arguments
 from coderoom._util.services import causes_of
 from coderoom._util.tasks import close_with_loop, one_more
 
+NO_REPLY: Final = "the answer is no reply of a model"
+NO_PART: Final = "the service sent what is no part of a reply: "
 CUT_SHORT: Final = "the connection was closed before the reply was complete"
 BEGINS_AGAIN: Final = "\n\n(The connection broke. The reply begins again.)\n\n"
 """Stands in a stream between a reply that was cut and the next one."""
@@ -31,6 +33,7 @@ _END: Final = re.compile(
 )
 _BROKEN_OFF: Final = re.compile(rb'(?<!\\)"finish_reason"\s*:\s*"(?:abort|error)')
 _ERROR: Final = re.compile(rb'(?<!\\)"error"\s*:\s*[{"]')
+_DONE: Final = re.compile(rb"data:\s*\[DONE\]")
 _REFUSAL: Final = re.compile(rb'(?<!\\)"refusal"\s*:\s*"')
 _PAUSE_SECONDS: Final = 0.1
 _WATCHED: Final = "coderoom_whole"
@@ -106,15 +109,40 @@ async def _check(response: Any) -> None:
     if not response.is_success:
         return
     kind, read = response.headers.get("content-type", ""), response.aiter_bytes
-    if "json" in kind and "ndjson" not in kind:
+    if "html" in kind and _is_chat(response):
+        body = _failed(response, f"{NO_REPLY}: {kind}")
+    elif "json" in kind and "ndjson" not in kind:
         body = _checked_json(response, b"".join([part async for part in read()]))
-        response.aiter_bytes = lambda *_: _parts_of(body)
-    elif "html" not in kind:
-        response.aiter_bytes = lambda *_: _checked_lines(response, read())
+    else:
+        if "html" not in kind:
+            response.aiter_bytes = lambda *_: _checked_lines(response, read())
+        return
+    response.aiter_bytes = lambda *_: _parts_of(body)
 
 
 async def _parts_of(body: bytes) -> AsyncIterator[bytes]:
     yield body
+
+
+def _is_chat(response: Any) -> bool:
+    """Whether a response must be of OpenAI's protocol."""
+    return bool(response.request.url.path.endswith("/chat/completions"))
+
+
+def _failed(response: Any, message: str, code: object = None) -> bytes:
+    """Make a response one of a service that failed, which is asked again."""
+    response.status_code = code if isinstance(code, int) and 400 <= code < 600 else 502
+    response.headers["content-type"] = "application/json"
+    return json.dumps({"error": {"message": message}}).encode()
+
+
+def _choices_of(data: Any, part: str) -> list[Any] | None:
+    """The choices of a reply, or of a part of one; `None` if it is none."""
+    choices = data.get("choices") if isinstance(data, dict) else None
+    is_reply = isinstance(choices, list) and all(
+        isinstance(choice, dict) and isinstance(choice.get(part), dict) for choice in choices
+    )
+    return choices if is_reply else None
 
 
 def _checked_json(response: Any, body: bytes) -> bytes:
@@ -122,28 +150,37 @@ def _checked_json(response: Any, body: bytes) -> bytes:
         data = json.loads(body)
     except ValueError:
         raise _cut(response) from None
-    if not isinstance(data, dict):
-        return body
-    if data.get("error") and not data.get("choices"):
+    if isinstance(data, dict) and data.get("error") and not data.get("choices"):
         # Some services report an error of the one behind them with status 200.
         code = data["error"].get("code") if isinstance(data["error"], dict) else None
-        response.status_code = code if isinstance(code, int) and 400 <= code < 600 else 502
+        _failed(response, "", code)
+        return body
+    if _is_chat(response) and not (choices := _choices_of(data, "message")):
+        return _failed(response, NO_REPLY if choices is None else "the reply has no choices")
     if _BROKEN_OFF.search(body):
         raise _cut(response)
     return _with_refusal(body)
 
 
 async def _checked_lines(response: Any, read: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """The lines of a stream; the end of the connection before that of the reply is an error."""
+    """The lines of a stream; the end of the connection before that of the reply is an error.
+
+    Some local servers give no `finish_reason`, so `[DONE]` alone is an end too, if there was a reply before it.
+    """
     is_stream = re.search("event-stream|ndjson", response.headers.get("content-type", "")) is not None
-    is_whole, rest = False, b""
+    is_whole, rest, is_chat, is_begun = False, b"", _is_chat(response), False
     try:
         async with aclosing(read) as parts:
             async for part in parts:
                 *lines, rest = (rest + part).split(b"\n")
                 for line in lines:
-                    is_whole = is_whole or _END.search(line) is not None
                     is_stream = is_stream or line.startswith((b"data:", b"event:"))
+                    if is_chat and line.startswith(b"data:"):
+                        if _DONE.match(line) and not is_begun:
+                            raise _cut(response)
+                        line, has_choices = _checked_chunk(line)
+                        is_begun = is_begun or has_choices
+                    is_whole = is_whole or _END.search(line) is not None
                     if _BROKEN_OFF.search(line) and not _ERROR.search(line):  # The client raises an error itself.
                         raise _cut(response)
                     yield _with_refusal(line, b"data:") + b"\n"
@@ -153,6 +190,19 @@ async def _checked_lines(response: Any, read: AsyncGenerator[bytes, None]) -> As
     except Exception as error:
         error.is_cut_reply = True  # type: ignore[attr-defined]
         raise
+
+
+def _checked_chunk(line: bytes) -> tuple[bytes, bool]:
+    """A line of a stream, and whether it has choices; what is no part of a reply is made an error for the client."""
+    text = line.removeprefix(b"data:").strip()
+    data: Any = None
+    with suppress(ValueError):
+        data = json.loads(text)
+    choices = _choices_of(data, "delta")
+    if choices is not None or _DONE.match(line) or (isinstance(data, dict) and data.get("error")):
+        return line, bool(choices)
+    error = data if isinstance(data, dict) and data.get("message") else {"message": NO_PART + text.decode()[:200]}
+    return b"data: " + json.dumps({"error": error}).encode(), False
 
 
 def _with_refusal(body: bytes, before: bytes = b"") -> bytes:

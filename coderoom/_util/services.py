@@ -203,17 +203,18 @@ _ADVICE = {
     _NO_SUCH_MODEL: "The model service does not have this model: check its name.",
     "NotFoundError": "There is no model service at {address}: check its base URL, which often ends in /v1 "
     "(OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
-    "RemoteProtocolError|ReadError": "The model service closed the connection before its answer was complete: try "
-    "again later.",
+    "RemoteProtocolError|ReadError": "The model service closed the connection before its answer was complete, or "
+    "its answer was empty: try again later.",
     "APIConnectionError": "No model service could be reached at {address}: check it (OPENAI_BASE_URL for `openai:`, "
     "VLLM_BASE_URL for `vllm:`; `coderoom models` lists all) and the network.",
     "Failed to connect to Ollama": "Its address is that of OLLAMA_HOST, or else http://127.0.0.1:11434.",
     "APITimeoutError": "The model service did not answer in time: try again later.",
     "RateLimitError": "The model service asks for a pause: try again later.",
-    "InternalServerError": "The model service reports an internal error: try again later.",
     # The openai package accepts any page as an answer.
-    "object has no attribute 'usage|misread|The answer was empty": "The server at this address does not speak "
-    "OpenAI's protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
+    "object has no attribute 'usage|misread|The answer was empty|the answer is no reply": "The server at this "
+    "address does not speak OpenAI's protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be "
+    "missing.",
+    "InternalServerError": "The model service reports an internal error: try again later.",
     "content_filter": "The model service's content filter refused this: rephrase it.",
     "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
 }

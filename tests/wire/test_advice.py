@@ -52,8 +52,8 @@ PAGE = Raw(b"<!DOCTYPE html><html><body>Nothing here</body></html>", status=404,
         ),
         (
             Raw(b"<!DOCTYPE html><html></html>", content_type="text/html"),
-            "AttributeError: 'str' object has no attribute 'usage'. The server at this address does not speak OpenAI's "
-            "protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
+            "InternalServerError: the answer is no reply of a model: text/html. The server at this address does not "
+            "speak OpenAI's protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
         ),
     ],
 )

@@ -58,6 +58,10 @@ CUT_STREAMS = [
     events(stream_of("The square is 1", end="abort", done=True)),
     Raw(stream_of("The square is 1"), content_type="text/plain"),
     events(stream_of("The") + b'data: {"error": {"message": "The engine died."}}\n\n'),
+    events(stream_of("The") + b'event: error\ndata: {"message": "The engine died.", "object": "error"}\n\n'),
+    events(stream_of("The") + b"event: error\ndata: The engine died.\n\ndata: [DONE]\n\n"),
+    events(b"data: [DONE]\n\n"),
+    events(b'data: {"id": "1", "model": "m", "choices": []}\n\ndata: [DONE]\n\n'),
 ]
 CUT_REPLIES = [
     Raw(b""),
@@ -65,6 +69,9 @@ CUT_REPLIES = [
     Raw(plain()[:60]),
     Raw(plain().replace(b'"stop"', b'"abort"')),
     Raw(b'{"error": {"message": "The provider is gone.", "code": 502}}'),
+    Raw(b'{"id": "1", "model": "m", "choices": []}'),
+    Raw(b'{"id": "1", "model": "m", "choices": [{"index": 0, "message": null}]}'),
+    Raw(b"<html>Sign in</html>", content_type="text/html"),
 ]
 
 
