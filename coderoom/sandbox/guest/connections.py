@@ -1,7 +1,8 @@
-"""`multiprocessing` where code may make no Unix sockets; set up by the runner.
+"""Adapts `multiprocessing`; set up by the runner.
 
-`Listener` and `Client`, and with them `Manager`, use named pipes instead, which no process outside of the sandbox
-listens to. Nothing can stand in for the sockets of the start method `forkserver`, so `fork` is the default one.
+Other start methods than `fork` do not find the functions of a cell, so it is the default one, also from Python 3.14 on.
+Where code may make no Unix sockets, `Listener` and `Client`, and with them `Manager`, use named pipes, which no process
+outside of the sandbox listens to. Nothing can stand in for the sockets of the start method `forkserver`.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from .imports import when_imported
 _NAME = 512  # The length of a message with the name of a client's pipes: at most PIPE_BUF, so that it arrives whole.
 
 
-def install() -> None:
-    """Adapt `multiprocessing`, now or when the code imports it."""
+def install(*, has_sockets: bool) -> None:
+    """Adapt `multiprocessing`, now or when the code imports it; `has_sockets`: the code may make Unix sockets."""
     when_imported("multiprocessing.context", fork_by_default)
-    when_imported("multiprocessing.connection", _use_pipes)
+    if not has_sockets:
+        when_imported("multiprocessing.connection", _use_pipes)
 
 
 def _use_pipes(connection: Any) -> None:

@@ -62,8 +62,7 @@ class Runner:
         self._interpreter.at_end = pictures.save
         notebooks.install(pictures.display)
         locked = config["lockdown"]
-        if locked.get("use_seccomp", True) and not locked.get("local_sockets"):
-            connections.install()
+        connections.install(has_sockets=bool(locked.get("local_sockets")) or not locked.get("use_seccomp", True))
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._running = False
         self._pid = 0
