@@ -21,7 +21,7 @@ RUN = ("run", "code-act", "Compute it.", "--wall", "none")
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [("size=700k", "disk is full"), ("ro", "unable to open database file|Read-only file system")]
+    ("options", "words"), [("size=1300k", "disk is full"), ("ro", "unable to open database file|Read-only file system")]
 )
 def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str, words: str) -> None:
     model = recording(
@@ -98,13 +98,24 @@ def test_a_workspace_that_takes_nothing_is_refused_before_a_model_is_asked(
     assert done.stderr == f"coderoom: The workspace {str((disk / folder).resolve())!r} cannot be written to: {words}.\n"
 
 
+# Each run had its own contents.
+OLD_CONTENTS = """
+    CREATE TABLE old (
+        run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (run, hash)
+    );
+    INSERT INTO old SELECT run, hash, data FROM contents;
+    DROP VIEW contents; DROP TABLE kept; DROP TABLE data; ALTER TABLE old RENAME TO contents;
+"""
+
+
 @pytest.mark.parametrize("schema", ["DROP INDEX steps_model; PRAGMA user_version = 1", "PRAGMA user_version = 2"])
 def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, schema: str) -> None:
     file = tmp_path / "journal.sqlite3"
     options = ("--model", recording(tmp_path / "r.json", ["Hello."]), "--journal", str(file), "--json")
     first = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     with sqlite3.connect(file) as database:
-        database.executescript(f"DROP TABLE solutions; {schema}")
+        database.executescript(f"{OLD_CONTENTS} DROP TABLE solutions; {schema}")
     SolutionCache(file).journal("k").add("r", Reply("x"))
     second = json.loads(coderoom(*RUN, *options, cwd=tmp_path).stdout)
     journal = Journal(file)
@@ -112,7 +123,7 @@ def test_a_journal_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path, s
     assert list(journal.steps(first["run"]))
     assert SolutionCache(file).stats().answers == 1
     with sqlite3.connect(file) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (3,)
+        assert database.execute("PRAGMA user_version").fetchone() == (4,)
         assert database.execute("SELECT name FROM sqlite_master WHERE name = 'steps_model'").fetchone()
 
 
