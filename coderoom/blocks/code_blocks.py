@@ -16,6 +16,7 @@ from coderoom.blocks.fences import (
     Find,
     Info,
     Scan,
+    begin_at,
     dedent,
     fence_rule,
     is_language,
@@ -24,6 +25,7 @@ from coderoom.blocks.fences import (
     line_start,
     normalize_language,
     parse_info,
+    read_glued_fence,
     scan_of,
 )
 from coderoom.blocks.strings import strings_of
@@ -308,14 +310,14 @@ def _read_glued(state: StateBlock, start: int, line: int, offset: int, end: int)
     if not is_language(_GLUED_LABEL.sub("", state.src[offset : state.eMarks[line]])):
         return False
     scan = scan_of(state)
-    before = state.bMarks[line], state.tShift[line], state.sCount[line], len(scan.finds)
+    before = state.bMarks[line], state.tShift[line], state.sCount[line]
     if not scan.pay(0):
         return False
-    _begin_at(state, line, offset)
-    fence_rule(state, line, end, False)
-    found, after = scan.finds.pop(), state.line
-    state.bMarks[line], state.tShift[line], state.sCount[line] = before[:3]
-    if not found.closed or found.unclear or "```" in found.code:
+    begin_at(state, line, offset)
+    found = read_glued_fence(state, line, end)
+    after = state.line
+    state.bMarks[line], state.tShift[line], state.sCount[line] = before
+    if found is None:
         scan.pay(state.eMarks[after - 1] - offset)
         return False
     line_end, state.eMarks[line] = state.eMarks[line], offset
@@ -369,14 +371,7 @@ def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
         if not state.src[offset : state.eMarks[line]].strip(" \t"):
             state.line = line + 1
             return
-        _begin_at(state, line, offset)
+        begin_at(state, line, offset)
         if fence_rule(state, line, end, False):
             return
         stop = state.line = _paragraph_end(state, line, end)
-
-
-def _begin_at(state: StateBlock, line: int, offset: int) -> None:
-    """Let a line begin at an offset in it."""
-    text = state.src[offset : state.eMarks[line]]
-    state.bMarks[line], state.tShift[line] = offset, len(text) - len(text.lstrip(" \t"))
-    state.sCount[line] = state.blkIndent

@@ -121,8 +121,12 @@ def _unquote(value: str) -> str:
 
 _FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
 _FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")
-# What some models write after their code, such as `<end_code>` or `<|im_end|>`, is no info string.
-_END_TOKEN = re.compile(r"<[/|]?[\w:-]+[|/]?>")
+# What some models write after their code, such as `<end_code>` or `<|im_end|>`, is no info string. DeepSeek
+# has bars and spaces of its own.
+_END_TOKEN = re.compile(r"<[/|\uff5c]?[\w:\u2581-]+[|/\uff5c]?>")
+_BEFORE_TAG = re.compile(r"(?<![\"'`~])(`{3,}+|~{3,}+)[ \t]*(?=<)")
+_BEFORE_WORDS = re.compile(r"(`{3,}+|~{3,}+)[ \t]*(?=[^\s`~])")
+_SENTENCE_END = re.compile(r"[.!?:\u2026\u3002\uff01\uff1a\uff1f][)*_\"'\u201d]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,16 +222,46 @@ def fence_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return False
     if silent:
         return True
-    found = _find_end(state, start, end, opening)
-    stop, closed = found.line, found.closed
-    glued = closed and _ends_with(state, stop, opening) and _read_fence(state, stop) is None
-    state.line = stop + 1 if closed else stop
-    code = content_lines(state, start + 1, stop + 1 if glued else stop, state.sCount[start]).removesuffix("\n")
-    if glued:
-        code = _without_end_token(code).removesuffix(opening.marker * opening.length)
-    exact = opening.marker == "`" and opening.length > 3
-    scan_of(state).finds.append(Find(start, opening.info, code, closed, exact, unclear=found.unclear))
+    find, state.line, rest = _read_block(state, start, end, opening)
+    scan_of(state).finds.append(find)
+    if rest is not None:
+        begin_at(state, state.line, rest)
     return True
+
+
+def read_glued_fence(state: StateBlock, start: int, end: int) -> Find | None:
+    """Read a block whose opening fence is glued to a sentence, if its end is clear."""
+    opening = _read_fence(state, start)
+    if opening is None:
+        return None
+    find, state.line, rest = _read_block(state, start, end, opening)
+    if not find.closed or find.unclear or "```" in find.code:
+        return None
+    if rest is not None:
+        begin_at(state, state.line, rest)
+    return find
+
+
+def begin_at(state: StateBlock, line: int, offset: int) -> None:
+    """Let a line begin at an offset in it."""
+    text = state.src[offset : state.eMarks[line]]
+    state.bMarks[line], state.tShift[line] = offset, len(text) - len(text.lstrip(" \t"))
+    state.sCount[line] = state.blkIndent
+
+
+def _read_block(state: StateBlock, start: int, end: int, opening: _Fence) -> tuple[Find, int, int | None]:
+    """Return a block, the line after it, and the offset in that line if the closing fence is in the same one."""
+    found, run = _find_end(state, start, end, opening), opening.marker * opening.length
+    stop, closed, rest = found.line, found.closed, found.rest
+    glued = closed and not state.src.startswith(run, line_start(state, stop))
+    code = content_lines(state, start + 1, stop + 1 if glued else stop, state.sCount[start]).removesuffix("\n")
+    if glued and rest is not None:
+        code = code[: len(code) - (state.eMarks[stop] - rest)]
+    if glued:
+        code = _without_end_token(code).removesuffix(run)
+    exact = opening.marker == "`" and opening.length > 3
+    find = Find(start, opening.info, code, closed, exact, unclear=found.unclear)
+    return find, stop + 1 if closed and rest is None else stop, rest
 
 
 def _read_fence(state: StateBlock, line: int) -> _Fence | None:
@@ -238,6 +272,9 @@ def _read_fence(state: StateBlock, line: int) -> _Fence | None:
     if match is None:
         return None
     run, info = match[1] or match[3], (match[2] or match[4] or "").strip(" \t")
+    thoughts = scan_of(state).thoughts
+    if thoughts is not None and thoughts.has_tag_at(state.src.find(info, begin + len(run))):
+        return None
     return _Fence(run[0], len(run), "" if _END_TOKEN.fullmatch(info) else info)
 
 
@@ -245,20 +282,22 @@ def _read_fence(state: StateBlock, line: int) -> _Fence | None:
 class _End:
     """Where a block ends: the line of its closing fence, or the one after the content of a block without one.
 
-    It is `unclear` if another end is as likely; this says why, in words.
+    It is `unclear` if another end is as likely; this says why, in words. The `rest` is the offset of what the model
+    glued to the closing fence.
     """
 
     line: int
     closed: bool = True
     unclear: str = ""
+    rest: int | None = None
 
 
 def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
     """Find the end of a block.
 
     CommonMark ends the block at its `first` bare fence. A block that shows fences itself may go on to a later one. A
-    fence that the model `glued` to the last line of code counts only if the block would otherwise have no end, or take
-    in the opening of another one.
+    fence that the model `glued` to the last line of code or to a sentence counts only if the block would otherwise have
+    no end, or take in the opening of another one.
     """
     scan, content = scan_of(state), _Content(opening)
     # The second one is right if no other fence follows.
@@ -277,11 +316,21 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
             break
         if scan.thoughts is not None and content.is_code and scan.thoughts.close_at(line_start(state, line)):
             return _End(line, closed=False)  # The code was a draft in a thought that ends here.
+        tag = _thought_tag(state, line, opening)
+        if tag is not None and content.may_end_with(text[: tag - state.eMarks[line]].rstrip(" \t")):
+            return _End(line, rest=tag)
         fence, why = _read_fence(state, line), content.unclear
         if fence is not None:
             is_unclear = is_unclear or first is not None
             content.check_commands(fence, line)
-        if fence is not None and fence.marker == opening.marker:
+            fence = None if content.ends_text(fence, text) else fence
+        words = _words_after(state, line, opening) if first is None and glued is None and content.is_code else None
+        if words is not None:
+            glued = _End(line, unclear=why, rest=words)
+            content.unclear = why or f"it seems to end at line {line + 1}, where words follow the closing fence"
+            if "```" in state.src[words : state.eMarks[line]]:
+                break
+        elif fence is not None and fence.marker == opening.marker:
             if fence.info and first is None and glued is not None:
                 break
             reading = content.read_fence(fence, line, past_first=first is not None)
@@ -291,7 +340,7 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
                 break
             if first is None and fence.closes(opening):
                 first = _End(line, unclear=why or content.why_unclear(line)), _End(line, unclear=why)
-        may_be_glued = glued is None and fence is None and _ends_with(state, line, opening)
+        may_be_glued = glued is None and fence is None and _ends_with(state, line, opening) and not content.is_markdown
         if may_be_glued and content.may_end_with(_without_end_token(text)):
             glued, text = _End(line, unclear=why), _without_end_token(text).rstrip(opening.marker)
         content.read_text(text, is_fence=fence is not None)
@@ -310,6 +359,30 @@ def _ends_with(state: StateBlock, line: int, opening: _Fence) -> bool:
     text = _without_end_token(state.src[line_start(state, line) : state.eMarks[line]])
     rest = text.removesuffix(opening.marker * opening.length)
     return rest not in {text, ""} and not rest.endswith(opening.marker)
+
+
+def _thought_tag(state: StateBlock, line: int, opening: _Fence) -> int | None:
+    """Return the offset of a tag of thoughts that is glued to a closing fence."""
+    thoughts = scan_of(state).thoughts
+    if thoughts is None:
+        return None
+    for match in _BEFORE_TAG.finditer(state.src, line_start(state, line), state.eMarks[line]):
+        if match[1].startswith(opening.marker * opening.length) and thoughts.has_tag_at(match.end()):
+            return match.end()
+    return None
+
+
+def _words_after(state: StateBlock, line: int, opening: _Fence) -> int | None:
+    """Return the offset of a sentence that is glued to a closing fence, and is no info string."""
+    match = _BEFORE_WORDS.match(state.src, line_start(state, line), state.eMarks[line])
+    if match is None or not match[1].startswith(opening.marker * opening.length) or state.is_code_block(line):
+        return None
+    text = state.src[match.end() : state.eMarks[line]].partition("```")[0].rstrip(" \t")
+    words = text.split()
+    is_ended, is_long = bool(_SENTENCE_END.search(text)), len(words) > 2
+    is_label = is_language(words[0].strip(".,:!?"))
+    is_sentence = (is_ended and is_long) if is_label else (is_ended or is_long)
+    return match.end() if is_sentence and not any(mark in text for mark in "={}") else None
 
 
 def _find_outdented_end(state: StateBlock, outdented: int, end: int, opening: _Fence, scan: Scan) -> int | None:
@@ -349,6 +422,7 @@ class _Content:
     where the string is over. In Markdown, labelled fences pair with the bare ones that close them.
 
     Attributes:
+        is_markdown: Whether the content is Markdown.
         unclear: Why the code must not run as it is, though its end is found.
     """
 
@@ -356,8 +430,9 @@ class _Content:
         self._opening = opening
         self._language = normalize_language(parse_info(opening.info).tag)
         self._strings = strings_of(self._language)
+        self.is_markdown = self._language == "markdown"
         # Who writes a longer fence has thought of the inner ones.
-        self._nests = (self._strings is not None or self._language == "markdown") and opening.length == 3
+        self._nests = (self._strings is not None or self.is_markdown) and opening.length == 3
         self._inner: list[_Fence] = []
         self.unclear = ""
 
@@ -368,12 +443,16 @@ class _Content:
 
     def may_end_with(self, line: str) -> bool:
         """Return whether the block may end with this line, which ends with a fence; it is not read yet."""
-        if self._language == "markdown":
-            return False
         strings = copy.deepcopy(self._strings)
         if strings is not None:
             strings.feed(line.rstrip(self._opening.marker))
         return strings is None or not strings.open
+
+    def ends_text(self, fence: _Fence, line: str) -> bool:
+        """Return whether what follows the fence is no info string, but the closing quotes of the text it is in."""
+        if self._strings is None or not self._strings.open or self._strings.runs_backticks:
+            return False
+        return fence.info.startswith(("'", '"')) and self.may_end_with(line)
 
     def read_fence(self, fence: _Fence, line: int, *, past_first: bool) -> _Reading:
         """Read a line that is a fence with the marker of the block."""
@@ -413,7 +492,7 @@ class _Content:
 
     def why_unclear(self, line: int) -> str:
         """Why the fence at this line may be the end of the block or a part of it; empty if only one is possible."""
-        if self._strings is None and self._language == "markdown":
+        if self._strings is None and self.is_markdown:
             return "the fences in it are not in pairs. Use four backticks around the block"
         if self._strings is None or not self._strings.open:
             return ""

@@ -30,6 +30,9 @@ class Strings(Protocol):
         """Read one line, given without its line end; a fence in text is text, whatever backticks are there."""
 
 
+# What is nested deeper is no real code; the state stays small, as it is copied to look ahead.
+_DEEPEST = 100
+
 _IN_CODE = re.compile(r"""\#|'''|\"""|'|\"""")
 # A backslash takes the next character with it in raw strings too, so prefixes make no difference here.
 _IN_STRING = {quotes: re.compile(rf"\\.|{quotes}") for quotes in ("'''", '"""', "'", '"')}
@@ -105,7 +108,7 @@ class ShellStrings:
     def __init__(self) -> None:
         self._stack: list[str] = []
         # Of each here-document: its delimiter, whether tabs before that count, and whether it is quoted.
-        self._pending: deque[tuple[str, bool, bool]] = deque()
+        self._pending: deque[tuple[str, bool, bool]] = deque(maxlen=_DEEPEST)
         self._document: tuple[str, bool, bool] | None = None
         self.tail: str | None = None
 
@@ -136,6 +139,7 @@ class ShellStrings:
                 self._document, self.tail = self._pending.popleft(), ""
             elif self.open and len(self._stack) > depth:
                 self.tail = line[opened_at:]
+            del self._stack[:-_DEEPEST]
 
     def _read(self, line: str) -> int:
         """Read a line that is not in a here-document; return the offset after the last quote that opened."""
@@ -226,6 +230,7 @@ class ScriptStrings:
                 opened_at = position
         if self.open and len(self._stack) > depth:
             self.tail = line[opened_at:]
+        del self._stack[:-_DEEPEST]
 
     def _read_string(self, line: str, position: int, quote: str) -> int:
         match = _SCRIPT_STRING[quote].match(line, position)

@@ -56,7 +56,8 @@ class Thoughts:
     def closes_all(self, offset: int) -> bool:
         """Read the tag at the offset; return whether everything before it is thought."""
         tag = self._tags.get(offset)
-        if tag is None or not tag.closing or self._is_mention(tag):
+        is_read = bool(self._spans) and offset < self._spans[-1][1]
+        if tag is None or not tag.closing or is_read or self._is_mention(tag):
             return False
         self._spans = [(0, tag.end)]
         self.lone = self._source[tag.start : tag.end]
