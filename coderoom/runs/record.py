@@ -226,7 +226,7 @@ class RunRecord:
         return self._output
 
     def _answer_in(self, message: BaseChatMessage) -> str:
-        """What a message says as an answer: no verdict, no hand-over, no word of a person, and no code to run."""
+        """What a message says as an answer: no verdict, no hand-over, no word of a person, no code, and no lack of it."""
         people = {each.source for each in self.messages if isinstance(each, UserInputRequestedEvent)} | {"user"}
         if message.source in people or keys.APPROVED in message.metadata:
             return ""
@@ -234,6 +234,8 @@ class RunRecord:
         if ran and (isinstance(message, HandoffMessage) or keys.OUTCOME in message.metadata):
             return ""
         text = message.to_model_text()
+        if text.startswith(CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE):  # AutoGen's and ours say the same.
+            return ""
         text = without_thoughts(text).strip() or text
         if ran and any(
             block.language and not block.is_data and not block.no_run for block in extract_code_blocks(text)

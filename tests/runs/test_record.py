@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from autogen_agentchat.agents import CodeExecutorAgent as AutoGenAgent
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent, TextMessage
 from autogen_core.models import RequestUsage
 
+from coderoom.agents import CodeExecutorAgent
 from coderoom.runs import RunRecord
 
 
@@ -79,6 +81,14 @@ def test_the_answer_is_a_sentence_that_follows_the_run() -> None:
         made = record(ran, more)
         made.stop_reason = "Text 'DONE' mentioned"
         assert made.answer == ran.content
+
+
+def test_that_there_was_no_code_is_no_answer() -> None:
+    ran, words = said("executor", "3\n", outcome="ok"), said("coder", "There are three rows.")
+    none = said("executor", CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE)
+    assert CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE == AutoGenAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
+    for messages in ([ran, words, none], [words, none]):
+        assert record(*messages).answer == words.content
 
 
 def test_an_outcome_nobody_knows_is_no_success() -> None:
