@@ -250,7 +250,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._code_format = code_format
         self._on_error = on_error
         self._initial_variables = check_variables(initial_variables or {})
-        self._initial_imports = check_imports(initial_imports or {})
+        self._initial_imports = check_imports(initial_imports or {}, self._tools)
         self._session = CodeSession(
             runner, self._tools, self._workbench, on_error, self._initial_variables, self._initial_imports
         )

@@ -199,7 +199,7 @@ class FunctionAgent(StreamingAgent):
         kind = inspect.formatannotation(self._result)
         raise ModelError(
             f"The agent {self.name!r} gave no answer that fits {kind}, in {self._max_retries + 1} tries: {problem} "
-            f"It said: {' '.join(text.split())[:300]!r}"
+            f"It said: {' '.join(text.split())[:300] or 'nothing'!r}"
         )
 
     async def _reply(

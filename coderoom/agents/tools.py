@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import keyword
 import re
@@ -134,8 +135,10 @@ class Workbenches:
 
 def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     """Check variables that are to be set in a session: their values must be made of Python's literals."""
+    if not isinstance(variables, Mapping):
+        raise ValueError(f"initial_variables must be names with values, as {{'rows': 3}}, not {variables!r}.")
     for name, value in variables.items():
-        if not name.isidentifier() or keyword.iskeyword(name):
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"initial_variables: {name!r} cannot be the name of a variable.")
         try:
             same = ast.literal_eval(repr(value)) == value
@@ -149,11 +152,16 @@ def check_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
     return dict(variables)
 
 
-def check_imports(imports: Mapping[str, str]) -> dict[str, str]:
-    """Check modules that are to be imported in a session, by their names there."""
+def check_imports(imports: Mapping[str, str], functions: Iterable[Any] = ()) -> dict[str, str]:
+    """Check modules that are to be imported in a session, by their names there, which must hide no function."""
+    taken = {*dir(builtins), *(getattr(each, "name", getattr(each, "__name__", "")) for each in functions)}
+    if not isinstance(imports, Mapping):
+        raise ValueError(f"initial_imports must be names with modules, as {{'np': 'numpy'}}, not {imports!r}.")
     for name, module in imports.items():
-        if not name.isidentifier() or keyword.iskeyword(name):
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
             raise ValueError(f"initial_imports: {name!r} cannot be the name of a module in code.")
+        if name in taken:
+            raise ValueError(f"initial_imports: {name!r} would hide the function of that name.")
         if not isinstance(module, str) or not all(
             part.isidentifier() and not keyword.iskeyword(part) for part in module.split(".")
         ):

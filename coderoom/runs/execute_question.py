@@ -327,4 +327,5 @@ def _complaint(reply: str, problem: str) -> str:
         )
     text = " ".join(reply.split())
     text = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-    return f"The model wrote no Python code, also when it was asked once more, and nothing was run. It said: {text!r}"
+    said = f"It said: {text!r}" if text else "Its reply was empty."
+    return f"The model wrote no Python code, also when it was asked once more, and nothing was run. {said}"

@@ -226,7 +226,7 @@ class RunRecord:
         return self._output
 
     def _answer_in(self, message: BaseChatMessage) -> str:
-        """What a message says as an answer: no verdict, no hand-over, no word of a person, no code, and no lack of it."""
+        """What a message says as an answer: no verdict, no hand-over, no word of a person, no code or lack of it."""
         people = {each.source for each in self.messages if isinstance(each, UserInputRequestedEvent)} | {"user"}
         if message.source in people or keys.APPROVED in message.metadata:
             return ""

@@ -162,3 +162,12 @@ async def test_an_answer_at_its_limit_says_so() -> None:
         reviewed = await ReviewerAgent("reviewer", client).run(task="Is 16 right?")
         assert "cut off at its token limit" in reviewed.messages[-1].to_text()
         await client.close()
+
+
+async def test_an_empty_reply_is_told_as_such() -> None:
+    with OpenAIServer([Reply("")]) as server:
+        client = client_of(server)
+        assert (await CodeActAgent("coder", client).run(task="Go.")).messages[-1].to_text() == (
+            "The model's reply was empty."
+        )
+        await client.close()
