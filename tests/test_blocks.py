@@ -462,6 +462,8 @@ def test_execute_tag_with_one_fence_is_that_block() -> None:
     assert block == Block("sh", "ls\n  x", True, "a.sh", "execute", {"title": "a.sh"}, 1)
     assert only("<execute>```\nx\n```</execute>").language == "python"
     assert only("<execute>\n```py\nx\n</execute>").code == "x"
+    assert only("Run <execute>```py\nx\n```</execute> now.").code == "x"
+    assert only("<Execute> ```py\nx```\n</execute>").code == "x"
 
 
 def test_execute_tag_with_more_than_one_fence_stays_as_it_is() -> None:

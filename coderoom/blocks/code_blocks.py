@@ -41,6 +41,7 @@ _NAME_WITH_EXTENSION = re.compile(r"[^\s]*[^\s./\\]\.[A-Za-z][A-Za-z0-9]{0,9}")
 _NAME_COMMENT = re.compile(r"[ \t]*(?:#|//|--|<!--|/\*)[ \t]*(?:filename|file)[ \t]*:", re.IGNORECASE)
 _LONGEST_NAME_LINE = 4096
 _GLUED = re.compile(r"[^`\n]*[^`\s][ \t]*(```)[\w+#-]+[ \t]*\Z")
+_OPENS_TAG = re.compile(r"<execute[ \t]*>[ \t]*\Z", re.IGNORECASE)
 _GLUED_LABEL = re.compile(r"[`\s]+")
 _LINE_END = re.compile(r"\r\n?")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
@@ -309,6 +310,8 @@ def _read_glued(state: StateBlock, start: int, line: int, offset: int, end: int)
     """Read a block whose opening fence is glued to the end of a sentence, if a bare fence closes it."""
     if not is_language(_GLUED_LABEL.sub("", state.src[offset : state.eMarks[line]])):
         return False
+    if _OPENS_TAG.search(state.src, line_start(state, line), offset):
+        return False  # The fence belongs to the content of the tag.
     scan = scan_of(state)
     before = state.bMarks[line], state.tShift[line], state.sCount[line]
     if not scan.pay(0):
