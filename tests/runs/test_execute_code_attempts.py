@@ -171,7 +171,8 @@ async def test_words_alone_are_no_answer(words: str) -> None:
     assert (answer["success"], answer["result"], answer["outcome"], answer["code"]) == (False, None, "no_code", "")
     assert answer["error"] is not None
     assert "no Python code" in answer["error"]
-    assert repr(" ".join(words.split())) in answer["error"]
+    said = f"It said: {' '.join(words.split())!r}" if words else "Its reply was empty."
+    assert said in answer["error"]
     assert (answer["attempts"], len(client.create_calls)) == (0, 2)
     assert answer["usage"]["prompt_tokens"] > 0
 
