@@ -389,7 +389,7 @@ def final_message(
     """The turn has ended, with a reply of the model, `otherwise` without one, and a report if it has run code."""
     text, usage = ("", None) if reply is None else (str(reply.content), reply.usage)
     if reply is not None and not text.strip():
-        text, otherwise = "", "The model's reply was empty."
+        text, otherwise = "", keys.EMPTY_REPLY
     if attempt is None:
         content, metadata = text or otherwise, {keys.STOP_REASON: stop_reason.value}
     else:

@@ -193,7 +193,7 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
     cut = _WHY_CUT.get(answer.metadata.get(keys.CUT, ""))
     if cut is not None:
         return _message(answer.source, "stop", f"**The model's reply is incomplete:** {cut}.")
-    if not text.strip() and answer.models_usage is not None:
+    if text.strip() in ("", keys.EMPTY_REPLY) and answer.models_usage is not None:
         return _message(answer.source, "stop", _EMPTY)
     # Why there is no further attempt, if no decision said it.
     for reason in (StopReason.RETRIES_EXHAUSTED, StopReason.SAME_FAILURE):

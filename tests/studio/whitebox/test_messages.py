@@ -215,7 +215,7 @@ async def test_a_reply_that_is_none_is_explained(content: str, why: Any, words: 
     assert kind == "stop"
     assert words in text
     assert isinstance(items[-1], Response)
-    assert items[-1].chat_message.to_text() == content
+    assert items[-1].chat_message.to_text() == (content or keys.EMPTY_REPLY)
     assert items[-1].chat_message.metadata.get(keys.CUT, "stop") == why
 
 
