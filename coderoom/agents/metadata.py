@@ -100,5 +100,6 @@ def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:
     except ValueError:
         return None
 
+
 EMPTY_REPLY = "The model's reply was empty."
 """The text of a final message without an answer."""
