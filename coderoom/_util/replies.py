@@ -34,7 +34,11 @@ _END: Final = re.compile(
 _BROKEN_OFF: Final = re.compile(rb'(?<!\\)"finish_reason"\s*:\s*"(?:abort|error)')
 _ERROR: Final = re.compile(rb'(?<!\\)"error"\s*:\s*[{"]')
 _DONE: Final = re.compile(rb"data:\s*\[DONE\]")
-_REFUSAL: Final = re.compile(rb'(?<!\\)"refusal"\s*:\s*"')
+_NO_TEXT: Final = re.compile(rb'(?<!\\)"(?:refusal"\s*:\s*"|content"\s*:\s*\[)')
+_IS_STREAM: Final = re.compile(rb"(?:data|event|id|retry)?\s*:")
+_ASKS_STREAM: Final = re.compile(rb'"stream"\s*:\s*true')
+_BLANK: Final = b" \t\r\n\xef\xbb\xbf"
+_SHOWN: Final = 200
 _PAUSE_SECONDS: Final = 0.1
 _WATCHED: Final = "coderoom_whole"
 
@@ -108,16 +112,26 @@ def check_responses(http: Any) -> None:
 async def _check(response: Any) -> None:
     if not response.is_success:
         return
-    kind, read = response.headers.get("content-type", ""), response.aiter_bytes
-    if "html" in kind and _is_chat(response):
-        body = _failed(response, f"{NO_REPLY}: {kind}")
-    elif "json" in kind and "ndjson" not in kind:
-        body = _checked_json(response, b"".join([part async for part in read()]))
+    kind, read = response.headers.get("content-type", ""), response.aiter_bytes()
+    if not _is_chat(response):
+        if "html" not in kind and ("json" not in kind or "ndjson" in kind):
+            response.aiter_bytes = lambda *_: _checked_lines(response, read)
+            return
+        body = b"".join([part async for part in read])
+        body = _checked_json(response, body) if "json" in kind else body
     else:
-        if "html" not in kind:
-            response.aiter_bytes = lambda *_: _checked_lines(response, read())
-        return
+        # Servers name a wrong type, or answer by another kind than asked for: the beginning shows what it is.
+        begin = b""
+        while not begin.strip(_BLANK) and (part := await anext(read, None)) is not None:
+            begin += part
+        is_asked = _ASKS_STREAM.search(response.request.content) is not None
+        if is_asked and _IS_STREAM.match(begin.lstrip(_BLANK)):
+            response.aiter_bytes = lambda *_: _checked_lines(response, read, begin)
+            return
+        body = _checked_json(response, begin + b"".join([part async for part in read]))
+        body = _as_stream(body) if is_asked and response.is_success else body
     response.aiter_bytes = lambda *_: _parts_of(body)
+    await response.aread()  # The libraries do not read what has arrived.
 
 
 async def _parts_of(body: bytes) -> AsyncIterator[bytes]:
@@ -146,32 +160,53 @@ def _choices_of(data: Any, part: str) -> list[Any] | None:
 
 
 def _checked_json(response: Any, body: bytes) -> bytes:
+    is_chat = _is_chat(response)
     try:
         data = json.loads(body)
     except ValueError:
+        if is_chat and (text := body.strip(_BLANK)) and not text.startswith(b"{"):
+            kind = "a web page" if text.startswith(b"<") else "a stream" if _IS_STREAM.match(text) else ""
+            shown = kind or text.decode(errors="replace")[:_SHOWN]
+            return _failed(response, f"{NO_REPLY}: {shown}")
         raise _cut(response) from None
     if isinstance(data, dict) and data.get("error") and not data.get("choices"):
         # Some services report an error of the one behind them with status 200.
-        code = data["error"].get("code") if isinstance(data["error"], dict) else None
-        _failed(response, "", code)
-        return body
-    if _is_chat(response) and not (choices := _choices_of(data, "message")):
-        return _failed(response, NO_REPLY if choices is None else "the reply has no choices")
+        error = data["error"]
+        code = error.get("code") if isinstance(error, dict) else None
+        return _failed(response, str(error.get("message", error) if isinstance(error, dict) else error), code)
+    if is_chat and not (choices := _choices_of(data, "message")):
+        shown = body.decode(errors="replace")[:_SHOWN]
+        return _failed(response, f"{NO_REPLY}: {shown}" if choices is None else "the reply has no choices")
     if _BROKEN_OFF.search(body):
         raise _cut(response)
-    return _with_refusal(body)
+    return _with_text(body)
 
 
-async def _checked_lines(response: Any, read: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+def _as_stream(body: bytes) -> bytes:
+    """A whole reply as the stream that was asked for."""
+    data = json.loads(body)
+    for choice in data["choices"]:
+        choice["delta"] = choice.pop("message")
+        choice["delta"]["tool_calls"] = [
+            {"index": number, **call} for number, call in enumerate(choice["delta"].get("tool_calls") or ())
+        ]
+    usage = {**data, "choices": []}
+    data.pop("usage", None)
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in (data, usage)) + b"data: [DONE]\n\n"
+
+
+async def _checked_lines(response: Any, read: AsyncGenerator[bytes, None], begin: bytes = b"") -> AsyncIterator[bytes]:
     """The lines of a stream; the end of the connection before that of the reply is an error.
 
     Some local servers give no `finish_reason`, so `[DONE]` alone is an end too, if there was a reply before it.
     """
-    is_stream = re.search("event-stream|ndjson", response.headers.get("content-type", "")) is not None
-    is_whole, rest, is_chat, is_begun = False, b"", _is_chat(response), False
+    is_chat = _is_chat(response)
+    is_stream = is_chat or re.search("event-stream|ndjson", response.headers.get("content-type", "")) is not None
+    is_whole, rest, is_begun = False, b"", False
     try:
-        async with aclosing(read) as parts:
-            async for part in parts:
+        async with aclosing(read):
+            part: bytes | None = begin
+            while part is not None:
                 *lines, rest = (rest + part).split(b"\n")
                 for line in lines:
                     is_stream = is_stream or line.startswith((b"data:", b"event:"))
@@ -183,7 +218,8 @@ async def _checked_lines(response: Any, read: AsyncGenerator[bytes, None]) -> As
                     is_whole = is_whole or _END.search(line) is not None
                     if _BROKEN_OFF.search(line) and not _ERROR.search(line):  # The client raises an error itself.
                         raise _cut(response)
-                    yield _with_refusal(line, b"data:") + b"\n"
+                    yield _with_text(line, b"data:") + b"\n"
+                part = await anext(read, None)
         if is_stream and not is_whole and _END.search(rest) is None:
             raise _cut(response)
         yield rest
@@ -201,19 +237,22 @@ def _checked_chunk(line: bytes) -> tuple[bytes, bool]:
     choices = _choices_of(data, "delta")
     if choices is not None or _DONE.match(line) or (isinstance(data, dict) and data.get("error")):
         return line, bool(choices)
-    error = data if isinstance(data, dict) and data.get("message") else {"message": NO_PART + text.decode()[:200]}
-    return b"data: " + json.dumps({"error": error}).encode(), False
+    error = data if isinstance(data, dict) and data.get("message") else {"message": NO_PART + text.decode()[:_SHOWN]}
+    return b"data: " + json.dumps({"error": error}).encode() + b"\n", False
 
 
-def _with_refusal(body: bytes, before: bytes = b"") -> bytes:
-    """A reply, or a part of one, with its refusal as the text."""
-    if not _REFUSAL.search(body):
+def _with_text(body: bytes, before: bytes = b"") -> bytes:
+    """A reply, or a part of one, with its refusal, or the texts in a list of contents, as the text."""
+    if not _NO_TEXT.search(body):
         return body
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         data = json.loads(body.removeprefix(before))
         for choice in data["choices"]:
             message = choice.get("message") or choice.get("delta") or {}
-            message["content"] = message.get("content") or message.get("refusal")
+            content = message.get("content")
+            if isinstance(content, list):
+                content = "".join(part["text"] for part in content if part.get("type") == "text")
+            message["content"] = content or message.get("refusal")
         return before + json.dumps(data).encode()
     return body
 

@@ -203,8 +203,16 @@ _ADVICE = {
     _NO_SUCH_MODEL: "The model service does not have this model: check its name.",
     "NotFoundError": "There is no model service at {address}: check its base URL, which often ends in /v1 "
     "(OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
-    "RemoteProtocolError|ReadError": "The model service closed the connection before its answer was complete, or "
-    "its answer was empty: try again later.",
+    "CERTIFICATE_VERIFY_FAILED": "The certificate of the model service at {address} is not trusted: if it is your own, "
+    "name the file of its authority in SSL_CERT_FILE.",
+    "WRONG_VERSION_NUMBER|(?i:record layer failure)": "The model service at {address} does not speak HTTPS: begin its "
+    "address with http://.",
+    r"SSL[:\]]": "No secure connection to the model service at {address} could be made: check its address and its "
+    "certificate.",
+    "TooManyRedirects": "The model service at {address} sends requests to another address: check its base URL.",
+    "DecodingError": "The answer of the model service at {address} is damaged: try again later.",
+    "RemoteProtocolError|ReadError|WriteError": "The model service closed the connection before its answer was "
+    "complete, or its answer was empty: try again later.",
     "APIConnectionError": "No model service could be reached at {address}: check it (OPENAI_BASE_URL for `openai:`, "
     "VLLM_BASE_URL for `vllm:`; `coderoom models` lists all) and the network.",
     "Failed to connect to Ollama": "Its address is that of OLLAMA_HOST, or else http://127.0.0.1:11434.",
@@ -216,7 +224,13 @@ _ADVICE = {
     "missing.",
     "InternalServerError": "The model service reports an internal error: try again later.",
     "content_filter": "The model service's content filter refused this: rephrase it.",
-    "context_length_exceeded": "Give the agents a bounded model_context, or a shorter task.",
+    "context_length_exceeded|(?i:context (?:length|size|window))": "Give the agents a bounded model_context, or a "
+    "shorter task.",
+    r"(?i:not support tool|tool[^.]{0,40}not (?:supported|enabled|allowed))": "The model service does not let this "
+    "model call tools: use another model, or agents without tools and handoffs.",
+    r"Error code: (?:408|409|425)|APIError\b": "The model service reports an error of its own: try again later.",
+    r"Error code: 413": "The request is too large for the model service: give the agents a bounded model_context.",
+    r"Error code: 4\d\d": "The model service refused the request: check the model's name and its settings.",
 }
 _MISREAD = re.compile(r"File .*autogen_ext.models.*\n.*\n(?:[ ~^]*\n)*(?:TypeError: 'NoneType'|IndexError: list index)")
 _LONGEST = 500
@@ -243,8 +257,8 @@ def is_out_of_credit(cause: BaseException) -> bool:
 
 def _signs(cause: BaseException) -> str:
     # Not every version of OpenAI's package has the code in the text.
-    kinds = " ".join(type(each).__name__ for each in causes_of(cause))
-    return f"{kinds} {getattr(cause, 'code', '')} {'misread' if _is_misread(cause) else ''} {cause}"
+    causes = " ".join(f"{type(each).__name__} {each}" for each in reversed([*causes_of(cause)]))
+    return f"{causes} {getattr(cause, 'code', '')} {'misread' if _is_misread(cause) else ''}"
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

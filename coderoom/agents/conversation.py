@@ -390,12 +390,15 @@ def final_message(
     text, usage = ("", None) if reply is None else (str(reply.content), reply.usage)
     if reply is not None and not text.strip():
         text, otherwise = "", keys.EMPTY_REPLY
+    cut = None if reply is None else keys.WHY_CUT.get(reply.finish_reason)
+    if cut:
+        text = f"{text.rstrip()}\n\n(The model's reply is incomplete: {cut}.)".lstrip()
     if attempt is None:
         content, metadata = text or otherwise, {keys.STOP_REASON: stop_reason.value}
     else:
         # An answer does not change the result of the code.
         content, metadata = report(text or otherwise, attempt), facts(attempt, stop_reason) | {keys.SUMMARY: text}
-    if reply is not None and reply.finish_reason in ("length", "content_filter"):
+    if reply is not None and cut:
         metadata[keys.CUT] = reply.finish_reason
     return TextMessage(id=message_id, content=content, source=source, models_usage=usage, metadata=metadata)
 

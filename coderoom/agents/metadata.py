@@ -103,3 +103,5 @@ def read_outcome(metadata: Mapping[str, str]) -> Outcome | None:
 
 EMPTY_REPLY = "The model's reply was empty."
 """The text of a final message without an answer."""
+WHY_CUT = {"length": "it reached its token limit", "content_filter": "the service's content filter ended it"}
+"""What is said of a reply that is incomplete, by the values of `CUT`."""

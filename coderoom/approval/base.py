@@ -20,6 +20,7 @@ from autogen_core import CancellationToken, Component, ComponentBase, ComponentM
 from pydantic import BaseModel
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
+from coderoom._util.services import in_words
 from coderoom._util.tasks import await_with_token, call_in_loop, once
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
@@ -225,7 +226,7 @@ async def ask_approval(
     except Exception as error:
         if not limit.expired():
             _log.warning("An approval failed, so the code does not run.", exc_info=True)
-            return no(f"The approval failed: {type(error).__name__}: {error}")
+            return no(in_words("The approval", error))
     # The approval may have ignored its cancellation; a yes after the timeout does not count.
     if limit.expired():
         return no(f"The approval did not answer within {timeout:g} seconds.")

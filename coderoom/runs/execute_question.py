@@ -63,6 +63,7 @@ _CUT_OFF: Final = (
     "Your answer is cut off before the end of its code, so nothing was run. Write the code again as a whole, shorter "
     "if need be."
 )
+_FILTERED: Final = "The service's content filter ended the model's answer, and nothing was run: rephrase the question."
 
 _ADVICE: Final = {Outcome.TIMEOUT: " Find a faster way.", Outcome.MEMORY: " Find a way that needs less memory."}
 _RETRIED: Final = frozenset({Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.REJECTED})
@@ -197,10 +198,12 @@ class _Question:
                 sandbox = await stack.enter_async_context(own)
             await sandbox.start()  # Before a model writes code that cannot run.
             while True:
-                reply, at_limit = await self._ask(feedback)
+                reply, finish_reason = await self._ask(feedback)
                 code, problem = _code_in(reply)
                 if not code:
-                    problem = _CUT_OFF if at_limit else problem
+                    if finish_reason == "content_filter":
+                        return self._result(_FILTERED)
+                    problem = _CUT_OFF if finish_reason == "length" else problem
                     if is_reminded:
                         return self._result(_complaint(reply, problem))
                     is_reminded, feedback = True, problem or _NO_CODE
@@ -211,8 +214,8 @@ class _Question:
                     return self._result()
                 feedback = self._feedback()
 
-    async def _ask(self, more: str) -> tuple[str, bool]:
-        """Send the messages, and one more if it is given; return the answer, and whether its length limit cut it.
+    async def _ask(self, more: str) -> tuple[str, str]:
+        """Send the messages, and one more if it is given; return the answer, and why it ended.
 
         The answer is the last message afterwards.
         """
@@ -231,7 +234,7 @@ class _Question:
         text = encodable(answer.content) if isinstance(answer.content, str) else ""
         # Some services refuse a history with an empty message.
         self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
-        return text, answer.finish_reason == "length"
+        return text, answer.finish_reason
 
     async def _run(self, sandbox: Sandbox, code: str) -> ExecutionResult:
         """Run code; the value of the variable `result` takes precedence over that of a last expression."""

@@ -314,10 +314,11 @@ class RunRecord:
 
 
 _ACTIVITIES: Final = {MODEL: "waits for the model", CODE: "runs code", "input": "waits for a person"}
-_CUT: Final = (
-    "A reply of the model of {} was cut off at its token limit (max_tokens), so that code or words are missing. Raise "
-    "max_tokens in the model's config or at its server, or ask for less at a time."
-)
+_CUT: Final = {
+    "length": "A reply of the model of {} was cut off at its token limit (max_tokens), so that code or words are "
+    "missing. Raise max_tokens in the model's config or at its server, or ask for less at a time.",
+    "content_filter": "A content filter of the service ended a reply of the model of {}: rephrase the task.",
+}
 
 
 class RunFacts(StepObserver):
@@ -336,8 +337,7 @@ class RunFacts(StepObserver):
         if kind != MODEL:
             return
         name = current_agent()
-        if result.get("finish_reason") == "length":
-            cut = _CUT.format(name or "the team")
+        if cut := _CUT.get(result.get("finish_reason", ""), "").format(name or "the team"):
             self._record.notices += [cut] if cut not in self._record.notices else []
         if name and name not in self._record.models and not result.get("cached"):
             self._record.without_messages.setdefault(name, []).append(RequestUsage(**result["usage"]))

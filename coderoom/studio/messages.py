@@ -46,7 +46,6 @@ _EMPTY = (
     "**The model's reply is empty.** If that happens again, check the address of your model service (OPENAI_BASE_URL), "
     "its limits and its filters."
 )
-_WHY_CUT = {"length": "it reached the token limit", "content_filter": "a content filter ended it"}
 _MOST_PICTURES = 10
 
 
@@ -190,9 +189,6 @@ def _beside(answer: BaseChatMessage) -> TextMessage | None:
         if isinstance(answer, StructuredMessage) and answer.format_string is None:
             text = fence(answer.content.model_dump_json(indent=2), "json", "no-run")
         return _message(answer.source, "answer", text, answer.models_usage)
-    cut = _WHY_CUT.get(answer.metadata.get(keys.CUT, ""))
-    if cut is not None:
-        return _message(answer.source, "stop", f"**The model's reply is incomplete:** {cut}.")
     if text.strip() in ("", keys.EMPTY_REPLY) and answer.models_usage is not None:
         return _message(answer.source, "stop", _EMPTY)
     # Why there is no further attempt, if no decision said it.

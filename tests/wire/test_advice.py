@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from coderoom.errors import ModelError
 from coderoom.generation import AICodeGenerator
@@ -46,13 +47,18 @@ PAGE = Raw(b"<!DOCTYPE html><html><body>Nothing here</body></html>", status=404,
             "model: check its name.",
         ),
         (
+            Failure(418, message="Unknown field n."),
+            "APIStatusError: Unknown field n. The model service refused the request: check the model's name and its "
+            "settings.",
+        ),
+        (
             PAGE,
             "NotFoundError: Error code: 404. There is no model service at ADDRESS: check its base URL, which often "
             "ends in /v1 (OPENAI_BASE_URL for `openai:`; `coderoom models` lists all).",
         ),
         (
             Raw(b"<!DOCTYPE html><html></html>", content_type="text/html"),
-            "InternalServerError: the answer is no reply of a model: text/html. The server at this address does not "
+            "InternalServerError: the answer is no reply of a model: a web page. The server at this address does not "
             "speak OpenAI's protocol: check its base URL (OPENAI_BASE_URL for `openai:`), in which /v1 may be missing.",
         ),
     ],
@@ -64,6 +70,15 @@ async def test_what_is_said(failure: Step, said: str) -> None:
         address = server.base_url
     said = said.replace("ADDRESS", address)
     assert str(caught.value) == f"The model '{address}#gpt-9' failed: {said}"
+
+
+async def test_an_address_without_tls_is_told_as_such() -> None:
+    with OpenAIServer([]) as server:
+        address = server.base_url.replace("http", "https")
+        client = OpenAIChatCompletionClient(model="gpt-4o", api_key="k", base_url=address, max_retries=0)
+        with pytest.raises(ModelError, match="does not speak HTTPS: begin its address with http://"):
+            await execute_code("Count.", model=client)
+        await client.close()
 
 
 async def test_an_address_where_nobody_answers_is_named() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import openai
 import pytest
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
+from autogen_core import FunctionCall
+from autogen_core.models import CreateResult, UserMessage
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from coderoom.agents import CodeActAgent, ReviewerAgent
@@ -57,6 +59,11 @@ CUT_STREAMS = [
     events(stream_of("The square is 1") + b'data: {"id": "1", "cho'),
     events(stream_of("The square is 1", end="abort", done=True)),
     Raw(stream_of("The square is 1"), content_type="text/plain"),
+    Raw(b"upstream connect error", content_type="text/plain"),
+    events(b"<html>Sign in</html>"),
+    events(plain()[:-2]),
+    Raw(b'{"error": "The provider is gone."}'),
+    Raw(b"null"),
     events(stream_of("The") + b'data: {"error": {"message": "The engine died."}}\n\n'),
     events(stream_of("The") + b'event: error\ndata: {"message": "The engine died.", "object": "error"}\n\n'),
     events(stream_of("The") + b"event: error\ndata: The engine died.\n\ndata: [DONE]\n\n"),
@@ -72,6 +79,9 @@ CUT_REPLIES = [
     Raw(b'{"id": "1", "model": "m", "choices": []}'),
     Raw(b'{"id": "1", "model": "m", "choices": [{"index": 0, "message": null}]}'),
     Raw(b"<html>Sign in</html>", content_type="text/html"),
+    Raw(b"<html>Sign in</html>"),
+    Raw(b"Ollama is running", content_type="text/plain"),
+    events(stream_of(ANSWER, end="stop", done=True)),
 ]
 
 
@@ -117,6 +127,33 @@ async def test_one_sign_of_the_end_is_enough(body: bytes) -> None:
         await client.close()
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "text/event-stream"])
+async def test_a_whole_reply_to_a_request_for_a_stream(kind: str) -> None:
+    function = {"name": "add", "arguments": "{}"}
+    message = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "7", "type": "function", "function": function}],
+    }
+    calls = json.loads(plain())
+    calls["choices"][0] |= {"message": message, "finish_reason": "tool_calls"}
+    calls["usage"] = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    texts = plain().replace(json.dumps(ANSWER).encode(), json.dumps([{"type": "text", "text": ANSWER}]).encode())
+    with OpenAIServer(
+        [Raw(body, content_type=kind) for body in (plain(), texts, json.dumps(calls).encode())]
+    ) as server:
+        client = client_of(server)
+        agent = CodeActAgent("coder", client, model_client_stream=True)
+        for _ in range(2):
+            assert (await agent.run(task="What is 4 squared?")).messages[-1].to_text() == ANSWER
+        question = [UserMessage(content="Add.", source="user")]
+        result = [item async for item in client.create_stream(question, include_usage=True)][-1]
+        assert isinstance(result, CreateResult)
+        assert result.content == [FunctionCall(id="7", name="add", arguments="{}")]
+        assert result.usage.completion_tokens == 4
+        await client.close()
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_refusal_is_the_answer(streamed: bool) -> None:
     with OpenAIServer([Reply("", refusal="I cannot help with that.")] * 2) as server:
@@ -151,6 +188,20 @@ async def test_a_service_that_does_not_stream() -> None:
         client = client_of(server)
         agent = CodeActAgent("coder", client, model_client_stream=True)
         assert (await agent.run(task="What is 4 squared?")).messages[-1].to_text() == ANSWER
+        await client.close()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("reason", "said"), [("length", "token limit"), ("content_filter", "content filter")])
+async def test_an_incomplete_answer_says_so(reason: str, said: str, streamed: bool) -> None:
+    with OpenAIServer([Reply("The square is 1", finish_reason=reason)] * 3) as server:
+        client = client_of(server)
+        agent = CodeActAgent("coder", client, model_client_stream=streamed)
+        answer = (await agent.run(task="What is 4 squared?")).messages[-1]
+        assert answer.to_text().startswith("The square is 1\n\n(The model's reply is incomplete:")
+        assert said in answer.to_text()
+        assert answer.metadata["coderoom.cut"] == reason
+        assert said.split()[0] in str((await execute_code("What is 4 squared?", model=client))["error"])
         await client.close()
 
 
