@@ -124,7 +124,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from coderoom._util.text import counted, in_dollars, visible
-    from coderoom.runs.batch_report import Summary, summary_lines, write_report
+    from coderoom.runs.batch_report import Summary, summary_lines
     from coderoom.runs.exec_view import show_isolation
     from coderoom.runs.interrupts import route_signals
     from coderoom.runs.items import count_items
@@ -142,7 +142,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     with redirect_stdout(sys.stderr), progress:  # Ray prints its log.
         shown = progress.add_task("begins")
         async with batch:
-            show_isolation(Console(stderr=True, quiet=as_json), batch.isolation)
+            show_isolation(Console(stderr=True, quiet=as_json), isolation := batch.isolation)
             with route_signals(batch.stop):
                 async for result in batch:
                     now.add(result)
@@ -159,7 +159,9 @@ async def _run(batch: Batch, as_json: bool) -> int:
                         console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
     for line in batch.bad_lines:
         console.print(visible(f"{batch.items}:{line.number}: {line.why}"), style="red", markup=False)
-    facts = write_report(batch.out, batch.bad_lines).to_json()
+    if batch.isolation != isolation:  # The nodes have chosen.
+        show_isolation(Console(stderr=True, quiet=as_json), batch.isolation)
+    facts = batch.summary.to_json()
     bad_lines = [("no items", counted(len(batch.bad_lines), "line"))] if batch.bad_lines else []
     for name, value in [*summary_lines(facts), *bad_lines]:
         console.print(f"{name:<9} {value}", markup=False, highlight=False)

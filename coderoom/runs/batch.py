@@ -27,6 +27,7 @@ from coderoom._util.text import counted
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
+from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
 from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import (
     ERRORED,
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ERRORED", "NOT_PASSED", "PASSED", "UNCHECKED", "Batch", "Result", "read_results", "read_settings"]
 
-RESULTS: Final = "results.jsonl"
-_SETTINGS: Final = "batch.json"
 _LOCK: Final = ".lock"
 
 
@@ -97,11 +96,12 @@ class Batch:
         address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
         cpus: The processors of the cluster that one run takes.
         memory: The bytes of memory of the cluster that one run takes; `None`: they are not counted.
-        isolation: The wall that the code runs behind; `auto` if each node of a cluster chooses one.
+        isolation: The wall that the code runs behind; `auto` if each node of a cluster chooses one, until it is closed.
         bad_lines: The lines that are no items.
         notes: What went wrong without ending the batch.
         earlier: How many runs were finished at an earlier start.
         stopped: Why the batch ended before its end; empty if it did not.
+        summary: What came of it and of earlier starts, once it is closed.
     """
 
     team: str
@@ -129,6 +129,7 @@ class Batch:
     notes: list[str] = field(default_factory=list, init=False)
     earlier: int = field(default=0, init=False)
     stopped: str = field(default="", init=False)
+    summary: Summary = field(default_factory=Summary, init=False)
 
     async def __aenter__(self) -> Self:
         """Open the folder and begin.
@@ -146,7 +147,7 @@ class Batch:
             prepared = setup.prepare("Is all there?", (), self.out / "work")
             await close_team(prepared.team)
             self.isolation = prepared.record.isolation
-            if self.engine == "local":
+            if self._is_here():
                 self.isolation = await chosen_isolation(self.isolation)
             folders = [folder_of(executor) for executor in executors_of(prepared.team)]
             if not setup.has_workspace and any(folder is not None for folder in folders):
@@ -160,7 +161,7 @@ class Batch:
             self._done = self._finished()
             self._count_unfinished()
             about = {"team_name": self.team, "models": prepared.record.models}
-            (self.out / _SETTINGS).write_text(json.dumps({**settings, **about}, indent=1) + "\n", encoding="utf-8")
+            (self.out / SETTINGS).write_text(json.dumps({**settings, **about}, indent=1) + "\n", encoding="utf-8")
             self.earlier = len(self._done)
             self._left = self._work()
             self._changed = asyncio.Event()
@@ -180,12 +181,17 @@ class Batch:
         await self.close()
 
     async def close(self) -> None:
-        """End the runs that go on; they are resumed when the batch is started again."""
+        """End the runs that go on, which are resumed when the batch is started again, and write the pages."""
         if not all(run.done() for run in self._running):
             self.stop()
         await asyncio.gather(*self._running, return_exceptions=True)
         self._left.close()
+        self.isolation = ", ".join(sorted(self._engine.walls)) or self.isolation
         await self._engine.close()
+        if self._failure is None:  # Such as a full disk.
+            ended = [f"Ended early: {self.stopped}."] * bool(self.stopped)
+            writing = asyncio.to_thread(write_report, self.out, self.bad_lines, [*self.notes, *ended])
+            self.summary = await run_uncancellable(writing)
         self._opened.close()
 
     def stop(self, why: str = "it was interrupted") -> None:
@@ -218,6 +224,14 @@ class Batch:
         self.stopped = self.stopped or self._engine.stopped
         raise StopAsyncIteration
 
+    def _is_here(self) -> bool:
+        """Whether all runs are on this machine."""
+        if self.engine == "local":
+            return True
+        from coderoom.runs.ray_engine import LOCAL, cluster_of
+
+        return cluster_of(self.address) == LOCAL
+
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
         pace = None if rates == (None, None) else Pace(*rates)
@@ -227,7 +241,8 @@ class Batch:
             return ItemRunner(*common, self._spending or StepObserver())
         from coderoom.runs.ray_engine import RayEngine
 
-        return RayEngine(*common, self._spending, self.address, self.cpus, self.memory, self.notes.append)
+        resources = self.address, self.cpus, self.memory
+        return RayEngine(*common, self._spending, *resources, self.notes.append, self.isolation)
 
     # --- The folder ---
 
@@ -251,7 +266,7 @@ class Batch:
             raise RequestError(f"There are no items in {str(self.items)!r}.{line}")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
-            file, lock = self.out / _SETTINGS, self.out / _LOCK
+            file, lock = self.out / SETTINGS, self.out / _LOCK
             if file.exists():
                 known = json.loads(file.read_text("utf-8"))
                 other = [name for name, value in settings.items() if dict(known).get(name) != value]
@@ -375,25 +390,6 @@ def _write_page(page: Path, path: Path, entry: RunEntry) -> None:
         page.write_text(run_page(journal, entry), encoding="utf-8")
     finally:
         journal.close()
-
-
-def read_results(folder: Path) -> Iterator[Result]:
-    """The results of a batch so far, in the order in which they came. A line that was cut off is left out."""
-    try:
-        with (folder / RESULTS).open(encoding="utf-8") as file:
-            for line in file:
-                if line.endswith("\n"):
-                    yield Result(**json.loads(line))
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError, TypeError) as error:
-        raise RequestError(f"The results in {str(folder)!r} cannot be read: {error}.") from error
-
-
-def read_settings(folder: Path) -> Mapping[str, Any]:
-    """What the batch in a folder is: its team, models and items."""
-    with refusing(f"The batch in {str(folder)!r} cannot be read"):
-        return dict(json.loads((folder / _SETTINGS).read_text("utf-8")))
 
 
 def _line(result: Result) -> str:

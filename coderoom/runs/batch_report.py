@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
+from coderoom._util.files import refusing
 from coderoom._util.text import counted, in_dollars, visible
-from coderoom.runs.batch import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result, read_results, read_settings
+from coderoom.errors import RequestError
+from coderoom.runs.item_run import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result
 from coderoom.runs.items import BadLine
 from coderoom.runs.page import page_of
 
 if TYPE_CHECKING:
     import pyarrow
 
+RESULTS: Final = "results.jsonl"
+SETTINGS: Final = "batch.json"
 _PERCENTILES: Final = (50, 90, 99)
 _NORMAL_95: Final = 1.959964
 _STATUSES: Final = (PASSED, NOT_PASSED, UNCHECKED, ERRORED)
@@ -124,6 +129,25 @@ class Summary:
         }
 
 
+def read_results(folder: Path) -> Iterator[Result]:
+    """The results of a batch so far, in the order in which they came. A line that was cut off is left out."""
+    try:
+        with (folder / RESULTS).open(encoding="utf-8") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield Result(**json.loads(line))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, TypeError) as error:
+        raise RequestError(f"The results in {str(folder)!r} cannot be read: {error}.") from error
+
+
+def read_settings(folder: Path) -> Mapping[str, Any]:
+    """What the batch in a folder is: its team, models and items."""
+    with refusing(f"The batch in {str(folder)!r} cannot be read"):
+        return dict(json.loads((folder / SETTINGS).read_text("utf-8")))
+
+
 def summarize(results: Iterable[Result]) -> Summary:
     """The summary of results."""
     summary = Summary()
@@ -147,13 +171,13 @@ def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def write_report(folder: Path, bad_lines: Sequence[BadLine] = ()) -> Summary:
+def write_report(folder: Path, bad_lines: Sequence[BadLine] = (), notes: Sequence[str] = ()) -> Summary:
     """Write `index.html`, and `results.parquet` if pyarrow is installed, for the results so far; return the summary."""
     summary, batch = summarize(read_results(folder)), read_settings(folder)
     models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
     about = [("team", batch["team_name"]), ("model", models), ("items", batch["items"])]
     facts = _table([*about, *summary_lines(summary.to_json())])
-    warnings = "".join(f"<p>{escape(each)}</p>" for each in summary.warnings)
+    warnings = "".join(f"<p>{escape(visible(each))}</p>" for each in [*summary.warnings, *notes])
     bad = _table([(f"line {each.number}", each.why) for each in bad_lines])
     bad = f"<h2>Lines that are no items</h2>{bad}" if bad_lines else ""
     head = "<tr><th>item</th><th>status</th><th>checked by</th><th>outcome</th><th>time</th><th>why</th></tr>"

@@ -149,5 +149,5 @@ def show_isolation(console: Console, name: str) -> None:
     if name == NO_WALL:
         console.print(Text(NOT_ISOLATED, style="yellow"))
     elif name not in ("", NO_CODE_IS_RUN):
-        chosen = visible(name).replace("auto", "the strongest wall here (see coderoom doctor)")
+        chosen = visible(name).replace("auto", "the strongest wall of each node")
         console.print(Text(f"Code is isolated from this machine by: {chosen}", style="green"))

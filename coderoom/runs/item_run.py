@@ -9,7 +9,7 @@ import platform
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -174,6 +174,7 @@ class ItemRunner:
         limits: Refuses steps that the budget of all items does not cover, if there is one.
         stopped: Why no more items may run; empty if they may.
         room: How many runs there are at a time, unless the user says another number.
+        walls: What isolates the code, if that is only known now.
     """
 
     setup: Setup
@@ -183,6 +184,7 @@ class ItemRunner:
     limits: StepObserver
     stopped: str = ""
     room: ClassVar[int] = 4
+    walls: ClassVar[Set[str]] = frozenset()
     _tokens: set[CancellationToken] = field(default_factory=set)
 
     def stop(self, why: str) -> None:

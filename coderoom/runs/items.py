@@ -195,7 +195,8 @@ def item_of(row: Any, number: int, folder: Path, task: str | None, check: Check 
         if found[0].startswith("$$"):
             return found[0][1:]
         if (value := variables.get(found[1])) is None:
-            raise ValueError(f"the task has the variable ${{{found[1]}}}, and the line has no such field")
+            why = "it is null in the line" if found[1] in variables else "the line has no such field"
+            raise ValueError(f"the task has the variable ${{{found[1]}}}, and {why}")
         if not str(value).strip() or value in ([], {}):
             empty[found[1]] = None
         return str(value)
@@ -306,7 +307,7 @@ async def why_not_passed(
     spoken = without_thoughts(answer)
     answer = answer if spoken == answer else spoken.strip()
     if check.code is not None:
-        return await _by_code(check, answer, variables, workspace, wall)
+        return await _by_code(check.code, check.timeout, answer, variables, workspace, wall)
     if check.reviewer is not None:
         return await _by_reviewer(check.reviewer, task, answer, model)
     expected = check.expected if isinstance(check.expected, str) else json.dumps(check.expected)
@@ -328,7 +329,9 @@ def _number_in(text: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-async def _by_code(check: Check, answer: str, variables: Mapping[str, Any], workspace: Path, wall: str) -> str:
+async def _by_code(
+    code: str, timeout: float, answer: str, variables: Mapping[str, Any], workspace: Path, wall: str
+) -> str:
     blocks = extract_code_blocks(answer)
     named = {str(name): value for name, value in variables.items() if str(name).isidentifier()}
     names = {**named, "answer": answer, "code": blocks[-1].code if blocks else answer}
@@ -338,11 +341,13 @@ async def _by_code(check: Check, answer: str, variables: Mapping[str, Any], work
         given = json.dumps(names, default=str)
         prepare = f"{_LIBRARIES_FIRST}\nglobals().update(__import__('json').loads({given!r}))"
         await session.run(prepare)
-        result = await session.run(f"{check.code}\n{token!r}\n", timeout=check.timeout)
+        result = await session.run(f"{code}\n{token!r}\n", timeout=timeout)
     if result.outcome is Outcome.OK and result.value == token:
         return ""
     if result.error is not None:
-        return f"{result.error.type}: {result.error.message}"[:_LONGEST_REASON]
+        lines, failed = code.splitlines(), result.error.line or 0
+        source = lines[failed - 1].strip() if 0 < failed <= len(lines) else ""
+        return f"{result.error.type}: {result.error.message or source}"[:_LONGEST_REASON]
     return "the code of the check ended before its end"
 
 

@@ -31,6 +31,7 @@ from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError
 from coderoom.runs.journal import Journal, RunEntry, Step, without_files
+from coderoom.runs.record import AFTER_ONE_TURN, output_beside
 from coderoom.runs.run_log import MESSAGE, TASK
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
@@ -75,11 +76,14 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     is_all = tokens == (facts.get("usage") or {}).get("total_tokens")
     cost = facts.get("cost_usd") if is_all else None
     is_unchecked = entry.command == "batch" and all(step.kind != "verdict" for step in steps)
+    stopped = facts.get("stop_reason")
+    output = output_beside(str(facts.get("answer") or ""), str(facts.get("output") or ""))
     rows = {
         "outcome": f'<b class="{_style_of(entry)}">{escape(entry.state)}</b>',
         "error": _text(facts.get("error")),
-        "stopped": _text(facts.get("limit") or facts.get("stop_reason")),
+        "stopped": _text(facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)),
         "answer": _markdown(str(facts["answer"])) if facts.get("answer") else "",
+        "output": f'<pre class="output">{_text(output)}</pre>' if output else "",
         "check": "Nothing has checked the answer." if is_unchecked else "",
         "file" if entry.command == "exec" else "team": _text(entry.name),
         "model": _text(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),

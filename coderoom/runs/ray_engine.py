@@ -30,6 +30,7 @@ from coderoom.budgets import Spending
 from coderoom.configs import find_source
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
 from coderoom.executors.sandbox import WarmSandboxes
+from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
@@ -43,6 +44,8 @@ except ImportError as error:
         "The engine 'ray' needs a package that is missing: pip install 'coderoom[ray]'"
     ) from error
 
+LOCAL: Final = "local"
+"""The address of a cluster of this machine, which is started."""
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Larger workspaces come back in part."""
 _RECORDING: Final = "recording"
@@ -92,6 +95,8 @@ class Arrival:
 class RayEngine:
     """Runs items on a cluster, as an `ItemRunner` does here. `note` gets what goes wrong without ending the batch.
 
+    `walls` are those that the nodes have taken for `isolation`.
+
     Raises:
         RequestError: There is no such cluster, or no room for a run in it.
     """
@@ -107,25 +112,26 @@ class RayEngine:
         cpus: float,
         memory: int | None,
         note: Callable[[str], None],
+        isolation: str,
     ) -> None:
         self.stopped = ""
+        self.walls: set[str] = set()
+        self._isolation = isolation
         self._folder_of = folder_of
         self._journal = journal
         self._note = note
-        self._is_ours = not ray.is_initialized()
-        found = ""
-        if self._is_ours:
+        found = cluster_of(address)
+        self._is_ours = bool(found)
+        if found:
             try:
-                # Without an address, Ray would take any cluster that it finds on this machine.
-                found = address or os.environ.get("RAY_ADDRESS") or "local"
                 _try_connection(found)
                 # As `KEEP_CHILDREN`, which makes actors start later.
-                settings = {"kill_child_processes_on_worker_exit": False} if found == "local" else None
+                settings = {"kill_child_processes_on_worker_exit": False} if found == LOCAL else None
                 ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR, _system_config=settings)
             except Exception as error:  # Of any type: a slow start is a bare `Exception`.
                 self._leave()
                 what = f"The Ray cluster {found!r} cannot be reached"
-                if found == "local":
+                if found == LOCAL:
                     what = "A Ray cluster of this machine cannot be started; try again when it is less busy"
                 raise RequestError(f"{what}: {error}") from error
         try:
@@ -148,7 +154,7 @@ class RayEngine:
             "scheduling_strategy": "SPREAD",
             "max_concurrency": 2,
         }
-        if found != "local":
+        if found != LOCAL:
             options["runtime_env"] = KEEP_CHILDREN
         self._actor: Any = ray.remote(ItemActor).options(**options)
         self._actors: set[Any] = set()
@@ -243,6 +249,8 @@ class RayEngine:
             actor: Any = self._actor.remote(self._travel, self._pacer, self._limiter)
             try:
                 version = await actor.version.remote()
+                if version == coderoom.__version__:
+                    self.walls.add(await actor.isolation.remote(self._isolation))
             except RayError as error:
                 why = _in_words(error)
             else:
@@ -260,6 +268,14 @@ class RayEngine:
     def _drop(self, actor: Any) -> None:
         self._actors.discard(actor)
         ray.kill(actor)
+
+
+def cluster_of(address: str | None) -> str:
+    """The address of the cluster to start or to join; empty if this process is in one already."""
+    if ray.is_initialized():
+        return ""
+    # Without an address, Ray would take any cluster that it finds on this machine.
+    return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def _try_connection(address: str) -> None:
@@ -335,6 +351,10 @@ class ItemActor:
     def version(self) -> str:
         """Which CodeRoom this node has."""
         return coderoom.__version__
+
+    def isolation(self, name: str) -> str:
+        """What isolates code on this node."""
+        return str(self._in_loop(chosen_isolation(name)))
 
     def run(self, item: Item, repeat: int, files: Sequence[tuple[str, bytes]]) -> Arrival:
         """Run an item."""

@@ -47,6 +47,9 @@ FAILED = "failed"
 OUTCOMES = (*Outcome, NO_CODE, NOT_APPROVED, UNFINISHED, FAILED)
 """All outcomes of runs of teams."""
 
+AFTER_ONE_TURN = "Maximum number of turns 1 reached."
+"""Why a team of one agent stops, which is not worth a word."""
+
 # A `CodeGeneratorAgent` has reasons of its own.
 _REASONS: dict[str, str] = {each.value: each.words for each in generation.StopReason}
 _REASONS.update((each.value, each.words) for each in StopReason)
@@ -311,6 +314,12 @@ class RunRecord:
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
         }
+
+
+def output_beside(answer: str, output: str) -> str:
+    """What code has printed, to be shown beside an answer; empty without an answer, or if the answer contains it."""
+    contains = f"\n{output.strip()}\n" in f"\n{answer.strip()}\n"
+    return output if answer and output.strip() and not contains else ""
 
 
 _ACTIVITIES: Final = {MODEL: "waits for the model", CODE: "runs code", "input": "waits for a person"}

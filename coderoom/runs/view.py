@@ -37,7 +37,7 @@ from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import show_isolation
-from coderoom.runs.record import RunRecord
+from coderoom.runs.record import AFTER_ONE_TURN, RunRecord, output_beside
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
@@ -286,8 +286,7 @@ def _summary(record: RunRecord) -> RenderableType:
         for agent, each in record.usage_by_agent.items():
             cost = record.cost_by_agent.get(agent)
             tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
-    # A team of one agent ends with its turn.
-    stop_reason = None if record.stop_reason == "Maximum number of turns 1 reached." else record.stop_reason
+    stop_reason = None if record.stop_reason == AFTER_ONE_TURN else record.stop_reason
     larger = _larger(record.limit)
     rows = {
         "outcome": record.outcome,
@@ -311,7 +310,10 @@ def _summary(record: RunRecord) -> RenderableType:
             table.add_row(name, Text(visible(value), style=styles.get(name, "")))
     if not record.succeeded or not record.answer:
         return table
-    return Group(Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green"), table)
+    panels = [Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green")]
+    if output := output_beside(record.answer, record.output):
+        panels.append(Panel(_bounded(output), title="output", title_align="left", border_style="dim"))
+    return Group(*panels, table)
 
 
 def _larger(limit: str) -> str:

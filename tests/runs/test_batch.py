@@ -59,7 +59,7 @@ def run(folder: Path, command: Sequence[str], server: OpenAIServer) -> dict[str,
 def test_items_are_run_and_checked(tmp_path: Path) -> None:
     command = tasks(tmp_path, 5)
     with (tmp_path / "tasks.jsonl").open("a") as file:
-        file.write('no json\n{"id": "n/1", "n": 1}\n{"id": "x"}\n{"id": "none", "task": "Twice ${k}?"}\n')
+        file.write('no json\n{"id": "n/1", "n": 1}\n{"id": "x"}\n{"id": "none", "task": "Twice ${k}?"}\n{"n": null}\n')
         file.write('{"id": "code", "n": 8, "task": "Twice ${n}? $${n} is text.", ')
         file.write('"check": "assert answer.endswith(f\'{2 * n}.\')"}\n')
         file.write('{"id": "ends", "n": 8, "check": "import os; os._exit(0)"}\n')
@@ -70,7 +70,9 @@ def test_items_are_run_and_checked(tmp_path: Path) -> None:
         again = run(tmp_path, command, server)
         assert len(server.requests) == 7
     assert {name: found[name] for name in ("passed", "failed", "errored")} == {"passed": 5, "failed": 2, "errored": 0}
-    assert [line["line"] for line in found["bad_lines"]] == [6, 7, 8, 9]
+    assert [line["line"] for line in found["bad_lines"]] == [6, 7, 8, 9, 10]
+    assert "and the line has no such field" in found["bad_lines"][3]["why"]
+    assert "and it is null in the line" in found["bad_lines"][4]["why"]
     assert {**again, "seconds": 0} == {**found, "seconds": 0}
     results = {result.id: result for result in read_results(tmp_path / "out")}
     assert {name for name, result in results.items() if result.status == "failed"} == {"n/3", "ends"}
@@ -387,6 +389,8 @@ async def test_a_loop_may_be_left_and_nobody_else_may_enter(tmp_path: Path, monk
                 while len([*read_results(tmp_path / "out")]) < 4:  # Nobody needs to take the results.
                     await asyncio.sleep(0.02)
                 break
+        assert "Ended early: it was interrupted." in (tmp_path / "out" / "index.html").read_text()
+        assert batch.summary.total >= 4
         text = (tmp_path / "tasks.jsonl").read_text()
         (tmp_path / "tasks.jsonl").write_text(text.replace('"expected": 2,', '"expected": 3,'))
         batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?")

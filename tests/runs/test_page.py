@@ -41,7 +41,7 @@ def long_run(path: Path, cells: int) -> Journal:
         journal.add(run, Step(3 * number + 2, "message", "coder", "", float(number), 0.0, None, said))
         journal.add(run, Step(3 * number + 3, "code", "coder", "", float(number), 0.5, request, done))
         journal.add(run, Step(3 * number + 4, "message", "coder", "", float(number), 0.0, None, ran))
-    journal.end(run, "ok", {"answer": f"{SCRIPT} **42**", "seconds": 1.0})
+    journal.end(run, "ok", {"answer": f"{SCRIPT} **42**", "output": f"41 {SCRIPT}", "seconds": 1.0})
     return journal
 
 
@@ -78,7 +78,7 @@ async def test_a_page_of_500_cells_is_readable_offline(tmp_path: Path) -> None:
                 await page.goto((tmp_path / "run.html").as_uri())
                 assert len(asked) == 1
                 assert "Compute it." in await page.title()
-                assert await page.locator("pre.output").count() == 500
+                assert await page.locator("pre.output").count() == 501
                 assert await wide_of(page) == 0
                 text = await page.evaluate("document.body.textContent")
                 assert text.count(SCRIPT) >= 10_000

@@ -20,6 +20,7 @@ import pytest
 
 from coderoom.runs import Journal
 from coderoom.runs.batch import Batch, Result, read_results
+from coderoom.sandbox import choose_wall
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 
 pytestmark = pytest.mark.slow
@@ -82,6 +83,7 @@ async def test_a_node_dies_and_each_item_has_one_result_as_on_one_machine(
     assert Counter(result.id for result in found) == Counter({f"n/{n}": 1 for n in range(16)})
     assert {result.status for result in found} == {"passed"}, found
     assert len(await results_of(Batch("code-act", items, tmp_path / "local", model=model))) == 16
+    assert batch.isolation == (await choose_wall()).name  # As the nodes have said.
     assert table(tmp_path / "ray") == table(tmp_path / "local")
     for folder in (tmp_path / "ray", tmp_path / "local"):
         journal = Journal(folder / "journal.sqlite3")

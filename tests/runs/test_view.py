@@ -119,6 +119,8 @@ def test_the_report_after_a_run_is_not_shown_twice() -> None:
     text = shown(execution("42"), final)
     assert "Attempt 1" not in text
     assert "It is 42." in text
+    assert text.count("│ 42 ") == 2  # Where the code ran, and beside the answer.
+    assert shown(execution("It is 42.\n"), final).count("│ It is 42. ") == 2
 
 
 def test_code_in_a_summary_is_said_not_to_have_run() -> None:
