@@ -42,8 +42,8 @@ _SHOWN: Final = 20_000  # Characters of a `value_repr`.
 class SandboxExecutor(PythonExecutor, AbstractContextManager["SandboxExecutor"]):  # type: ignore[misc, unused-ignore]
     """Runs the code of a `CodeAgent` in a session of a sandbox, which lasts until `cleanup`, over several runs.
 
-    Code calls the agent's tools and managed agents as functions of the host, with JSON-like data, arrays of NumPy and
-    pictures; a figure of matplotlib becomes a picture, and a table a list of its rows. The final answer ends the code,
+    Code calls the agent's tools and managed agents as functions of the host, with data, arrays of NumPy, tables
+    and columns of pandas, and pictures; a figure of matplotlib becomes a picture. The final answer ends the code,
     and no tool is called after it. Other tools than before are a new session, without earlier variables. smolagents
     shows each exception to the model, also one that says that the sandbox broke.
 
@@ -127,13 +127,18 @@ class SandboxExecutor(PythonExecutor, AbstractContextManager["SandboxExecutor"])
         seen = [each for each in whole.parameters.values() if each.name != "self"]
         call.__signature__ = whole.replace(parameters=seen)  # type: ignore[attr-defined]
         function = from_callable(call)
-        return replace(
-            function,
-            check=lambda args, kwargs: function.check(
-                [_decode(each) for each in args], {key: _decode(each) for key, each in kwargs.items()}
-            ),
-            pack=_encode,
-        )
+
+        def check(args: Any, kwargs: Any) -> Any:
+            if self._ends_inside:
+                args, kwargs = [_decode(each) for each in args], {key: _decode(each) for key, each in kwargs.items()}
+            return function.check(args, kwargs)
+
+        def pack(value: Any) -> Any:
+            if self._ends_inside:
+                return _encode(value)
+            return value if function.pack is None else function.pack(value)
+
+        return replace(function, check=check, pack=pack)
 
 
 class _Answered(Exception):  # noqa: N818 (it ends the code, as `return` does)
@@ -156,6 +161,16 @@ class _Values(ValueEncoder):
             return super()._opaque(value, why)
         return {"$picture": base64.b64encode(buffer.getvalue()).decode()}
 
+    def _pandas(self, value: Any, kind: type) -> Any:
+        pandas: Any = self._library("pandas")
+        if issubclass(kind, getattr(pandas, "Series", ())) and value.size <= self._items:
+            table = self._frame(value.to_frame("values"), pandas)["$table"]
+            return {"$column": {"name": self.encode(value.name), "table": table}}
+        return super()._pandas(value, kind)
+
+    def _frame(self, value: Any, pandas: Any) -> Any:
+        return {"$table": self.encode(value.to_dict("tight"))}
+
 
 def _encode(value: Any) -> Any:
     """Data that `_decode` makes a value of; the value itself if there is none."""
@@ -167,7 +182,8 @@ def _encode(value: Any) -> Any:
 
 def _decode(data: Any) -> Any:
     """The value of data, which may be hostile."""
-    return Decoder(tags={**TAGS, "$array": _array, "$picture": _picture}).read(data)
+    tags = {**TAGS, "$array": _array, "$picture": _picture, "$table": _table, "$column": _column}
+    return Decoder(tags=tags).read(data)
 
 
 def _array(reader: Decoder, data: Any) -> Any:
@@ -178,6 +194,28 @@ def _array(reader: Decoder, data: Any) -> Any:
         return items
     dtype = numpy.dtype(as_text(data["dtype"]))
     return numpy.array(items, dtype if dtype.kind in "biufc" else None).reshape(data["shape"])
+
+
+def _table(reader: Decoder, data: Any) -> Any:
+    parts = reader.read(data)
+    try:
+        import pandas
+    except ImportError:
+        rows = [dict(zip(parts["columns"], row)) for row in parts["data"]]  # noqa: B905 (Python 3.8)
+        if parts["index"] == [*range(len(rows))]:
+            return rows
+        return [{"index": label, **row} for label, row in zip(parts["index"], rows)]  # noqa: B905
+    try:
+        return pandas.DataFrame.from_dict(parts, orient="tight")
+    except (LookupError, AttributeError, AssertionError) as error:
+        raise ValueError(f"this is no table: {error}") from error
+
+
+def _column(reader: Decoder, data: Any) -> Any:
+    table = _table(reader, data["table"])
+    if isinstance(table, list):
+        return [[*row.values()][-1] for row in table]
+    return table.iloc[:, 0].rename(reader.read(data["name"]))
 
 
 def _picture(_: Decoder, data: Any) -> Any:
@@ -208,7 +246,7 @@ def _wrap(function: Any, ends: bool) -> Any:
     return call
 
 
-_OURS: Final[tuple[Any, ...]] = (_Values, _encode, _decode, _array, _picture, _wrap)
+_OURS: Final[tuple[Any, ...]] = (_Values, _encode, _decode, _array, _table, _column, _picture, _wrap)
 _SOURCE: Final = "\n\n".join(
     [
         "from __future__ import annotations\nimport base64, io",

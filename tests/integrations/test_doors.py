@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ CELLS = (
 def run(python: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in without_python_settings(os.environ).items() if "OPENAI" not in name}
     quiet = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "INSPECT_DISPLAY": "plain", "HOME": str(cwd)}
+    quiet["MONTY_BIN"] = str(Path(sys.executable).with_name("monty"))
     return subprocess.run(
         [str(python), *arguments],
         cwd=cwd,

@@ -10,6 +10,7 @@ from typing import Any
 
 import agent_framework
 import agents
+import pandas
 import pytest
 import smolagents
 from agent_framework.openai import OpenAIChatCompletionClient
@@ -225,6 +226,12 @@ def test_values_of_smolagents(final: SandboxExecutor) -> None:
         (1, {2}),
         datetime.date(2024, 2, 29),
     ]
+    days = pandas.to_datetime(["2024-02-29", None])
+    table = pandas.DataFrame({"n": [1, 2], "day": days}, ["a", "b"])
+    made = "pandas.DataFrame({'n': [1, 2], 'day': pandas.to_datetime(['2024-02-29', None])}, ['a', 'b'])"
+    assert final(f"import pandas\ntable = {made}\nfinal_answer(table)").output.equals(table)
+    assert final("final_answer(table.groupby(['n', 'day']).agg({'n': ['min', 'max']}))").output.shape == (1, 2)
+    assert final("final_answer({'days': table['day']})").output["days"].equals(table["day"])
     answer = final("from PIL import Image\nfinal_answer(Image.new('CMYK', (4, 3)))").output
     assert (answer.size, answer.getpixel((0, 0))) == ((4, 3), (255, 255, 255))
     assert final("final_answer(size_of(drawn(5)))").output == "(5, 5)"
@@ -240,6 +247,14 @@ final_answer({'plot': Figure()})
         final("final_answer(object())")
 
 
+@pytest.mark.parametrize("options", [{"policy": "restricted"}, {"engine": "monty"}])
+def test_values_are_plain_data_where_nothing_can_be_offered_inside(options: dict[str, str], tools: Any) -> None:
+    with SandboxExecutor(**options) as executor:
+        executor.send_tools(tools)
+        assert executor("final_answer({'a': [1, (2, 3)]})").output["a"][0] == 1
+        assert executor("try:\n    final_answer(double(2))\nexcept Exception:\n    effect()\neffect()").output == 4
+
+
 def test_model_sees_what_a_value_shows(final: SandboxExecutor) -> None:
     assert final("import numpy\nnumpy.zeros(10_000)").output == "array([0., 0., 0., ..., 0., 0., 0.], shape=(10000,))"
     assert final("numpy.float64(1.5)").output == 1.5
@@ -252,7 +267,7 @@ def calls() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def final(calls: list[str]) -> Iterator[SandboxExecutor]:
+def tools(calls: list[str]) -> dict[str, Any]:
     @smolagents.tool  # type: ignore[untyped-decorator, unused-ignore]
     def effect() -> None:
         """Do something."""
@@ -267,7 +282,12 @@ def final(calls: list[str]) -> Iterator[SandboxExecutor]:
         """
         return Image.new("RGB", (size, size))
 
-    tools = {"effect": effect, "drawn": drawn, "size_of": size_of, "final_answer": smolagents.FinalAnswerTool()}
+    final_answer = smolagents.FinalAnswerTool()
+    return {"effect": effect, "drawn": drawn, "double": double, "size_of": size_of, "final_answer": final_answer}
+
+
+@pytest.fixture(scope="module")
+def final(tools: dict[str, Any]) -> Iterator[SandboxExecutor]:
     with SandboxExecutor() as executor:
         executor.send_tools(tools)
         yield executor
