@@ -39,9 +39,11 @@ class SandboxCodeResult(CodeResult):
 
     Attributes:
         execution: The result of all blocks; its `output` is the same text.
+        code_file: The file that the first block named and was saved to, as AutoGen's executors give it; else `None`.
     """
 
     execution: ExecutionResult
+    code_file: str | None = None
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -52,11 +54,6 @@ class SandboxCodeResult(CodeResult):
     def output_files(self) -> list[Path]:
         """The paths of `artifacts`, as AutoGen's executor for Jupyter gives them."""
         return [artifact.path for artifact in self.artifacts if artifact.path is not None]
-
-    @property
-    def code_file(self) -> None:
-        """`None`, as AutoGen's executors say without a file: code is not run from one."""
-        return None
 
 
 def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
@@ -86,6 +83,12 @@ OnOutput = Callable[[OutputChunk], None]
 
 _END_SECONDS = 2.0
 _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
+
+
+def _named_file(block: CodeBlock) -> str | None:
+    """The file that the first line of a block names."""
+    named = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
+    return None if named is None else named[1].strip("\"'`")
 
 
 class Runtime:
@@ -178,10 +181,9 @@ class Runtime:
 
     async def _keep_file(self, block: CodeBlock) -> str:
         """Save a block to the file that it names; return why that is not possible, or an empty text."""
-        named = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
-        if named is None:
+        name, data = _named_file(block), block.code.encode("utf-8", "replace")
+        if name is None:
             return ""
-        name, data = named[1].strip("\"'`"), block.code.encode("utf-8", "replace")
         try:
             self.sandbox.reject("", block.language)
             await asyncio.to_thread(write_inside, self.work_dir, name_inside(name), data)
@@ -384,7 +386,10 @@ class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
             MissingDependencyError: A module of `preload` cannot be imported.
         """
         result = await self.run(code_blocks, cancellation_token, on_output)
-        return SandboxCodeResult(result.exit_code, result.output, result)
+        name = _named_file(code_blocks[0]) if code_blocks else ""
+        file = None if not name or self.work_dir is None else self.work_dir / name
+        code_file = str(file) if file is not None and file.is_file() else None
+        return SandboxCodeResult(result.exit_code, result.output, result, code_file)
 
     async def run(
         self,

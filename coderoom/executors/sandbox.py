@@ -135,7 +135,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
     "image": ("python:3-slim",),
     "kernel_name": ("python3",),
 }
-_NOT_A_FOLDER = re.compile(r"(python|julia-)[\d.]*|ir|(?![./])\S+:[\w.-]+")  # The name of a kernel or of an image.
+_NOT_A_FOLDER = re.compile(r"(python|julia-)[\d.]*|ir|(?![./])\S+:\S+")  # The name of a kernel or of an image.
 
 
 def _take_autogens(executor: str, arguments: dict[str, Any], python: str | Path | None) -> str | Path | None:
@@ -152,7 +152,11 @@ def _take_autogens(executor: str, arguments: dict[str, Any], python: str | Path 
             raise TypeError(f"{executor}() has no argument {name!r}")
         if value not in (None, [], (), {}, *_DEFAULTS.get(name, ())):
             raise RequestError(f"{executor} has no argument {name}: {_WAYS_OUT[name]}.")
-    return python if context is None else context.env_exe
+    if context is None:
+        return python
+    if not hasattr(context, "env_exe"):
+        raise RequestError(f"virtual_env_context is what venv.EnvBuilder makes, not {context!r}; or use python.")
+    return str(context.env_exe)
 
 
 def _check_first(executor: str, work_dir: object) -> None:
@@ -164,6 +168,12 @@ def _check_first(executor: str, work_dir: object) -> None:
             f"kernel: for an image, {_WAYS_OUT['image']}; for a kernel, {_WAYS_OUT['kernel_name']}; "
             f"for a folder of that name, write './{work_dir}'."
         )
+
+
+def _refused(error: ValidationError) -> RequestError:
+    first = error.errors(include_url=False)[0]
+    where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return RequestError(f"{where}={first['input']!r} is wrong: {why}." if where else f"{why}.")
 
 
 class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig]):
@@ -232,9 +242,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             from coderoom.sandbox import Sandbox
 
             Sandbox(str(wall))  # Suggests the name that was meant.
-            first = error.errors(include_url=False)[0]
-            where, why = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-            raise RequestError(f"{where}={first['input']!r} is wrong: {why}." if where else f"{why}.") from None
+            raise _refused(error) from None
         super().__init__(config, shows_values=True)
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
@@ -384,7 +392,10 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
     ) -> None:
         _check_first("LocalCodeExecutor", work_dir)
         python = _take_autogens("LocalCodeExecutor", of_autogen, python)
-        self._config = LocalCodeExecutorConfig(**as_data(locals()))
+        try:
+            self._config = LocalCodeExecutorConfig(**as_data(locals()))
+        except ValidationError as error:
+            raise _refused(error) from None
         chosen = self._config.python
         settings = SandboxCodeExecutorConfig(
             work_dir=self._config.work_dir,

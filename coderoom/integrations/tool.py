@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -70,6 +71,7 @@ class CodeSession(AbstractContextManager["CodeSession"]):
         self._sandbox = Sandbox(limits=limits, **options)
         self._functions = functions
         self._sessions: dict[str | int | None, tuple[Any, Session]] = {None: (None, self._sandbox.session(functions))}
+        self._running: Counter[str | int | None] = Counter()
         self._choosing = threading.Lock()
         self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=_serve, args=(self._loop,), name="coderoom-session", daemon=True)
@@ -113,8 +115,10 @@ class CodeSession(AbstractContextManager["CodeSession"]):
             # An object is kept with its session: another one could have its identity later.
             found = self._sessions.pop(key, None) or (conversation, self._sandbox.session(self._functions))
             self._sessions[key] = found  # As the last one.
-            if len(self._sessions) > _MOST_SESSIONS:
-                _, oldest = self._sessions.pop(next(iter(self._sessions)))
+            self._running[key] += 1
+            idle = next((each for each in self._sessions if not self._running[each]), key)
+            if len(self._sessions) > _MOST_SESSIONS and idle != key:
+                _, oldest = self._sessions.pop(idle)
                 asyncio.run_coroutine_threadsafe(oldest.close(), self._loop)
         return found[1]
 
@@ -123,10 +127,18 @@ class CodeSession(AbstractContextManager["CodeSession"]):
             raise RequestError(_CLOSED)
         work = self._session_of(conversation).run(code)
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:  # It was closed at this moment.
             work.close()
             raise RequestError(_CLOSED) from error
+        key = _key_of(conversation)
+
+        def ended(_: Future[ExecutionResult]) -> None:
+            with self._choosing:
+                self._running -= Counter([key])  # Without those that have none left.
+
+        future.add_done_callback(ended)
+        return future
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -65,14 +65,20 @@ async def test_arguments_of_autogens_executors_are_taken_or_refused_with_the_way
     taken: dict[str, Any] = {"functions": [], "functions_module": "mine", "cleanup_temp_files": True}
     async with LocalCodeExecutor(tmp_path, virtual_env_context=builder.context, **taken) as executor:
         result = await run_in(executor, python("import sys\nopen('made', 'w').close()\nprint(sys.prefix)"))
+        named = await run_in(executor, python("# filename: src/a.py\nprint(1)"), python("print(2)"))
     assert result.output == f"{tmp_path / 'env'}\n"
     assert (result.code_file, result.output_files) == (None, [tmp_path / "made"])
+    assert (named.code_file, named.output) == (str(tmp_path / "src" / "a.py"), "1\n2\n")
     for cls in (LocalCodeExecutor, SandboxCodeExecutor):
         for wrong in ({"functions": [print]}, {"cleanup_temp_files": False}, {"image": "x"}, {"auto_remove": False}):
             with pytest.raises(RequestError, match=f"has no argument {next(iter(wrong))}: "):
                 cls(**wrong)
         cls(image="python:3-slim", auto_remove=True, stop_container=True, extra_volumes=None, delete_tmp_files=False)
         cls(kernel_name="python3", output_dir=None)
+        with pytest.raises(RequestError, match=r"^timeout=0 is wrong: "):
+            cls(timeout=0)
+        with pytest.raises(RequestError, match="EnvBuilder makes, not 'env'"):
+            cls(virtual_env_context="env")
         for name in ("python:3-slim", "registry.example:5000/team/image:1.2", "python3", "ir"):
             with pytest.raises(RequestError, match=f"folder work_dir, and '{name}' looks like an image or a kernel"):
                 cls(name)

@@ -118,3 +118,15 @@ def test_session_that_nobody_closes_leaves_nothing() -> None:
             break
         time.sleep(0.05)
     assert worker._closed
+
+
+async def test_a_conversation_whose_code_runs_keeps_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coderoom.integrations.tool._MOST_SESSIONS", 2)
+    with CodeSession() as session:
+        await session.run("x = 1", "first")
+        running = asyncio.ensure_future(session.run("import time; time.sleep(0.3); x", "first"))
+        await asyncio.sleep(0)
+        for other in ("second", "third", "fourth"):
+            await session.run("x = 2", other)
+        assert (await running).value == 1
+        assert (await session.run("x", "second")).error is not None
