@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import math
 import os
 import statistics
 import sys
@@ -80,13 +81,13 @@ async def compare(samples: int, *candidates: Work, row: int = 1) -> list[list[fl
         row: How many samples of one candidate follow each other.
 
     Returns:
-        The times of each in seconds, `samples` of them.
+        The times of each in seconds: `samples` of them, in whole rows.
     """
     for work in candidates:
         for _ in range(WARM_UP):
             await work()
     times: list[list[float]] = [[] for _ in candidates]
-    for number in range(samples // row):
+    for number in range(math.ceil(samples / row)):
         order = range(len(candidates)) if number % 2 else reversed(range(len(candidates)))
         for index in order:
             times[index] += [await timed(candidates[index]) for _ in range(row)]
@@ -168,7 +169,7 @@ async def starts(wall: str, samples: int) -> None:
         await sandbox.close()
 
     times: list[float] = []
-    for _ in range(samples // 4):
+    for _ in range(max(3, samples // 4)):
         await work()
     line("start to first result", times)
 

@@ -17,7 +17,8 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from time import monotonic, perf_counter
 from typing import Any, Final, Protocol, TypeVar
 from weakref import ref
@@ -90,8 +91,17 @@ def is_large(*data: Any) -> bool:
 async def aside(work: Callable[..., T], *arguments: Any, large: bool = False) -> T:
     """Do something that takes a while with much text: in a thread if an argument, or what it works on, is `large`."""
     if large or is_large(*arguments):
-        return await run_uncancellable(asyncio.to_thread(work, *arguments))
+        return await run_uncancellable(in_thread(work, *arguments))
     return work(*arguments)
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Do something in a thread, to its end even if the caller is cancelled; here if there can be no more threads."""
+    try:
+        done = asyncio.get_running_loop().run_in_executor(None, partial(copy_context().run, work, *arguments))
+    except RuntimeError:
+        return work(*arguments)
+    return await asyncio.shield(done)
 
 
 async def cancel_and_wait(task: asyncio.Future[Any], patience: float | None = None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
-from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check, check_cell, reporting_failures
 from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
@@ -134,7 +134,8 @@ class Sandbox:
             MissingDependencyError: A module of `preload` cannot be imported.
             RequestError: The sandbox is closed, or the workspace cannot be used.
         """
-        await self._get_engine()
+        with reporting_failures():
+            await self._get_engine()
 
     async def close(self) -> None:
         """End everything, sessions too; a closed sandbox cannot be started again. A second time does nothing."""
@@ -214,20 +215,20 @@ class Sandbox:
         program, rejected = await check(self.config, code, language, timeout)
         if rejected is not None:
             return rejected
-        engine = await self._open({})
-        try:
-            if engines is not None:
-                engines.append(engine)
-            return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
-        finally:
-            await engine.close()
+        with reporting_failures():
+            engine = await self._open({})
+            try:
+                if engines is not None:
+                    engines.append(engine)
+                return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
+            finally:
+                await engine.close()
 
     async def _open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
         engine = await self._get_engine()
         try:
-            with reporting_failures():
-                return await engine.open(functions)
-        except SandboxUnavailable:
+            return await engine.open(functions)
+        except Exception:
             if self._closed or not engine.lost:
                 raise
         return await (await self._get_engine()).open(functions)  # The worker has just ended; a new one is started.
@@ -242,10 +243,9 @@ class Sandbox:
             await session.close()
 
     async def _start_engine(self) -> None:
-        with reporting_failures():
-            if self.workspace is not None:
-                await asyncio.to_thread(_make_workspace, self.workspace)
-            await self._engine.start()
+        if self.workspace is not None:
+            await asyncio.to_thread(_make_workspace, self.workspace)
+        await self._engine.start()
 
     async def _get_engine(self) -> Engine:
         self._check_open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -75,9 +76,8 @@ class Session:
             SandboxUnavailable: The sandbox cannot be started.
             RequestError: The session is closed.
         """
-        self._refuse_own_calls()
-        async with self._lock:
-            await self._get_engine()
+        async with self._use():
+            pass
 
     async def run(
         self,
@@ -94,7 +94,7 @@ class Session:
             code: The cell.
             language: `python`; or `sh`, `bash` or `javascript` for a separate program in the same workspace.
             timeout: How many seconds it may take; `None`: the sandbox's `limits.wall_seconds`.
-            on_output: Called with each piece of output while the cell runs.
+            on_output: Called with each piece of output while the cell runs. What it raises ends the cell.
             final: Whether the variables end with this cell. Then all happens that happens at the end of a Python
                 script: threads and processes are waited for, `atexit` is called, files are closed.
 
@@ -108,10 +108,22 @@ class Session:
         program, rejected = await check(self._config, code, language, timeout)
         if rejected is not None:
             return rejected
-        self._refuse_own_calls()
-        async with self._lock:
-            engine = await self._get_engine()
-            return await engine.run(code, program, timeout, final, on_output)
+        errors: list[Exception] = []
+        stopping: list[asyncio.Task[None]] = []
+
+        def take(chunk: OutputChunk) -> None:
+            try:
+                if on_output is not None and not errors:
+                    on_output(chunk)
+            except Exception as error:
+                errors.append(error)
+                stopping.append(asyncio.ensure_future(self.cancel()))
+
+        async with self._use() as engine:
+            result = await engine.run(code, program, timeout, final, None if on_output is None else take)
+        if errors:
+            raise errors[0]
+        return result
 
     def stream(
         self, code: str, *, language: str = "python", timeout: float | None = None, final: bool = False
@@ -161,11 +173,8 @@ class Session:
             RequestError: The session is closed, there are too many checkpoints, or the workspace is too large to be
                 kept.
         """
-        self._refuse_own_calls()
-        async with self._lock:
-            engine = await self._get_engine()
-            with reporting_failures():
-                handle: Any = await engine.checkpoint()
+        async with self._use() as engine:
+            handle: Any = await engine.checkpoint()
             try:
                 snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
             except BaseException:
@@ -187,9 +196,8 @@ class Session:
             RequestError: The checkpoint belongs to another session, or was discarded.
         """
         self._check(checkpoint)
-        self._refuse_own_calls()
-        async with self._lock:
-            await run_uncancellable(_go_back(await self._get_engine(), checkpoint))
+        async with self._use() as engine:
+            await run_uncancellable(_go_back(engine, checkpoint))
 
     async def release(self, checkpoint: Checkpoint) -> None:
         """Discard a checkpoint that is not needed any longer; one that was discarded already is no error.
@@ -213,10 +221,8 @@ class Session:
             SandboxUnavailable: The sandbox broke.
             RequestError: The session is closed.
         """
-        self._refuse_own_calls()
-        async with self._lock:
-            with reporting_failures():
-                await (await self._get_engine()).restart()
+        async with self._use() as engine:
+            await engine.restart()
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing."""
@@ -224,11 +230,16 @@ class Session:
         await self.cancel()
         await run_uncancellable(self._close())
 
-    def _refuse_own_calls(self) -> None:
+    @contextlib.asynccontextmanager
+    async def _use(self) -> AsyncGenerator[EngineSession]:
+        """Wait for the session's turn, and start it if it is not; what breaks is reported as `unavailable` says."""
         if self._has_functions and self._engine is not None and calls_of(self._engine):
             raise RequestError(
                 "A function that code in this session has called cannot use the same session: it would wait for itself."
             )
+        async with self._lock:
+            with reporting_failures():
+                yield await self._get_engine()
 
     def _check(self, checkpoint: object) -> None:
         if not isinstance(checkpoint, Checkpoint):
@@ -291,7 +302,6 @@ async def stream_of(
 
 
 async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:
-    with reporting_failures():
-        await engine.rollback(checkpoint.handle)
+    await engine.rollback(checkpoint.handle)
     if checkpoint.files is not None:
         await checkpoint.files.restore()

@@ -71,10 +71,25 @@ async def test_a_run_ends_as_a_script(on_disk: Sandbox, file: Path, code: str) -
 
 
 @pytest.mark.parametrize("code", _AT_THE_END)
-async def test_a_session_that_is_closed_ends_what_it_has_begun(on_disk: Sandbox, file: Path, code: str) -> None:
+async def test_a_session_that_is_closed_or_restarted_ends_what_it_has_begun(
+    on_disk: Sandbox, file: Path, code: str
+) -> None:
     async with on_disk.session() as session:
         await session.run(code)
+        await session.restart()
+        assert "hello" in read(file)
+        file.unlink()
+        await session.run(code)
     assert "hello" in read(file)
+
+
+async def test_a_rollback_leaves_what_belongs_to_the_checkpoint(on_disk: Sandbox) -> None:
+    async with on_disk.session() as session:
+        await session.run("import tempfile, os\nfolder = tempfile.TemporaryDirectory()")
+        mark = await session.checkpoint()
+        await session.run("1")
+        await session.rollback(mark)
+        assert (await session.run("os.path.isdir(folder.name)")).value is True
 
 
 async def test_a_checkpoint_writes_no_text_twice(on_disk: Sandbox, file: Path) -> None:
@@ -138,6 +153,20 @@ async def test_a_local_executor_waits_for_threads(tmp_path: Path) -> None:
             5,
         ),
         (["import asyncio\nloop = asyncio.get_running_loop()\nawait loop.create_task(asyncio.sleep(0, 5))"], 5),
+        (["import asyncio as a\nf = a.get_running_loop().create_future()\nf.set_result(6)", "await f"], 6),
+        (["import asyncio as a\na.run(a.sleep(0))\nt = a.get_event_loop().create_task(a.sleep(0, 7))", "await t"], 7),
+        (["from asyncio import *\nl = []\nget_running_loop().call_soon(l.append, 8);", "l"], [8]),
+        (
+            ["open('h.py', 'w').write('import asyncio as a\\nl = a.get_running_loop()')\nimport h\nh.l.is_running()"],
+            False,
+        ),
+        (
+            [
+                "import asyncio\ntry:\n  asyncio.get_running_loop()\nexcept RuntimeError:\n  t = 9",
+                "t",
+            ],
+            9,
+        ),
         (['  x = """\n  6"""\n  x'], "\n6"),
         (["1 + 6", "_"], 7),
         (["_ = 8", "9", "_"], 8),
@@ -156,14 +185,18 @@ async def test_cells_mean_what_they_mean_in_jupyter(session: Session, cells: lis
 
 
 async def test_a_cell_that_is_interrupted_while_it_awaits_does_not_go_on_later(session: Session) -> None:
-    code = "import asyncio\ntry:\n    await asyncio.sleep(9)\n    print('later')\nfinally:\n    print('end')"
+    await session.run("import asyncio")
+    code = "try:\n    await asyncio.sleep(9)\n    print('later')\nfinally:\n    print('end')"
     assert (await session.run(code, timeout=0.1)).stdout == "end\n"
     assert (await session.run("await asyncio.sleep(0)")).output == ""
 
 
-async def test_unfinished_lines_before_code_that_cannot_be_interrupted(session: Session) -> None:
-    result = await session.run("for i in range(200): print(i, end=' ')\nsum(range(10**12))", timeout=0.2)
-    assert result.stdout.split() == [str(i) for i in range(200)]
+@pytest.mark.parametrize(("count", "seconds"), [(200, 0.2), pytest.param(8000, 5, marks=pytest.mark.slow)])
+async def test_unfinished_lines_before_code_that_cannot_be_interrupted(
+    session: Session, count: int, seconds: float
+) -> None:
+    result = await session.run(f"for i in range({count}): print(i, end=' ')\nsum(range(10**12))", timeout=seconds)
+    assert result.stdout.split() == [str(i) for i in range(count)]
 
 
 async def test_what_notebooks_use(session: Session) -> None:

@@ -163,6 +163,15 @@ async def test_a_cancelled_task_ends_the_code(session: Session) -> None:
     assert (await session.run("1 + 1")).value == 2
 
 
+async def test_an_error_in_the_function_that_takes_output_is_the_callers(session: Session) -> None:
+    def take(chunk: OutputChunk) -> None:
+        raise BrokenPipeError(chunk.text)
+
+    with pytest.raises(BrokenPipeError, match="x"):
+        await session.run("x = 1\nwhile True: print('x')", on_output=take)
+    assert (await session.run("2")).value == 2
+
+
 async def test_a_left_stream_ends_the_code(session: Session) -> None:
     async for item in session.stream("while True: print('x')"):
         assert isinstance(item, OutputChunk)

@@ -228,21 +228,41 @@ with Listener(authkey=b"key") as listener:
 try: Client(address)
 except FileNotFoundError: print("gone")
 """
-CHOOSE = "import multiprocessing as m\nm.set_start_method('spawn')\nm.get_start_method()"
+METHODS = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
+def square(x):
+    return x * x
+
+found = []
+for name in multiprocessing.get_all_start_methods():
+    context = multiprocessing.get_context(name)
+    with context.Manager() as manager:
+        kept = manager.list()
+        process = context.Process(target=lambda: kept.append(square(2)))
+        process.start()
+        process.join()
+        found += kept
+    if POOLS:
+        with context.Pool(1) as pool, ProcessPoolExecutor(1, mp_context=context) as other:
+            found += [*pool.map(square, [3]), *other.map(square, [4])]
+multiprocessing.set_start_method("spawn")
+(found, multiprocessing.get_start_method())
+"""
 
 
 async def test_processes_find_each_other_with_a_workspace(place: Place, tmp_path: Path) -> None:
-    if place.wall == "none":
-        return  # All there is as Python has it.
     # Without mounts there are never any Unix sockets.
     workspace = {"workspace": tmp_path} if place.has_mounts else {}
     async with place.sandbox(preload=[SourceModule("since_314", FORKSERVER)], **workspace) as sandbox:
         result = await sandbox.run(f"POOLS = {place.has_shared_memory}\n{PROCESSES}")
-        chosen = await sandbox.run(CHOOSE)
+        methods = await sandbox.run(f"POOLS = {place.has_shared_memory}\n{METHODS}")
     pool = "[1, 2]\n" if place.has_shared_memory else ""
     expected = f"[(0, 0), (1, 1), (2, 4)]\n{pool}True 300000\nclosed\ngone\n"
     assert result.stdout == expected, result.output
-    assert chosen.value == "spawn"
+    squares = [4, 9, 16] if place.has_shared_memory else [4]
+    assert methods.value == (squares * 3, "spawn"), methods.output
 
 
 @pytest.mark.parametrize(

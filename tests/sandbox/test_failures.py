@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import mimetypes
 import os
 import resource
 import subprocess
@@ -187,12 +188,15 @@ async def test_without_a_network_it_is_said(place: Place, sandbox: Sandbox) -> N
 
 
 @on_both_shapes
-async def test_without_unix_sockets_it_is_said(place: Place, tmp_path: Path) -> None:
+async def test_without_unix_sockets_or_shared_memory_it_is_said(place: Place, tmp_path: Path) -> None:
     async with place.sandbox(workspace=tmp_path) as sandbox:
-        result = await sandbox.run("import multiprocessing\nmultiprocessing.get_context('forkserver').Pool(1).close()")
+        result = await sandbox.run("import socket\nsocket.socket(socket.AF_UNIX)")
         network = await sandbox.run("import socket\nsocket.create_connection(('127.0.0.1', 9))")
+        shared = [await sandbox.run(f"import multiprocessing as m\nm.{made}") for made in ("Lock()", "Value('i')")]
     assert result.outcome is Outcome.OK or "Unix sockets" in error_of(result).message, result
     assert "Unix sockets" not in error_of(network).message
+    for each in shared:
+        assert place.has_shared_memory or "shared memory" in error_of(each).message, each
 
 
 @on_both_shapes
@@ -221,10 +225,10 @@ async def test_a_host_with_as_many_open_files_as_the_limit_can_start_a_sandbox()
             os.close(fd)
 
 
-async def test_a_host_without_descriptors_is_told_and_nobody_waits_for_ever() -> None:
+async def test_a_host_without_descriptors_is_told_and_nobody_waits_for_ever(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened: list[int] = []
-    async with Sandbox("none") as sandbox, sandbox.session() as session:
+    async with Sandbox("none", workspace=tmp_path) as sandbox, sandbox.session() as session:
         await session.run("1")
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
         try:
@@ -233,7 +237,9 @@ async def test_a_host_without_descriptors_is_told_and_nobody_waits_for_ever() ->
                     opened.append(os.open(os.devnull, os.O_RDONLY))
                 except OSError:
                     break
-            work = (sandbox.run("1"), sandbox.run("1"), session.run("true", language="sh"), Sandbox("none").start())
+            mimetypes.inited = False  # It opens files when it is first used.
+            made = session.run("open('f', 'w').write('a')")
+            work = (sandbox.run("1"), sandbox.run("1"), made, session.checkpoint(files=True), Sandbox("none").start())
             done = await asyncio.gather(*work, return_exceptions=True)
         finally:
             for fd in opened:

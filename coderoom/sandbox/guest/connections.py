@@ -1,8 +1,8 @@
 """Adapts `multiprocessing`; set up by the runner.
 
-Other start methods than `fork` do not find the functions of a cell, so it is the default one, also from Python 3.14 on.
-Where code may make no Unix sockets, `Listener` and `Client`, and with them `Manager`, use named pipes, which no process
-outside of the sandbox listens to. Nothing can stand in for the sockets of the start method `forkserver`.
+All start methods fork: a new interpreter, as `spawn` and `forkserver` start it, would not find the functions of a cell,
+and pools would wait for ever. Where code may make no Unix sockets, `Listener` and `Client`, and with them `Manager`,
+use named pipes, which no process outside of the sandbox listens to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import tempfile
 from typing import Any
 
-from .cpython import fork_by_default
+from .cpython import always_fork, use_no_flags
 from .imports import when_imported
 
 _NAME = 512  # The length of a message with the name of a client's pipes: at most PIPE_BUF, so that it arrives whole.
@@ -20,7 +20,8 @@ _NAME = 512  # The length of a message with the name of a client's pipes: at mos
 
 def install(*, has_sockets: bool) -> None:
     """Adapt `multiprocessing`, now or when the code imports it; `has_sockets`: the code may make Unix sockets."""
-    when_imported("multiprocessing.context", fork_by_default)
+    when_imported("multiprocessing.context", always_fork)
+    when_imported("subprocess", use_no_flags)
     if not has_sockets:
         when_imported("multiprocessing.connection", _use_pipes)
 

@@ -34,9 +34,15 @@ def wait_for_threads() -> None:
     threading._shutdown()  # type: ignore[attr-defined]
 
 
-def fork_by_default(context: Any) -> None:
-    """Make `fork` the start method of `multiprocessing` that is used unless code chooses one, given its contexts."""
+def always_fork(context: Any) -> None:
+    """Make `fork` the default start method of `multiprocessing`, and have the others fork too, given its contexts."""
     context._default_context._default_context = context._concrete_contexts["fork"]
+    context.SpawnProcess._Popen = context.ForkServerProcess._Popen = staticmethod(context.ForkProcess._Popen)
+
+
+def use_no_flags(subprocess: Any) -> None:
+    """Have interpreters that libraries start find installed packages, unlike the worker with its `-I -S`."""
+    subprocess._args_from_interpreter_flags = list
 
 
 def find_fork_hooks() -> list[List[Callable[[], Any]]]:

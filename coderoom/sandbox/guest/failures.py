@@ -37,9 +37,13 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         return f"The code wanted more memory than the {size:,} MiB that it may have."
     if any(_misses_local_sockets(each) for each in _linked(error)):
         return (
-            "There are no Unix sockets here, which the start method forkserver of multiprocessing needs, and spawn "
-            "with a Manager: with a workspace, with readable folders or with a network, code could reach those of the "
-            "host. Use the start method fork."
+            "There are no Unix sockets here: with a workspace, with readable folders or with a network, code could "
+            "reach those of the host."
+        )
+    if any(_misses_shared_memory(each) for each in _linked(error)):
+        return (
+            "There is no shared memory behind this wall, which locks, queues and pools of processes need: use threads, "
+            "or another wall."
         )
     if not network and any(_misses_network(each) for each in _linked(error)):
         return "There is no network here: network=True (--network) turns it on."
@@ -47,15 +51,13 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
 
 
 def _misses_local_sockets(error: BaseException) -> bool:
-    """Whether an error comes of the rule that no Unix socket may be made, directly or in a helper process."""
-    if not isinstance(error, (EOFError, PermissionError)) or error.__traceback__ is None:
+    """Whether an error comes of the rule that no Unix socket may be made."""
+    if not isinstance(error, PermissionError) or error.__traceback__ is None:
         return False
     import socket
 
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
-    if isinstance(error, PermissionError) and last.f_locals.get("family") != socket.AF_UNIX:
-        return False
-    if isinstance(error, EOFError) and "/multiprocessing/" not in last.f_code.co_filename:
+    if last.f_locals.get("family") != socket.AF_UNIX:
         return False
     try:
         socket.socket(socket.AF_UNIX).close()
@@ -64,6 +66,16 @@ def _misses_local_sockets(error: BaseException) -> bool:
     except OSError:
         pass
     return False
+
+
+def _misses_shared_memory(error: BaseException) -> bool:
+    """Whether an error comes of a wall that keeps code from `/dev/shm`."""
+    if not isinstance(error, PermissionError) or error.__traceback__ is None:
+        return False
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    module = last.f_globals.get("__name__")
+    of_module = module in ("multiprocessing.synchronize", "multiprocessing.shared_memory")
+    return of_module or str(error.filename).startswith("/dev/shm/")
 
 
 def explain(error: BaseException) -> tuple[str, int | None]:
@@ -138,7 +150,7 @@ def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.Traceb
     last: deque[types.TracebackType] = deque(maxlen=most)
     count = 0
     while trace is not None:
-        if not _is_library(trace.tb_frame.f_code.co_filename):
+        if not is_library(trace.tb_frame.f_code.co_filename):
             count += 1
             (first if count <= most else last).append(trace)
         trace = trace.tb_next
@@ -148,7 +160,8 @@ def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.Traceb
     return shown, count - len(first) - len(last)
 
 
-def _is_library(filename: str) -> bool:
+def is_library(filename: str) -> bool:
+    """Whether a file is not the author's, but of the interpreter, of a package, or ours."""
     return filename.startswith((_OURS, _LIBRARY, "<frozen ")) or any(name in filename for name in _PACKAGES)
 
 

@@ -40,7 +40,7 @@ class Interpreter:
         self.at_end: Callable[[Any], None] = lambda _: None
         self._count = 0
         self._flags = 0
-        self._loop = Loop()
+        self.loop = Loop()
         self._last: Any = None  # What `_` was set to.
         self._exits = cpython.exit_calls()
         self._open_files: int | None = None
@@ -90,7 +90,7 @@ class Interpreter:
                 raise RuntimeError(_NOT_AWAITED.format(value.__qualname__))
             if names := not_awaited():
                 raise RuntimeError(_NOT_AWAITED.format(names[0]))
-            described = self._loop.call(describe, value, self._limits["value_bytes"])
+            described = self.loop.call(describe, value, self._limits["value_bytes"])
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **described}
             if "value" not in answer and "tagged" not in answer:
                 shown = value
@@ -98,15 +98,15 @@ class Interpreter:
             if value is not None and self.names.get("_", self._last) is self._last:
                 self.names["_"] = self._last = value
         except BaseException as error:
-            answer = self._loop.call(self.failure, error)
+            answer = self.loop.call(self.failure, error)
         try:
-            self._loop.end_cell()
+            self.loop.end_cell()
         except BaseException as error:
-            answer = self._loop.call(self.failure, error)
-        self._loop.call(self.at_end, shown)
+            answer = self.loop.call(self.failure, error)
+        self.loop.call(self.at_end, shown)
         value = shown = None
         if message.get("final"):
-            self._loop.call(self._finish, answer)
+            self.loop.call(self._finish, answer)
         elif self._open_files is not None:
             count = ending.count_open_files()
             if not count or count > self._open_files:
@@ -148,7 +148,7 @@ class Interpreter:
     def _finish(self, answer: dict[str, Any]) -> None:
         """Do what an interpreter does at its end."""
         for step in (
-            self._loop.close,
+            self.loop.close,
             ending.wait_for_threads,
             lambda: ending.call_exit_functions(self._exits),
             lambda: ending.clear(self.names, self._open_files or 0),
@@ -165,14 +165,12 @@ class Interpreter:
         code = dedented(code)
         lines = f"{code}\n".splitlines(keepends=True)  # Without the last newline, markers in tracebacks are misplaced.
         linecache.cache[filename] = (len(code), None, lines, filename)
-        if "asyncio" in code:
-            self._loop.adapt()
         value = None
         for part in compile_cell(code, filename, self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
             self._flags |= part.co_flags & _FUTURES
-            value = self._loop.call(eval, part, self.names)
+            value = self.loop.call(eval, part, self.names)
             if part.co_flags & CO_COROUTINE:
-                result = self._loop.run(value)
+                result = self.loop.run(value)
                 value = self.names.pop(VALUE, result)
         return value
 

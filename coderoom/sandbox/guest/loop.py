@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import linecache
 import sys
+import threading
+import types
 import warnings
 from typing import Any, Callable
+
+from .failures import is_library
 
 
 class Loop:
@@ -17,33 +22,26 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop: Any = None
-        self._is_adapted = False
-        self._has_new_tasks = False
         # One for all cells, so that a token of one can be used in another.
         self._context = contextvars.copy_context() if sys.version_info >= (3, 11) else None
 
-    def adapt(self) -> None:
-        """Let code that is not in a coroutine create tasks, as if the loop was running."""
-        if self._is_adapted:
-            return
-        self._is_adapted = True
-        import asyncio
-        import threading
+    def adapt(self, asyncio: Any) -> None:
+        """Give code that is not in a coroutine the loop too, as if it was running; called with the module `asyncio`."""
+        for name in ("get_running_loop", "get_event_loop"):
+            for module in (asyncio, asyncio.events):
+                setattr(module, name, self._or_ours(getattr(module, name)))
 
-        create = asyncio.create_task
-
-        @functools.wraps(create)
-        def create_task(coro: Any, **kwargs: Any) -> Any:
+    def _or_ours(self, get: Callable[[], Any]) -> Callable[[], Any]:
+        @functools.wraps(get)
+        def get_loop() -> Any:
             try:
-                asyncio.get_running_loop()
+                return get()
             except RuntimeError:
-                if threading.current_thread() is not threading.main_thread():
+                if not _is_for_cell(sys._getframe(1)):
                     raise
-                self._has_new_tasks = True
-                return self._get().create_task(coro, **kwargs)
-            return create(coro, **kwargs)
+                return self._get()
 
-        asyncio.create_task = asyncio.tasks.create_task = create_task
+        return get_loop
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function with the context variables of the cells."""
@@ -51,7 +49,6 @@ class Loop:
 
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine to its end, with the context variables of the cells."""
-        self._has_new_tasks = True
         loop = self._get()
         if self._context is None:
             return self._run_copied(loop, coroutine)
@@ -90,9 +87,7 @@ class Loop:
         import asyncio
 
         asyncio.set_event_loop(self._loop)  # `asyncio.run` leaves none.
-        if self._has_new_tasks:
-            self._has_new_tasks = False
-            self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.run_until_complete(asyncio.sleep(0))
 
     def close(self) -> None:
         """Cancel all tasks and close the loop, as `asyncio.run` does at its end."""
@@ -130,3 +125,19 @@ class Loop:
                 self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
         return self._loop
+
+
+def _is_for_cell(frame: types.FrameType) -> bool:
+    """Whether the author's code asks for the loop, or a function of `asyncio` that creates a task; not a library.
+
+    Code that tries whether a loop is running, to call `asyncio.run` otherwise, is told the truth.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if frame.f_globals.get("__name__") == "asyncio.tasks":
+        return True
+    if is_library(frame.f_code.co_filename):
+        return False
+    last = frame.f_lineno
+    lines = linecache.getlines(frame.f_code.co_filename)[max(last - 2, 0) : last]
+    return not any(line.lstrip().startswith("try:") for line in lines)

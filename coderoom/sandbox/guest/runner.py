@@ -21,6 +21,7 @@ from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
+from .imports import when_imported
 from .interpreter import Interpreter
 from .isolation import linux
 from .streams import Streams, keep_input, null_input
@@ -60,6 +61,7 @@ class Runner:
         self._interpreter = Interpreter(config)
         pictures = Pictures(lambda: self._interpreter.files.folder)
         self._interpreter.at_end = pictures.save
+        when_imported("asyncio", self._interpreter.loop.adapt)
         notebooks.install(pictures.display)
         locked = config["lockdown"]
         connections.install(has_sockets=bool(locked.get("local_sockets")) or not locked.get("use_seccomp", True))

@@ -15,7 +15,7 @@ from typing import Any
 from .frames import STDERR, STDOUT, Channel
 
 _PATIENCE = 0.05
-_AT_ONCE, _PER_SECOND = 5000, 20_000  # How many unfinished lines are sent at once.
+_AT_ONCE, _PER_SECOND = 5000, 20_000  # How many writes are no burst.
 
 
 class Streams:
@@ -24,13 +24,17 @@ class Streams:
     What Python writes is sent in packets on the channel, which keeps the order of both streams. What subprocesses and
     libraries in C write to descriptors 1 and 2 goes through a pipe for each. A packet is sent only after the pipes were
     read, so that all output is in order.
+
+    Unfinished lines are sent at once, since code in C that comes next cannot be interrupted and is killed. In a burst
+    of writes to one stream, packets would be slow, and its pipe is used.
     """
 
     def __init__(self, channel: Channel, pipes: list[int]) -> None:
         self._channel = channel
         self._pipes = pipes
         self.last: _Stream | None = None
-        self._at_once, self._asked = float(_AT_ONCE), 0.0
+        self._left, self._written = float(_AT_ONCE), 0.0
+        self._is_burst = False
         self.stdout = _Stream(self, STDOUT)
         self.stderr = _Stream(self, STDERR)
 
@@ -47,23 +51,28 @@ class Streams:
             _flush(own)
         settle(self._pipes, _PATIENCE)
 
-    def may_send_part(self) -> bool:
-        """Whether an unfinished line is sent at once: code in C that comes next cannot be interrupted and is killed.
-
-        Not always, since many small packets are slow.
-        """
+    def count_write(self, *, switched: bool) -> None:
+        """Find out whether there is a burst of writes to one stream; `switched`: the last write was to the other."""
         now = time.monotonic()
-        self._at_once = min(_AT_ONCE, self._at_once + (now - self._asked) * _PER_SECOND)
-        self._asked = now
-        if self._at_once < 1:
-            return False
-        self._at_once -= 1
-        return True
+        self._left = min(_AT_ONCE, self._left + (now - self._written) * _PER_SECOND) - 1
+        self._written = now
+        if switched:
+            self._left, self._is_burst = float(_AT_ONCE), False
+        elif self._left < 1:
+            self._left, self._is_burst = 0.0, True
+        elif self._left > _AT_ONCE / 2:
+            self._is_burst = False
 
     def send(self, tag: bytes, data: bytes) -> None:
         """Send text of a stream."""
-        settle(self._pipes, _PATIENCE)
-        self._channel.send_text(tag, data)
+        ours = self._pipes[tag == STDERR]
+        if not self._is_burst:
+            settle(self._pipes, _PATIENCE)
+            self._channel.send_text(tag, data)
+            return
+        settle([pipe for pipe in self._pipes if pipe != ours], _PATIENCE)
+        while data:
+            data = data[os.write(ours, data) :]
 
 
 def settle(pipes: Sequence[int], patience: float) -> None:
@@ -122,8 +131,9 @@ class _Stream(io.TextIOWrapper):
             self._streams.last = self
             if last is not None:
                 last.flush()  # Keeps the order.
+        self._streams.count_write(switched=last is not self)
         count = super().write(text)
-        if text and "\n" not in text and self._streams.may_send_part():
+        if text and "\n" not in text:
             self.flush()
         return count
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from coderoom._util.tasks import in_thread
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import DEFAULTS, Limits, SandboxConfig
@@ -97,12 +98,7 @@ class LocalWorker:
 
     async def end(self) -> None:
         """End it and everything behind the wall at once; a second call does nothing."""
-        try:
-            ending = asyncio.get_running_loop().run_in_executor(None, self.kill)
-        except RuntimeError:  # There can be no more threads.
-            self.kill()
-        else:
-            await asyncio.shield(ending)
+        await in_thread(self.kill)
 
     def kill(self) -> None:
         """As `end`, without an event loop."""

@@ -136,10 +136,13 @@ class HostChannel:
                 self.broken, fds = True, ()
             self.broken = False
 
-    def drain(self, at_once: int = _AT_ONCE, one_message: bool = False) -> None:
-        """Read what has arrived, up to a number of packets, or up to the end of the first message."""
+    def drain(self, at_once: int = BUFFERED, one_message: bool = False, ended: bool = False) -> None:
+        """Read what has arrived, up to a number of packets, or up to the end of the first message.
+
+        `ended`: the other side has, so that this cannot wait.
+        """
         for _ in range(at_once):
-            if self.closed or (self._suspended and at_once == _AT_ONCE):
+            if self.closed or (self._suspended and not ended):
                 return
             try:
                 data, fds = receive_packet(self._sock)

@@ -19,7 +19,6 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
 from coderoom.sandbox.engines.cpython.channel import (
-    BUFFERED,
     PATIENCE,
     ForkServerClient,
     HostChannel,
@@ -141,7 +140,7 @@ class Runner:
     def note_end(self, facts: Mapping[str, Any]) -> None:
         """Record that the process has ended, after reading what it had written."""
         if self._channel is not None:
-            self._channel.drain(BUFFERED)
+            self._channel.drain(ended=True)
         self._pipes.drain()
         self.ended = facts
         resolve(self.ready)

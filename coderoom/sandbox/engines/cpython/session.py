@@ -16,7 +16,7 @@ from typing import Any
 
 from coderoom._util.tasks import aside, is_large, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Collector, Program, reporting_failures
+from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
@@ -84,10 +84,9 @@ class CPythonSession:
         self._room.limit = None
         seconds = timeout or self._limits.wall_seconds
         begin = time.monotonic()
-        with reporting_failures():
-            if self._limits.cpu_seconds is not None:
-                await self._room.send({"op": "cell"})
-            live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
+        if self._limits.cpu_seconds is not None:
+            await self._room.send({"op": "cell"})
+        live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
@@ -144,7 +143,8 @@ class CPythonSession:
         self._drop_released()
 
     async def restart(self) -> None:
-        """Return to the fresh state and discard all checkpoints."""
+        """Return to the fresh state and discard all checkpoints; code that has run ends first as a script does."""
+        await self._end()
         await self._settle()
         await self._finish_even_if_cancelled(self._restart())
 
@@ -167,11 +167,18 @@ class CPythonSession:
 
         Code that has run ends first as a script does.
         """
+        await self._end()
+        self.abandon()
+
+    async def _end(self) -> None:
+        """Do what happens at the end of a script.
+
+        Not before a rollback: what the state has opened, such as temporary folders, belongs to its checkpoint too.
+        """
         live = self._live
         if self._used and not self._closed and live is not None and live.ended is None and not self._room.lost:
-            with contextlib.suppress(SandboxUnavailable):
+            with contextlib.suppress(Exception):  # The state ends in any case.
                 await self.run("", timeout=_CLOSING, final=True)
-        self.abandon()
 
     def abandon(self) -> None:
         """Give back the room, whose reset ends all processes; waits for nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coderoom._util.tasks import in_thread
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 
 _UNIX = "unix://"
@@ -300,7 +300,9 @@ class Container:
     def exit_code(self, patience: float = 0) -> int | None:
         """The exit code of a container that has ended; waits `patience` seconds for it."""
         if not self._exit.ended:
-            select.select([self._exit], [], [], patience)
+            poll = select.poll()
+            poll.register(self._exit, select.POLLIN)
+            poll.poll(patience * 1000)
             self._exit.take_in()
         found = re.search(rb'"StatusCode":\s*(\d+)', self._exit.data)
         return int(found[1]) if found else None
@@ -340,7 +342,7 @@ class DockerWorker:
 
     async def end(self) -> None:
         """End the container and remove it."""
-        await asyncio.shield(asyncio.to_thread(self.kill))
+        await in_thread(self.kill)
 
     def kill(self) -> None:
         """As `end`, without an event loop."""
