@@ -46,7 +46,7 @@ demo: $(DEMO_STAMP)
 	fi
 
 test: $(STAMP)
-	$(PYTEST) -m "not ($(REST))" $(PYTEST_ARGS)
+	$(PYTEST) -m "not ($(REST))" --hypothesis-profile=quick $(PYTEST_ARGS)
 
 # What `make test` leaves out.
 test-rest: $(STAMP)

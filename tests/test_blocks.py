@@ -661,7 +661,7 @@ PROSE = st.text("ab .,*#->1)\t\n`", max_size=20).filter(lambda prose: "```" not 
 CONTAINERS = st.sampled_from([("", ""), ("- ", "  "), ("1. ", "   "), ("> ", "> "), ("- > ", "  > "), ("> * ", ">   ")])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(CODE, LANGUAGES, PROSE, CONTAINERS), max_size=4))
 def test_extraction_finds_what_fence_put_in(parts: list[tuple[str, str, str, tuple[str, str]]]) -> None:
     text = ""
@@ -672,7 +672,7 @@ def test_extraction_finds_what_fence_put_in(parts: list[tuple[str, str, str, tup
     assert [(block.language, block.code, block.closed) for block in extract_code_blocks(text)] == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(PIECES | st.text(st.characters(), max_size=3), max_size=40).map("".join))
 def test_no_text_is_an_error_and_what_is_found_can_be_put_back(text: str) -> None:
     blocks = extract_code_blocks(text)
@@ -683,7 +683,7 @@ def test_no_text_is_an_error_and_what_is_found_can_be_put_back(text: str) -> Non
         assert only(fence(block.code, block.language)).code == block.code
 
 
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(st.text(st.characters(), max_size=20))
 def test_normalizing_twice_changes_nothing(name: str) -> None:
     assert normalize_language(normalize_language(name)) == normalize_language(name)

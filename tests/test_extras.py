@@ -10,17 +10,22 @@ import pytest
 from tests.support.commands import ROOT
 
 RUN = ("run", "coder-executor", "Do it.", "--no-journal")
+NILE = f"replay:{ROOT / 'examples/nile.replay.yaml'}"
 COMMANDS = {
     ("mcp",): "mcp",
     ("mcp", "--http", "0"): "mcp",
     ("serve", "coder-executor", "--model", "openai:gpt-4o"): "serve",
-    ("run", "analyst", "Draw.", "--model", f"replay:{ROOT / 'examples/nile.replay.yaml'}", "--no-journal"): "plots",
+    ("run", "analyst", "Draw.", "--model", NILE, "--no-journal"): "plots",
+    ("chat", "analyst", "--model", NILE, "--no-journal"): "plots",
+    ("batch", "analyst", "i.jsonl", "--out", "o", "--model", NILE): "plots",
+    ("studio", "--model", "anthropic:claude-x"): "anthropic",
+    ("gallery", "--model", "ollama:llama3"): "ollama",
     (*RUN, "--model", "anthropic:claude-x"): "anthropic",
     (*RUN, "--model", "ollama:llama3"): "ollama",
     ("run", "code-act", "x", "--model", "replay:r.json", "--no-journal", "--otlp", "http://127.0.0.1:1"): "otel",
     ("exec", "a.py", "--no-journal", "--otlp", "http://127.0.0.1:1"): "otel",
     ("exec", "a.py", "--no-journal", "--wall", "sandlock"): "sandlock",
-    ("batch", "code-act", "i.parquet", "--out", "o", "--model", "replay:r.json"): "batch",
+    ("batch", "code-act", "i.parquet", "--out", "q", "--model", "replay:r.json"): "batch",
     ("batch", "code-act", "i.jsonl", "--out", "p", "--model", "replay:r.json", "--engine", "ray"): "ray",
     ("solve", "Double.", "--out", "q", "--language", "javascript", "--model", "replay:r.json"): "javascript",
 }

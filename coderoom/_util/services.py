@@ -20,6 +20,8 @@ MODEL_VARIABLE: Final = "CODEROOM_MODEL"
 """The variable with the default model."""
 DEFAULT_MODEL: Final = "gpt-4o"
 """The model of OpenAI to use if the variable is not set, as in the shipped teams."""
+NO_KEY: Final = "none"
+"""For a server that needs no key, because OpenAI's client requires one."""
 OPENAI: Final = "autogen_ext.models.openai.OpenAIChatCompletionClient"
 
 MODEL_FORMS: Final = (
@@ -72,7 +74,6 @@ class Service:
         """The config of the client for a model, whose variables must be set."""
         variables = dict(self.variables)
         given = {key: env[variable] for key, variable in variables.items() if env.get(variable)}
-        # A server of the user's own may need no key, but the client requires one.
         keyless = self.provider == OPENAI and ("base_url" in given or "api_key" not in self.needed)
         if self.name == "openai" and "base_url" not in given:
             hosted = next((key for start, key in _HOSTED.items() if name.startswith(start)), variables["api_key"])
@@ -87,7 +88,7 @@ class Service:
                 "(model= from Python) with another one"
             )
         deployment = {"azure_deployment": name} if self.name == "azure" else {}
-        return {"model": name, **deployment, **({"api_key": "none"} if keyless else {}), **self.defaults, **given}
+        return {"model": name, **deployment, **({"api_key": NO_KEY} if keyless else {}), **self.defaults, **given}
 
 
 _SERVICES = (
@@ -166,6 +167,12 @@ def client_config(text: str, env: Mapping[str, str]) -> dict[str, Any]:
     if not name:
         raise RequestError(f"the model {text!r} names nothing after the colon; expected {MODEL_FORMS}")
     return service.config(name, env)
+
+
+def key_of(model: str, env: Mapping[str, str]) -> str | None:
+    """The key of a model of a service with OpenAI's protocol: `NO_KEY` if its server needs none."""
+    found = service_of(model)
+    return None if found is None or found[0].provider != OPENAI else str(client_config(model, env)["api_key"])
 
 
 def has_suffix(text: str) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -19,21 +20,25 @@ from coderoom._util.files import open_folder, write_inside
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-# Characters that a terminal does not show although Python counts them as printable.
+# Characters that a terminal does not show although Python counts them as printable, or knows nothing of them.
 _INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
+# Of those that Python does not count as printable: spaces, private ones, and those that are newer than this Python.
+_SHOWN: Final = frozenset({"Zs", "Co", "Cn"})
 
 # Names in which Markdown changes nothing.
 _PLAIN_NAME = re.compile(r"[^\W_](?:[ ._/-]?[^\W_])*")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 
-_JOINS = "\u00ad\u034f\u17b4\u17b5\u180b-\u180d\u180f\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_JOINS = "\u00ad\u034f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"
 # What emoji and scripts such as Persian and those of India are written with: one or two after a character of theirs.
-# More could hide a text.
+# More could hide a text. A mark of direction alone moves no letters; the signs are shown; braille draws with its blank.
 _WRITTEN = re.compile(
     f"(?<=[^\x00-\x7f{_JOINS}])[{_JOINS}]{{1,2}}|(?<=[0-9#*])\ufe0f(?=\u20e3)"
     "|(?<=\U0001f3f4)[\U000e0061-\U000e007a]{3,6}\U000e007f"
+    "|(?<![\u061c\u200e\u200f])[\u061c\u200e\u200f](?![\u061c\u200e\u200f])|(?<=[a-z])\u00ad(?=[a-z])"
+    "|[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u2800\U000110bd\U000110cd]"
 )
 
 
@@ -65,11 +70,13 @@ def visible(text: str, *, exact: bool = False) -> str:
     if text.isascii() and all(line.isprintable() for line in re.split("[\n\t]", text)):
         return text
     kept = set() if exact else {place for found in _WRITTEN.finditer(text) for place in range(*found.span())}
-    return "".join(char if _is_plain(char) or at in kept else _picture(char) for at, char in enumerate(text))
+    return "".join(char if at in kept or _is_plain(char, exact) else _picture(char) for at, char in enumerate(text))
 
 
-def _is_plain(char: str) -> bool:
-    return char in "\n\t" or (char.isprintable() and not _INVISIBLE.match(char))
+def _is_plain(char: str, exact: bool) -> bool:
+    if _INVISIBLE.match(char):
+        return False
+    return char.isprintable() or char in "\n\t" or (not exact and unicodedata.category(char) in _SHOWN)
 
 
 def _picture(char: str) -> str:

@@ -54,16 +54,16 @@ def mcp(
     """
     from rich.console import Console
 
-    from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio
+    from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio, try_out
     from coderoom.runs import open_journal
-    from coderoom.runs.exec_view import chosen_isolation, show_isolation
+    from coderoom.runs.exec_view import show_isolation
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
-    show_isolation(Console(stderr=True), asyncio.run(chosen_isolation(wall)))
-    kept = open_journal(journal, off=no_journal)
-    make = partial(make_server, sandbox, team or (), model=model, timeout=timeout, journal=kept)
+    offered: dict[str, Any] = {"teams": team or (), "model": model, "timeout": timeout}
+    show_isolation(Console(stderr=True), asyncio.run(try_out(sandbox, **offered)))
+    make = partial(make_server, sandbox, journal=open_journal(journal, off=no_journal), **offered)
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
@@ -106,7 +106,7 @@ def serve(
     from coderoom.budgets import make_budget
     from coderoom.integrations.chat_completions import ChatServer
     from coderoom.runs import RunRequest, open_journal
-    from coderoom.runs.exec_view import chosen_isolation, show_isolation
+    from coderoom.runs.exec_view import show_isolation
 
     limits, of_agents = budgets_of(budget)
     if of_agents:
@@ -119,7 +119,7 @@ def serve(
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
-    show_isolation(Console(stderr=True), asyncio.run(chosen_isolation(server.isolation)))
+    show_isolation(Console(stderr=True), asyncio.run(server.try_out()))
     _serve(server.app, host, port, "/v1")
 
 

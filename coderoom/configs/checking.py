@@ -17,7 +17,7 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads_past_versions
-from coderoom._util.services import MODEL_VARIABLE, OPENAI, UNKNOWN_MODEL, is_model_text
+from coderoom._util.services import MODEL_VARIABLE, NO_KEY, OPENAI, UNKNOWN_MODEL, is_model_text
 from coderoom._util.text import MASK
 from coderoom.configs.components import (
     MODEL,
@@ -95,8 +95,9 @@ class _Walk:
     ) -> None:
         self._checked = checked
         self._components = components
-        # A server of the user's own may need no key, but the client requires one.
-        self._is_keyless = bool(env.get("OPENAI_BASE_URL")) and not env.get("OPENAI_API_KEY")
+        # A server of the user's own may need no key, but the client requires one. Of no environment, nothing is known.
+        self._is_keyless = bool(env) and not env.get("OPENAI_API_KEY")
+        self._has_own_server = bool(env.get("OPENAI_BASE_URL"))
         self._replace_models = replace_models
         self._own: set[Location] = set()  # The locations of components, whose own check explains what is wrong.
 
@@ -185,8 +186,9 @@ class _Walk:
 
     def _complete_model(self, component_class: Any, config: dict[str, Any], path: Location) -> None:
         """Add a key for a server that needs none, and what is assumed of a model that AutoGen does not know."""
-        if self._is_keyless and provider_of(component_class) == OPENAI and not config.get("api_key"):
-            config["api_key"] = "none"
+        has_own_server = self._has_own_server or config.get("base_url")
+        if self._is_keyless and has_own_server and provider_of(component_class) == OPENAI and not config.get("api_key"):
+            config["api_key"] = NO_KEY
             self._checked.as_written.add(path)
         model = config.get("model")
         if not isinstance(model, str) or (*path, "config", "model") in self._checked.unresolved:

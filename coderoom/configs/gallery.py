@@ -17,6 +17,7 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
+from coderoom._util.services import NO_KEY, OPENAI, key_of
 from coderoom._util.text import MASK, is_secret_name
 from coderoom.configs.checking import check
 from coderoom.configs.components import TEAM, Components, alternatives, fields_by_key
@@ -53,6 +54,10 @@ def _without_secrets(data: Any, names_variables: bool = False) -> Any:
     `names_variables` says that the keys are the names of variables or headers.
     """
     if isinstance(data, dict):
+        config, provider = data.get("config") or {}, str(data.get("provider"))
+        is_openai = WELL_KNOWN_PROVIDERS.get(provider, provider) == OPENAI and isinstance(config, dict)
+        if is_openai and config.get("base_url") and not config.get("api_key"):  # As in `load_team`.
+            data = {**data, "config": {**config, "api_key": NO_KEY}}
         return {
             key: _without_secrets(value, _NAMES_VARIABLES.fullmatch(key) is not None)
             for key, value in data.items()
@@ -103,7 +108,7 @@ def _convert_references(checked: Checked) -> None:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or (key == "api_key" and value == NO_KEY):
         return False
     # In capitals, it is the name of a variable for a server.
     if is_secret_key(key) or value == MASK or (key.isupper() and is_secret_name(key)):
@@ -116,7 +121,7 @@ def _drop_secret_fields(config: dict[str, Any], component_class: Any) -> None:
     schema = component_class.component_config_schema
     for key, name in fields_by_key(schema).items():
         kinds = alternatives(schema.model_fields[name].annotation)
-        if SecretStr in kinds or SecretBytes in kinds:
+        if (SecretStr in kinds or SecretBytes in kinds) and config.get(key) != NO_KEY:
             config.pop(key, None)
 
 
@@ -212,9 +217,12 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
     # The environment is of this machine: only the trusted namespaces are read from it.
     components = Components.trusting(trust, os.environ)
     checked = check(document, TEAM, components, {})
-    if checked.elsewhere:  # Studio does not know such texts.
-        for path, text in checked.elsewhere.items():
+    takers = [path for path, each in checked.components.items() if getattr(each, "TAKES_DEFAULT_MODEL", False)]
+    if checked.elsewhere or (model and takers):
+        for path, text in checked.elsewhere.items():  # Studio does not know such texts.
             value_at(document.data, path[:-1])[path[-1]] = _dumped(text, trust)
+        for path in takers if model else ():
+            value_at(document.data, path)["config"]["model_client"] = copy.deepcopy(model)
         checked = check(document, TEAM, components, {})
     problems = _find_unportable(checked)
     if problems:
@@ -229,7 +237,10 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
 
 def _dumped(model: str, trust: Sequence[str]) -> Any:
     """The component of a model, without secrets."""
-    return _without_secrets(make_model(model, trust=trust).dump_component().model_dump(exclude_none=True))
+    component = make_model(model, trust=trust).dump_component().model_dump(exclude_none=True)
+    if key_of(model, os.environ) == NO_KEY:
+        component["config"]["api_key"] = NO_KEY
+    return _without_secrets(component)
 
 
 def _with_model(data: Any, model: dict[str, Any] | None) -> Any:

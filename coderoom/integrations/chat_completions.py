@@ -32,7 +32,7 @@ from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.integrations.tool import missing
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
-from coderoom.runs.team_run import close_team
+from coderoom.runs.team_run import try_out
 
 try:
     from starlette.applications import Starlette
@@ -117,13 +117,8 @@ class ChatServer:
         requests_per_minute: The requests of each caller in a minute.
         concurrency: The answers to each caller at a time.
 
-    Attributes:
-        isolation: The wall that the code runs behind; `auto` if each conversation chooses one.
-
     Raises:
         RequestError: There is no such team.
-        ConfigError: The team's file has mistakes.
-        MissingDependencyError: The model needs a key or a package that is missing.
     """
 
     def __init__(
@@ -146,12 +141,6 @@ class ChatServer:
         self._asked: dict[int, deque[float]] = {}
         self._answering: dict[int, int] = {}
         self._started = int(time.time())
-        folder = temporary_folder()
-        try:
-            prepared = self._request("Is all there?", folder).prepare()
-            self._trial, self.isolation = prepared.team, prepared.record.isolation
-        finally:
-            remove_folder(folder)
         self.app = Starlette(
             routes=[
                 Route("/v1/models", self._models),
@@ -163,9 +152,25 @@ class ChatServer:
             lifespan=self._closing,
         )
 
+    async def try_out(self) -> str:
+        """Make the team and start what its code runs in, as for a conversation.
+
+        Returns:
+            What isolates the code from this machine.
+
+        Raises:
+            ConfigError: The team's file has mistakes.
+            MissingDependencyError: It needs a key or a package that is missing.
+            SandboxUnavailable: Its wall cannot be built.
+        """
+        folder = temporary_folder()
+        try:
+            return await try_out(self._request("Is all there?", folder).prepare().team)
+        finally:
+            remove_folder(folder)
+
     @asynccontextmanager
     async def _closing(self, _: Starlette) -> AsyncIterator[None]:
-        await close_team(self._trial)
         cleaning = asyncio.create_task(self._clean())
         try:
             yield

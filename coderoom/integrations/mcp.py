@@ -216,10 +216,46 @@ def make_server(
     logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
     _add_code(server)
     _add_files(server)
-    wall = None if sandbox.wall == "auto" else sandbox.wall
     for team in teams:
-        _add_team(server, team, journal, model=model, timeout=timeout, wall=wall, network=sandbox.network or None)
+        _add_team(server, team, journal, **_options_of_teams(sandbox, model, timeout))
     return server
+
+
+def _options_of_teams(sandbox: SandboxConfig, model: str | None, timeout: float | None) -> dict[str, Any]:
+    wall = None if sandbox.wall == "auto" else sandbox.wall
+    return {"model": model, "timeout": timeout, "wall": wall, "network": sandbox.network or None}
+
+
+async def try_out(
+    sandbox: SandboxConfig, teams: Sequence[str] = (), *, model: str | None = None, timeout: float | None = None
+) -> str:
+    """Start what a client would get, with the arguments of `make_server`: what is missing is known before one comes.
+
+    Returns:
+        What isolates the code of a client from this machine.
+
+    Raises:
+        ConfigError: The file of a team has mistakes.
+        MissingDependencyError: A package or a key is missing.
+        SandboxUnavailable: The wall cannot be built.
+    """
+    client = Client(sandbox)
+    try:
+        await client.sandbox.start()
+        if teams:  # AutoGen takes a second to be imported.
+            from coderoom.configs import find_source
+            from coderoom.runs.team_run import WORKSPACE_VARIABLE, RunRequest
+            from coderoom.runs.team_run import try_out as try_team
+
+            for source in map(find_source, teams):
+                workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
+                request = RunRequest(
+                    source, "Is all there?", workspace=workspace, **_options_of_teams(sandbox, model, timeout)
+                )
+                await try_team(request.prepare().team)
+        return client.sandbox.wall
+    finally:
+        await client.close()
 
 
 async def serve_stdio(server: FastMCP[Client]) -> None:

@@ -28,7 +28,6 @@ from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
-from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import (
     ERRORED,
     NOT_PASSED,
@@ -51,6 +50,7 @@ from coderoom.runs.team_run import (
     close_team,
     executors_of,
     folder_of,
+    try_out,
 )
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ class Batch:
 
         Raises:
             RequestError: The team, the items or the folder cannot be used, or the folder is of another batch.
+            MissingDependencyError: The team needs a key or a package that is missing.
+            SandboxUnavailable: Its wall cannot be built.
         """
         with ExitStack() as stack:
             self.out = Path(self.out)
@@ -145,10 +147,11 @@ class Batch:
             self._spending = None if self.budget is None else _BatchSpending(self.budget, OWNER)
             settings = self._open_folder(stack)
             prepared = setup.prepare("Is all there?", (), self.out / "work")
-            await close_team(prepared.team)
-            self.isolation = prepared.record.isolation
             if self._is_here():
-                self.isolation = await chosen_isolation(self.isolation)
+                self.isolation = await try_out(prepared.team)
+            else:
+                await close_team(prepared.team)
+                self.isolation = prepared.record.isolation
             folders = [folder_of(executor) for executor in executors_of(prepared.team)]
             if not setup.has_workspace and any(folder is not None for folder in folders):
                 raise RequestError(

@@ -25,7 +25,7 @@ from coderoom._util.tasks import MODEL, RateLimiter, StepObserver, await_with_to
 from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import default_model, find_source, make_model
-from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError
+from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
@@ -204,6 +204,7 @@ class ItemRunner:
 
         Raises:
             JournalError: The journal cannot be written.
+            MissingDependencyError: The team needs a package that is missing.
         """
         wait = _FIRST_WAIT
         for left in range(self.setup.retries, -1, -1):
@@ -235,8 +236,8 @@ class ItemRunner:
             return await self._judged(item, repeat, name, workspace, facts)
         except BudgetExceeded:
             return None
-        except JournalError:
-            raise  # Nothing that follows could be kept.
+        except (JournalError, MissingDependencyError):
+            raise  # No other item could be run, or its run kept.
         except CodeRoomError as error:
             return Result.of_failure(item.id, repeat, f"{type(error).__name__}: {error}", name)
 

@@ -279,7 +279,7 @@ async def run_team(
             if spending is not None:
                 for model in record.priced_as.values():
                     spending.check_price(model)
-            await await_with_token(_start(executors), token)
+            await await_with_token(start_sandboxes(executors), token)
             record.isolation = isolation_of(executors)
             begin()
             await _run(team, record, log, watch, token, spending)
@@ -298,6 +298,24 @@ async def run_team(
             if owns_process:
                 end_descendants()
     return record
+
+
+async def try_out(team: Team) -> str:
+    """Start what the code of a team runs in, and close the team: what is missing is known before there is a task.
+
+    Returns:
+        What isolates its code.
+
+    Raises:
+        SandboxUnavailable: A sandbox broke, or no wall works.
+        MissingDependencyError: A package to preload is not installed.
+    """
+    executors = executors_of(team)
+    try:
+        await start_sandboxes(executors)
+        return isolation_of(executors)
+    finally:
+        await close_team(team)
 
 
 async def close_team(team: Team) -> None:
@@ -339,8 +357,8 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
         raise
 
 
-async def _start(executors: Sequence[Any]) -> None:
-    """Start the sandboxes. Other executors start when there is code."""
+async def start_sandboxes(executors: Sequence[Any]) -> None:
+    """Start the sandboxes among executors. Others start when there is code."""
     for executor in executors:
         if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
             await executor.start()

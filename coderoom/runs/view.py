@@ -33,11 +33,13 @@ from coderoom._util.text import counted, in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.approval.human import input_descriptor, read_line
 from coderoom.blocks import extract_code_blocks
+from coderoom.errors import CodeRoomError
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.record import AFTER_ONE_TURN, RunRecord, output_beside
+from coderoom.runs.team_run import executors_of, start_sandboxes
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
@@ -351,6 +353,7 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
 
     Raises:
         SandboxUnavailable: A sandbox broke, or no wall works.
+        MissingDependencyError: A package to preload is not installed.
     """
     records: list[RunRecord] = []
     prepared = run.prepared
@@ -358,6 +361,13 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
     if owns_process:
         adopt_orphans()
     try:
+        if not prepared.record.task:  # What is missing is known before the first one.
+            try:
+                await start_sandboxes(executors_of(prepared.team))
+            except CodeRoomError as error:
+                prepared.record.error = str(error)
+                run.log.end(prepared.record)
+                raise
         task = prepared.record.task or prepared.request.with_files(await _ask(console, _HOW))
         while task:
             record = run.record_of(task)

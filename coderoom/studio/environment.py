@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
+from coderoom._util.services import NO_KEY
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import MissingDependencyError, RequestError
 
@@ -257,7 +258,7 @@ def server_environment(interpreter: Path, trust: Sequence[str], key: str | None 
     if key:
         environment["OPENAI_API_KEY"] = key
     elif environment.get("OPENAI_BASE_URL") and not environment.get("OPENAI_API_KEY"):
-        environment["OPENAI_API_KEY"] = "none"  # OpenAI's client requires a key, and the user's server often does not.
+        environment["OPENAI_API_KEY"] = NO_KEY
     roots = list(dict.fromkeys(name.partition(".")[0] for name in trust))
     _check_versions(roots)
     for name in roots:

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
-from coderoom._util.services import OPENAI, client_config, service_of
+from coderoom._util.services import OPENAI, key_of
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import RequestError, StudioError
@@ -111,7 +111,7 @@ def run_studio(
         StudioError: The server did not start, or ended unexpectedly.
     """
     gallery = make_gallery(teams, model=model, trust=trust)
-    key = _key_of(model)
+    key = None if model is None else key_of(model, os.environ)
     folder = (appdir or default_folder()).absolute()
     with _signals_interrupt(), use_folder(folder) as lock, listen(port) as listening:
         log = folder / "studio.log"
@@ -128,17 +128,10 @@ def run_studio(
             server.wait()
 
 
-def _key_of(model: str | None) -> str | None:
-    """The key of a model of a service with OpenAI's protocol: a placeholder if a server needs none."""
-    found = None if model is None else service_of(model)
-    if model is None or found is None or found[0].provider != OPENAI:
-        return None
-    return str(client_config(model, os.environ)["api_key"])
-
-
 def _lacks_key(gallery: dict[str, Any]) -> bool:
-    providers = [model["provider"] for model in gallery["components"]["models"]]
-    return OPENAI in providers and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
+    models = gallery["components"]["models"]
+    needs_key = any(model["provider"] == OPENAI and "api_key" not in model["config"] for model in models)
+    return needs_key and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
 
 
 def _open(url: str) -> None:

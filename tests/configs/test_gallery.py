@@ -129,6 +129,30 @@ def test_another_model_takes_the_place_of_all(tmp_path: Path, monkeypatch: pytes
         make_gallery(model="gpt")
 
 
+def test_a_server_that_needs_no_key_gets_a_placeholder_and_an_agent_without_a_model_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("CODEROOM_API_KEY", raising=False)
+    agent = {"provider": "coderoom.agents.CodeActAgent", "config": {"name": "coder"}}
+    team = {"provider": "coderoom.teams.CodingTeam", "config": {"participants": [agent]}}
+    gallery = make_gallery([write(tmp_path, json.dumps(team))], model="http://127.0.0.1:9/v1#own")
+    [found] = gallery["components"]["models"]
+    assert (found["config"]["model"], found["config"]["api_key"]) == ("own", "none")
+    assert gallery["components"]["teams"][-1]["config"]["participants"][0]["config"]["model_client"] == found
+    agent["config"]["model_client"] = {  # type: ignore[index]
+        "provider": "OpenAIChatCompletionClient",
+        "config": {"model": "own", "base_url": "http://127.0.0.1:9/v1"},
+    }
+    path = write(tmp_path, json.dumps(team))
+    load_team(path)
+    [*_, own] = make_gallery([path])["components"]["models"]
+    assert own["config"]["api_key"] == "none"
+    agent["config"]["model_client"]["config"]["api_key"] = KEY  # type: ignore[index]
+    [*_, own] = make_gallery([write(tmp_path, json.dumps(team))])["components"]["models"]
+    assert "api_key" not in own["config"]
+
+
 def test_nothing_is_there_twice() -> None:
     gallery = make_gallery(["analyst", ROOT / "coderoom/configs/shipped/code-act.yaml"])
     assert gallery == make_gallery()

@@ -79,7 +79,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("needs", [(), pytest.param(("year",), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("needs", [(), ("year",)])
 async def test_code_that_imports_something_else_under_a_name_is_sent_back(
     default_sandbox: Sandbox, tmp_path: Path, needs: tuple[str, ...]
 ) -> None:

@@ -139,7 +139,7 @@ LEFT = [
     pytest.param("Object.prototype.y = 1", "a new Object.prototype.y", marks=pytest.mark.slow),
     pytest.param("globalThis.y = 1", "a new y", marks=pytest.mark.slow),
     pytest.param("process.exitCode = 3", "an exit code of its own", marks=pytest.mark.slow),
-    ("setInterval(() => {}, 1000)", "a timer"),
+    pytest.param("setInterval(() => {}, 1000)", "a timer", marks=pytest.mark.slow),
     pytest.param("setTimeout(() => {}, 60_000)", "a timer", marks=pytest.mark.slow),
     pytest.param(
         "setTimeout(() => process.reallyExit(0), 120)", "what ends or blocks its process", marks=pytest.mark.slow

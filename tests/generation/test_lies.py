@@ -122,8 +122,6 @@ QUICK = (
     "a number that is not equal",
     "the name of a date",
     "another module",
-    "other answers by name",
-    "one list for all",
     "changes the encoder",
 )
 

@@ -99,7 +99,7 @@ async def solved(model: Any, sandbox: Sandbox, **options: Any) -> Solution:
     return await generator.generate_solution("Double a number.")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(deadline=None)
 @given(st.sampled_from(FAILURES), st.integers(1, CALLS), st.booleans(), st.booleans())
 async def test_whatever_a_client_raises_is_a_failed_model(
     sandbox: Sandbox, failure: BaseException, call: int, at_once: bool, autogen: bool

@@ -192,7 +192,7 @@ def test_no_items_are_a_wrong_request(tmp_path: Path, text: str, words: str) -> 
 def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"task": "x"}\n')
     with OpenAIServer(respond=lambda request: Raw(b"{}")) as server:
-        found = run(tmp_path, ["batch", TEAM, "tasks.jsonl", "--out", "out"], server)
+        found = run(tmp_path, ["batch", TEAM, "tasks.jsonl", "--out", "out", "--retries", "0"], server)
         assert (found["passed"], found["errored"]) == (0, 1)
         shown = coderoom("run", TEAM, "x", cwd=tmp_path, env=env(server))
     assert shown.returncode == 1

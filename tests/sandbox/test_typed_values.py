@@ -141,7 +141,7 @@ async def test_other_types_of_the_standard_library(session: Session) -> None:
 
 
 @given(values)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_value_comes_back_with_its_types(session: Session, value: Any) -> None:
     result = await session.run(f"{IMPORTS}{MORE_IMPORTS}from math import inf\ninfj = complex(0, inf)\n{value!r}")
     if value is None:

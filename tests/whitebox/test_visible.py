@@ -12,6 +12,11 @@ WRITTEN = (
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian
     "\u0915\u094d\u200d\u0937",  # Hindi
     "\u845b\U000e0100",  # a variant of a Chinese character
+    "\u65e5\u672c\u3000Bonjour\u202f! 5\u00a0\u20ac",  # spaces of other languages
+    "\u05e9\u05dc\u05d5\u05dd!\u200f \u06dd",  # a mark of direction and a sign, in Hebrew and Arabic
+    "\u1820\u180e\u1821",  # Mongolian
+    "\u2800\u2801\u28ff",  # a plot drawn in braille
+    "co\u00adoperate \ue0b0",  # a hyphen for the end of a line, and a symbol of a font
 )
 DECEIVING = (
     ("a\u202eb", "a<U+202E>b"),
@@ -20,6 +25,8 @@ DECEIVING = (
     ("a\ufe0f", "a<U+FE0F>"),
     ("\u00e9" + "\U000e0101" * 3, "\u00e9\U000e0101\U000e0101<U+E0101>"),
     ("\x1b[2J", "\u241b[2J"),
+    ("\u05d0\u200f\u200e", "\u05d0<U+200F><U+200E>"),
+    ("\U000e0041\ufff0", "<U+E0041><U+FFF0>"),
 )
 
 

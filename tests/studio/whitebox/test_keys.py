@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coderoom.studio.start import _key_of
+from coderoom._util.services import key_of
 
 
 @pytest.mark.parametrize(
@@ -15,14 +15,7 @@ from coderoom.studio.start import _key_of
         ("openrouter:qwen", "sk-router"),
         ("openai:gpt-4o", "sk-openai"),
         ("ollama:qwen", None),
-        (None, None),
     ],
 )
-def test_a_service_gets_its_own_key_or_a_placeholder(
-    model: str | None, key: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-openai")
-    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-router")
-    for name in ("CODEROOM_API_KEY", "VLLM_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    assert _key_of(model) == key
+def test_a_service_gets_its_own_key_or_a_placeholder(model: str, key: str | None) -> None:
+    assert key_of(model, {"OPENAI_API_KEY": "sk-openai", "OPENROUTER_API_KEY": "sk-router"}) == key
