@@ -332,7 +332,8 @@ class AICodeGenerator:
             found, vector = await self._look_up(program, runner)
             if found is not None:
                 return found
-            self._language.scan("")  # A missing scanner raises here, before any paid request.
+            self._language.scan("")  # A missing scanner raises here, before any paid request,
+            await runner.why_not_loaded({})  # and so does a missing compiler.
             # Replies that were cut off at one limit are not those at another.
             work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
             journal = self.cache.journal(work) if self.cache is not None else None

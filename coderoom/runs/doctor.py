@@ -32,6 +32,7 @@ from coderoom._util.services import (
 )
 from coderoom.configs.user_config import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.generation import GoLanguage, TypeScriptLanguage
 from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
 
 NOT_ISOLATED = (
@@ -126,6 +127,11 @@ def _languages() -> list[Finding]:
     if importlib.util.find_spec("tree_sitter_javascript") is None:
         detail = "pip install 'coderoom[javascript]' to generate functions in JavaScript"
         found.append(Finding("generated javascript", "missing", detail))
+    for language in (GoLanguage, TypeScriptLanguage):
+        lacks = [package for command, package in language.commands.items() if shutil.which(command) is None]
+        detail = f"apt-get install {' '.join(lacks)} to generate functions in {language.name}"
+        if lacks:
+            found.append(Finding(f"generated {language.name}", "missing", detail))
     return found
 
 

@@ -113,7 +113,8 @@ def serve(
                 tell_other(number, (yield from run(job)))
         if now() > end:
             break
-    hazards.insert(0, _left(before, hooks))
+    left = getattr(vars(sys.modules[name]).get("coderoom_program"), "left", "")  # By the process of a compiled one.
+    hazards.insert(0, left or _left(before, hooks))
     hazards += yield from _of_results(jobs, returned, run, fast or rounds > 1)
     found = [each for each in hazards if each]
     if found:

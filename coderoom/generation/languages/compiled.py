@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class Program:
     """Calls functions of a compiled program. Its source also runs in sessions and beside exported tests (Python 3.8).
 
-    `how` has the `files` that are compiled beside the code, the name of its `source`, the commands to `build` it
-    (`fast`: without checks) and to `run` it, and the files that are `built`. If the state is `kept`, all calls are in
-    one process.
+    `how` has the `files` that are compiled beside the code (`LINKS`: what `link` has made for them), the name of its
+    `source`, the commands to `build` it (`fast`: without checks) and to `run` it, and the files that are `built`. If
+    the state is `kept`, all calls are in one process. Each process gets a secret that the code does not know, without
+    which an answer does not count.
     """
 
     def __init__(self, how: Any, text: str = "", kept: bool = False) -> None:
@@ -33,9 +34,10 @@ class Program:
         self._parts: Any = ([how["head"]], [], [])
         self._built: Any = {}
         self._running: Any = None
+        self.left = ""
 
     def define(
-        self, name: str, imports: Any, body: str, link: str, inputs: Any, result: str, build: bool = True
+        self, name: str, imports: Any, body: str, link: Any, inputs: Any, result: str, build: bool = True
     ) -> Callable[..., Any]:
         """Add the code of a function (empty: the text has it); return the function, with its parameters."""
         before = [[*each] for each in self._parts]
@@ -53,7 +55,13 @@ class Program:
         def call(*_given: Any, **_inputs: Any) -> Any:
             kinds = dict(inputs)
             given = dict(zip(kinds, _given), **_inputs)  # noqa: B905 (Python 3.8)
-            return self._read(self._ask(name, [self._write(given[each], kinds[each]) for each in kinds]), result)
+            said = self._ask(name, [self._write(given[each], kinds[each]) for each in kinds])
+            for each, data in zip(kinds, said["after"]):  # noqa: B905 (Python 3.8)
+                old, new = given[each], self._read(data, kinds[each])
+                if isinstance(old, (list, dict)) and old != new:
+                    old.clear()
+                    old.extend(new) if isinstance(old, list) else old.update(new)
+            return self._read(said["value"], result)
 
         call.__wrapped__ = eval(f"lambda {', '.join(each for each, _ in inputs)}: None")  # type: ignore[attr-defined]
         return call
@@ -76,7 +84,7 @@ class Program:
         raise TypeError(f"the input {value!r:.80} is not of the type {kind}, or too large for it")
 
     def _read(self, data: Any, kind: str) -> Any:
-        """A value of a declared type from JSON; what is not of that type stays what it is."""
+        """A value of a declared type from JSON."""
         if kind.endswith(" | None"):
             return None if data is None else self._read(data, kind[:-7])
         if kind.startswith("list[") and isinstance(data, list):
@@ -85,7 +93,11 @@ class Program:
             return {key: self._read(each, kind[10:-1]) for key, each in data.items()}
         if kind == "float" and (type(data) in (int, float) or (isinstance(data, dict) and [*data] == ["$float"])):
             return float(data["$float"] if isinstance(data, dict) else data)
-        return int(data) if kind == "int" and type(data) is float and data.is_integer() else data
+        if kind == "int" and type(data) is float and data.is_integer():
+            return int(data)
+        if (data is None and kind == "None") or (type(data).__name__ == kind and kind in ("str", "int", "bool")):
+            return data
+        raise RuntimeError(f"it returned {data!r:.80}, which is not of the type {kind}")
 
     def _build(self) -> None:
         import os
@@ -96,12 +108,18 @@ class Program:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             text = self._text or "\n".join([*self._parts[0], *self._parts[1]])
-            files = {**self._how["files"], self._how["source"]: "\n".join([text, *self._parts[2], ""])}
-            for each, content in files.items():
+            inside, outside = [" ".join(each) for each in zip(*self._parts[2])]  # noqa: B905 (Python 3.8)
+            secret = "p" + os.urandom(8).hex()  # The code cannot name this package.
+            files = {
+                each.replace("SECRET", secret): content.replace("SECRET", secret).replace("LINKS", outside)
+                for each, content in self._how["files"].items()
+            }
+            for each, content in {**files, self._how["source"]: f"{inside}{text}\n"}.items():
+                (folder / each).parent.mkdir(exist_ok=True)
                 (folder / each).write_bytes(content.encode("utf-8", "surrogatepass"))
             env = {**os.environ, "HOME": name, **{key: name + each for key, each in self._how["folders"].items()}}
             done = subprocess.run(
-                self._how["fast" if self._kept else "build"],
+                self._how["fast" if self._kept and "fast" in self._how else "build"],
                 cwd=name,
                 env={**env, **self._how["env"]},
                 stdin=subprocess.DEVNULL,
@@ -122,7 +140,7 @@ class Program:
         if not self._built:
             self._build()
         running = self._running or self._start()
-        process, requests, answers, entered, printed, folder = running
+        process, requests, answers, entered, printed, folder, secret = running
         buffer: Any = getattr(sys.stdin, "buffer", None)
         entered.seek(0)
         entered.truncate()
@@ -135,6 +153,7 @@ class Program:
             requests.write(request)
             requests.flush()
             answer = answers.readline(16_000_000)
+            answer = answer[len(secret) :] if answer.startswith(secret) else b""
         except BrokenPipeError:
             pass
         self._running = running if self._kept and answer else None
@@ -158,8 +177,9 @@ class Program:
             why = texts[1].strip().splitlines() or ["it gave no answer"]
             raise RuntimeError(f"the code ended its process, or returned too much: {why[0][:1000]}")
         data = json.loads(answer)
+        self.left = data.get("left") or self.left
         if "value" in data:
-            return data["value"]
+            return data
         kind: Any = Exception
         for each in reversed(data["error"]):
             kind = type(each, (kind,), {})
@@ -189,7 +209,7 @@ class Program:
         starter = os.fork() if self._kept else 0
         if not starter:
             try:
-                process = subprocess.Popen([*run, str(there), str(here)], **options)
+                process = subprocess.Popen([*run, str(there), str(here), str(int(self._kept))], **options)
             finally:
                 if self._kept:
                     os._exit(0)
@@ -197,7 +217,9 @@ class Program:
             os.waitpid(starter, 0)
         os.close(there)
         os.close(here)
-        return process, os.fdopen(requests, "wb"), os.fdopen(answers, "rb"), entered, printed, folder
+        secret = os.urandom(16).hex().encode()
+        os.write(requests, secret)
+        return process, os.fdopen(requests, "wb"), os.fdopen(answers, "rb"), entered, printed, folder, secret
 
 
 _SUPPORT = f"from typing import Any, Callable\n\n\n{inspect.getsource(Program)}\n\n"
@@ -229,8 +251,8 @@ class CompiledLanguage(Language):
         """The module in an import."""
 
     @abstractmethod
-    def link(self, name: str, inputs: Sequence[tuple[str, str]], result: str) -> str:
-        """Code that makes a function of the program callable, and fails to compile if it has other types."""
+    def link(self, name: str, inputs: Sequence[tuple[str, str]], result: str) -> tuple[str, str]:
+        """Code that makes a function callable: before the program, and in `files`. It demands the exact types."""
 
     @abstractmethod
     def header(self, name: str, inputs: Sequence[tuple[str, str]], result: str) -> str:

@@ -8,60 +8,59 @@ from typing import Any, ClassVar
 
 from coderoom.generation.languages.compiled import CompiledLanguage
 
-_MAIN = """\
-package main
+# A package of its own: it begins before the code does, and the code cannot replace what it uses.
+_SERVE = """\
+package SECRET
 
-import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"math"
-	"os"
-	"reflect"
-	"strconv"
-	"unicode/utf8"
-)
+import ("bufio"; "encoding/json"; "errors"; "fmt"; "io"; "math"; "os"; "reflect"; "runtime"; "strconv"; "strings")
+import ("time"; "unicode/utf8")
 
-var coderoomFunctions = map[string]any{}
+var requests, answers *os.File
+var secret, kept = make([]byte, 32), false
 
-type coderoomRequest struct {
-	Function string
-	Folder   string
-	Inputs   []json.RawMessage
+func init() {
+	there, _ := strconv.Atoi(os.Args[1])
+	here, _ := strconv.Atoi(os.Args[2])
+	kept = os.Args[3] == "1"
+	os.Args = os.Args[:1]
+	requests, answers = os.NewFile(uintptr(there), "requests"), os.NewFile(uintptr(here), "answers")
+	io.ReadFull(requests, secret)
 }
 
-func coderoomIn(data json.RawMessage, kind reflect.Type) reflect.Value {
+func given(text json.RawMessage, kind reflect.Type) reflect.Value {
 	made := reflect.New(kind).Elem()
+	var items []json.RawMessage
+	var named map[string]json.RawMessage
 	var special map[string]string
-	if kind.Kind() == reflect.Float64 && data[0] == '{' {
-		json.Unmarshal(data, &special)
+	switch {
+	case kind.Kind() == reflect.Float64 && text[0] == '{':
+		json.Unmarshal(text, &special)
 		number, _ := strconv.ParseFloat(special["$float"], 64)
 		made.SetFloat(number)
-	} else if kind.Kind() == reflect.Slice {
-		var items []json.RawMessage
-		json.Unmarshal(data, &items)
+	case kind.Kind() == reflect.Slice:
+		json.Unmarshal(text, &items)
 		made.Set(reflect.MakeSlice(kind, 0, len(items)))
 		for _, item := range items {
-			made.Set(reflect.Append(made, coderoomIn(item, kind.Elem())))
+			made.Set(reflect.Append(made, given(item, kind.Elem())))
 		}
-	} else if kind.Kind() == reflect.Map {
-		var items map[string]json.RawMessage
-		json.Unmarshal(data, &items)
+	case kind.Kind() == reflect.Map:
+		json.Unmarshal(text, &named)
 		made.Set(reflect.MakeMap(kind))
-		for name, item := range items {
-			made.SetMapIndex(reflect.ValueOf(name), coderoomIn(item, kind.Elem()))
+		for name, item := range named {
+			made.SetMapIndex(reflect.ValueOf(name), given(item, kind.Elem()))
 		}
-	} else if kind.Kind() == reflect.Pointer && string(data) != "null" {
+	case kind.Kind() == reflect.Pointer && string(text) != "null":
 		made.Set(reflect.New(kind.Elem()))
-		made.Elem().Set(coderoomIn(data, kind.Elem()))
-	} else if err := json.Unmarshal(data, made.Addr().Interface()); err != nil {
-		panic(err)
+		made.Elem().Set(given(text, kind.Elem()))
+	default:
+		if err := json.Unmarshal(text, made.Addr().Interface()); err != nil {
+			panic(err)
+		}
 	}
 	return made
 }
 
-func coderoomOut(value reflect.Value) any {
+func data(value reflect.Value) any {
 	switch value.Kind() {
 	case reflect.Float64:
 		number := value.Float()
@@ -75,74 +74,99 @@ func coderoomOut(value reflect.Value) any {
 	case reflect.Slice:
 		items := []any{}
 		for place := 0; place < value.Len(); place++ {
-			items = append(items, coderoomOut(value.Index(place)))
+			items = append(items, data(value.Index(place)))
 		}
 		return items
 	case reflect.Map:
 		items := map[string]any{}
 		for _, name := range value.MapKeys() {
-			items[name.String()] = coderoomOut(value.MapIndex(name))
+			items[name.String()] = data(value.MapIndex(name))
 		}
 		return items
 	case reflect.Pointer:
 		if value.IsNil() {
 			return nil
 		}
-		return coderoomOut(value.Elem())
+		return data(value.Elem())
 	}
 	return value.Interface()
 }
 
-func coderoomAnswer(request coderoomRequest) (answer map[string]any) {
-	defer func() {
-		if said := recover(); said != nil {
-			answer = map[string]any{"error": []string{}, "message": fmt.Sprint("panic: ", said)}
-		}
-	}()
-	function := reflect.ValueOf(coderoomFunctions[request.Function])
-	inputs := []reflect.Value{}
-	for place, data := range request.Inputs {
-		inputs = append(inputs, coderoomIn(data, function.Type().In(place)))
-	}
-	results := function.Call(inputs)
-	if err, _ := results[len(results)-1].Interface().(error); err != nil {
-		names := []string{}
-		for each := err; each != nil; each = errors.Unwrap(each) {
-			kind := reflect.TypeOf(each)
-			if kind.Kind() == reflect.Pointer {
-				kind = kind.Elem()
-			}
-			if kind.PkgPath() == "main" {
-				names = append(names, kind.Name())
-			}
-		}
-		return map[string]any{"error": append(names, "Error"), "message": err.Error()}
-	}
-	if len(results) == 1 {
-		return map[string]any{"value": nil}
-	}
-	return map[string]any{"value": coderoomOut(results[0])}
+func failure(names []string, why ...any) map[string]any {
+	return map[string]any{"error": names, "message": fmt.Sprint(why...)}
 }
 
-func main() {
-	there, _ := strconv.Atoi(os.Args[1])
-	here, _ := strconv.Atoi(os.Args[2])
-	os.Args = os.Args[:1]
-	requests := json.NewDecoder(bufio.NewReader(os.NewFile(uintptr(there), "requests")))
-	answers := json.NewEncoder(os.NewFile(uintptr(here), "answers"))
+func answered(results, inputs []reflect.Value) map[string]any {
+	after := []any{}
+	for _, input := range inputs {
+		after = append(after, data(input))
+	}
+	if why := results[len(results)-1].Interface(); why != nil {
+		err, names := why.(error), []string{}
+		for each := err; each != nil; each = errors.Unwrap(each) {
+			if name := strings.TrimLeft(fmt.Sprintf("%T", each), "*"); strings.HasPrefix(name, "main.") {
+				names = append(names, name[5:])
+			}
+		}
+		return failure(append(names, "Error"), err.Error())
+	} else if len(results) == 1 {
+		return map[string]any{"value": nil, "after": after}
+	}
+	return map[string]any{"value": data(results[0]), "after": after}
+}
+
+func run(function reflect.Value, texts []json.RawMessage) (said map[string]any, result reflect.Value) {
+	defer func() {
+		if why := recover(); why != nil {
+			said = failure([]string{}, "panic: ", why)
+		}
+	}()
+	inputs := []reflect.Value{}
+	for place, text := range texts {
+		inputs = append(inputs, given(text, function.Type().In(place)))
+	}
+	results := function.Call(inputs)
+	return answered(results, inputs), append([]reflect.Value{reflect.ValueOf(0)}, results...)[len(results)-1]
+}
+
+func Serve(functions map[string]any) {
+	decoder := json.NewDecoder(bufio.NewReader(requests))
+	before, was, pauses := reflect.ValueOf(0), "0", 20
 	for {
-		var request coderoomRequest
-		if requests.Decode(&request) != nil {
+		var asked struct{ Function, Folder string; Inputs []json.RawMessage }
+		if decoder.Decode(&asked) != nil {
 			return
 		}
-		os.Chdir(request.Folder)
-		answers.Encode(coderoomAnswer(request))
+		os.Chdir(asked.Folder)
+		said, result := run(reflect.ValueOf(functions[asked.Function]), asked.Inputs)
+		for ; kept && pauses > 0 && runtime.NumGoroutine() > 1; pauses-- {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if kept && fmt.Sprint(data(before)) != was {
+			said = failure([]string{}, "what an earlier call has returned is another value now")
+		} else if kept && runtime.NumGoroutine() > 1 {
+			said["left"] = "a goroutine"
+		}
+		if result.IsValid() {
+			before, was = result, fmt.Sprint(data(result))
+		}
+		text, _ := json.Marshal(said)
+		answers.Write(append(append(append([]byte{}, secret...), text...), 10))
 	}
 }
 """
+_MAIN = """\
+package main
+
+import "program/SECRET"
+
+func main() { SECRET.Serve(map[string]any{LINKS}) }
+"""
 _WORDS = (
-    "any bool break byte case chan const continue default defer else fallthrough float64 for func go goto if import "
-    "init int interface len main make map nil package range return rune select string struct switch type var"
+    "any append bool break byte cap case chan close comparable complex complex128 complex64 const continue copy "
+    "default defer delete else error fallthrough false float32 float64 for func go goto if imag import init int int16 "
+    "int32 int64 int8 interface iota len main make map new nil package panic print println range real recover return "
+    "rune select string struct switch true type uint uint16 uint32 uint64 uint8 uintptr var"
 )
 _BLOCK = re.compile(r"^import\s*\(([^)]*)\)[^\n]*$|^import[ \t]+([^\n(]+)$", re.MULTILINE | re.DOTALL)
 _GROUP = re.compile(r"^(?:var|const|type)\s*\((.*?)^\)", re.MULTILINE | re.DOTALL)
@@ -167,10 +191,9 @@ class GoLanguage(CompiledLanguage):
     how: ClassVar[dict[str, Any]] = {
         "head": "package main",
         "bits": 63,
-        "files": {"main.go": _MAIN, "go.mod": "module program\n\ngo 1.18\n"},
+        "files": {"main.go": _MAIN, "SECRET/serve.go": _SERVE, "go.mod": "module program\n\ngo 1.18\n"},
         "source": "code.go",
         "build": ["go", "build", "-o", "program"],
-        "fast": ["go", "build", "-o", "program"],
         "built": ["program"],
         "run": ["{}/program"],
         "folders": {"GOCACHE": "/cache", "GOPATH": "/path"},
@@ -215,12 +238,13 @@ class GoLanguage(CompiledLanguage):
         given = ", ".join(f"{each} {self.type_of(kind)}" for each, kind in inputs)
         return f"func {name}({given}) {self._results(result)} {{"
 
-    def link(self, name: str, inputs: Sequence[tuple[str, str]], result: str) -> str:
+    def link(self, name: str, inputs: Sequence[tuple[str, str]], result: str) -> tuple[str, str]:
         """See `CompiledLanguage.link`."""
-        kind = f"func({', '.join(self.type_of(each) for _, each in inputs)}) {self._results(result)}"
-        return f"func init() {{ var function {kind} = {name}; coderoomFunctions[{name!r}] = function }}".replace(
-            "'", '"'
-        )
+        kinds, results = [self.type_of(kind) for _, kind in inputs], self._results(result)
+        given = ", ".join(f"a{place} {kind}" for place, kind in enumerate(kinds))
+        names = ", ".join(f"a{place}" for place in range(len(kinds)))
+        same = f"var same func({', '.join(kinds)}) {results} = {name}; return same({names})"  # Of exactly these types.
+        return "", f'"{name}": func({given}) {results} {{ {same} }},'
 
     def _results(self, result: str) -> str:
         return "error" if result == "None" else f"({self.type_of(result)}, error)"
