@@ -127,11 +127,11 @@ def _languages() -> list[Finding]:
     if importlib.util.find_spec("tree_sitter_javascript") is None:
         detail = "pip install 'coderoom[javascript]' to generate functions in JavaScript"
         found.append(Finding("generated javascript", "missing", detail))
-    for language in (GoLanguage, TypeScriptLanguage):
-        lacks = [package for command, package in language.commands.items() if shutil.which(command) is None]
-        detail = f"apt-get install {' '.join(lacks)} to generate functions in {language.name}"
+    for compiled in (GoLanguage, TypeScriptLanguage):
+        lacks = [package for command, package in compiled.commands.items() if shutil.which(command) is None]
+        detail = f"apt-get install {' '.join(lacks)} to generate functions in {compiled.name}"
         if lacks:
-            found.append(Finding(f"generated {language.name}", "missing", detail))
+            found.append(Finding(f"generated {compiled.name}", "missing", detail))
     return found
 
 
