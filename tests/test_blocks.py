@@ -744,7 +744,32 @@ def test_look_ahead_without_end_falls_back_to_plain_commonmark() -> None:
 
 
 def test_very_long_line() -> None:
-    assert only("x" * 5_000_000 + "\n```\n" + "y" * 1_000_000 + "\n```").code == "y" * 1_000_000
+    assert only("x" * 800_000 + "\n```\n" + "y" * 100_000 + "\n```").code == "y" * 100_000
+
+
+def test_a_text_that_no_model_writes_is_not_run() -> None:
+    text = "x" * 1_000_000 + "\n```python\ny\n```"
+    assert "1,000,000 are read" in only(text).unclear
+    assert extract_code_blocks(text, longest=2_000_000)[0].code == "y"
+    assert extract_code_blocks("x" * 2_000_000) == []
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("< think >", "< /think >"),
+        ("<antThinking>", "</antThinking>"),
+        ("<seed:think>", "</seed:think>"),
+        ("[THINK]", "[/THINK]"),
+        ("\u25c1think\u25b7", "\u25c1/think\u25b7"),
+    ],
+)
+def test_spellings_of_thoughts(begin: str, end: str) -> None:
+    code = "\n```python\nx\n```\n"
+    assert all(
+        "x" not in without_thoughts(text) for text in (f"{begin}{code}{end}\nDone.", f"{begin}{code}", code + end)
+    )
+    assert "x" in without_thoughts(f"```python\nx = '{begin}'\n```\n")
 
 
 # --- The module ------------------------------------------------------------------------------------------------------

@@ -200,34 +200,35 @@ _SECRET_NAME: Final = re.compile(
 )
 SHORTEST_SECRET: Final = 6
 """Shorter values are too often ordinary words."""
-_KEYS: Final = re.compile(
-    # In JSON inside of a text, a line break before it is a letter, and so is the end of a colour.
-    r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=%[0-9A-Fa-f]{2}))"
-    r"(?:sk-[\w-]{16,}+|[sr]k_(?:live|test)_\w{16,}+|gh[pousr]_\w{20,}+|github_pat_\w{20,}+|glpat-[\w-]{16,}+"
-    r"|gsk_\w{20,}+|xai-\w{20,}+|A[KS]IA[0-9A-Z]{16}|AIza[\w-]{30,}+|(?:xox[abprs]|xapp)-[\w-]{10,}+"
-    r"|hf_\w{20,}+|npm_\w{30,}+|ya29\.[\w-]{20,}+|pypi-[\w-]{16,}+|SG\.[\w-]{16,}+\.[\w-]{16,}+|dop_v1_\w{20,}+"
-    r"|AGE-SECRET-KEY-1\w{20,}+|(?<=Bearer )[\w.~+/-]{16,}+=*+"
+_KEYS: Final = {
+    **dict.fromkeys(("sk-", "glpat-", "pypi-"), r"[\w-]{16,}+"),
+    **dict.fromkeys(("sk_live_", "sk_test_", "rk_live_", "rk_test_"), r"\w{16,}+"),
+    **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gsk_", "xai-", "hf_"), r"\w{20,}+"),
+    **dict.fromkeys(("dop_v1_", "AGE-SECRET-KEY-1"), r"\w{20,}+"),
+    **dict.fromkeys(("AKIA", "ASIA"), "[0-9A-Z]{16}"),
+    **dict.fromkeys(("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-"), r"[\w-]{10,}+"),
+    "AIza": r"[\w-]{30,}+",
+    "npm_": r"\w{30,}+",
+    "ya29.": r"[\w-]{20,}+",
+    "SG.": r"[\w-]{16,}+\.[\w-]{16,}+",
     # Where the next one may begin in the middle of one, its length is bounded.
-    r"|ey[JK](?:(?<!-ey[JK])[\w-]{10,}+|[\w-]{10,150}+)\.[\w-]{10,}+\.[\w-]{10,}+)"
-    r"|(?<=://)[^\s/:@\"']{0,100}+:[^\s/:@\"']{1,200}+(?=@)"
-    r"|-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:[^-]|-(?!----)){1,16384}+"
-    r"-----END (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----"
-)
-"""What looks like the key of a service, or the user and password of an address.
+    **dict.fromkeys(("eyJ", "eyK"), r"(?:(?<!-ey[JK])[\w-]{10,}+|[\w-]{10,150}+)\.[\w-]{10,}+\.[\w-]{10,}+"),
+}
+"""What the keys of services begin with, and what follows.
 
 A text of untrusted code must not take more than linear time: no repetition is tried again in a shorter form.
 """
-_TRACES: Final = (
-    *("sk-", "k_live_", "k_test_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gsk_", "xai-"),
-    *("AKIA", "ASIA", "AIza", "xox", "xapp-", "npm_", "ya29.", "pypi-", "SG.", "dop_v1_", "AGE-SECRET-KEY-1", "hf_"),
-    *("Bearer ", "eyJ", "eyK", "://", "-----BEGIN ", "${", "\\u"),
+_BEARER: Final = "Bearer "
+_TOKEN: Final = r"([\w.~+/-]{16,}+=*+)"
+_IN_ADDRESS: Final = r"://([^\s/:@\"']{0,100}+:[^\s/:@\"']{1,200}+)(?=@)"
+_IN_FILE: Final = (
+    r"-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:[^-]|-(?!----)){1,16384}+"
+    r"-----END (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----"
 )
-"""JSON without any of these has nothing that `_KEYS` or `_REFERENCE` find, which is seen much faster.
-
-JSON writes some characters by their number; such a character may be a part of a secret, or stand before one.
-"""
-_REFERENCE: Final = re.compile(r"(?<!\$)\$++\{\w++\}")
-_PIECE: Final = 8_192
+_TRACES: Final = (*_KEYS, _BEARER, "://", "-----BEGIN ", "${")
+"""Text without any of these has nothing that looks like a key or a reference, which is seen much faster."""
+_REFERENCE: Final = re.compile(r"\$(?<!\$\$)\$*+\{\w++\}")
+_PIECE: Final = 32_768
 _LONGEST_KEY: Final = 8_192
 _FILE: Final = "-----BEGIN "
 _LONGEST_FILE: Final = 17_000
@@ -237,6 +238,15 @@ _LONGEST_FILE: Final = 17_000
 def is_secret_name(name: str) -> bool:
     """Whether the value of a variable with this name must not be shown."""
     return bool(_SECRET_NAME.search(name))
+
+
+def _at_a_word(length: int) -> str:
+    """A pattern of what stands before the beginning of a key, of this length: no part of a word.
+
+    In JSON inside of a text, a line break before it is a letter, and so is the end of a colour.
+    """
+    before = r"(?<=\\[nrtbf]{0})", r"(?<=\[\dm{0})", r"(?<=\[\d\dm{0})", "(?<=%[0-9A-Fa-f]{{2}}{0})"
+    return "|".join(("(?:(?<![A-Za-z0-9_]{0})", *before)).format("." * length) + ")"
 
 
 class Masking:
@@ -254,7 +264,11 @@ class Masking:
                 self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
         known = sorted(self._secrets, key=len, reverse=True)
         self._longest = len(known[0]) if known else 0
-        self._secret = re.compile("|".join([*map(re.escape, known), _KEYS.pattern, _REFERENCE.pattern]))
+        values = list(map(re.escape, known))
+        keys = [re.escape(begin) + _at_a_word(len(begin)) + rest for begin, rest in _KEYS.items()]
+        token = f"{_BEARER}(?!{'|'.join(values)}){_TOKEN}" if values else f"{_BEARER}{_TOKEN}"
+        # Each alternative begins with a character of its own, so that most of a text is skipped at once.
+        self._secret = re.compile("|".join([*values, *keys, token, _IN_ADDRESS, _IN_FILE, _REFERENCE.pattern]))
 
     def hide(self, data: T, *, restorable: bool = False) -> T:
         """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data.
@@ -263,6 +277,8 @@ class Masking:
         """
 
         def instead(found: re.Match[str]) -> str:
+            if found.lastindex:  # Only a part is secret.
+                return found[0].removesuffix(secret := found[found.lastindex]) + self._secrets.get(secret, MASK)
             more = f"${found[0]}" if restorable else found[0]
             return self._secrets.get(found[0], more if _REFERENCE.fullmatch(found[0]) else MASK)
 
@@ -293,7 +309,8 @@ class Masking:
     def dump(self, data: Any, *, restorable: bool = False, sort_keys: bool = False) -> str:
         """The JSON of data after `hide`, which is seldom needed: most data has nothing to hide."""
         text = json.dumps(data, sort_keys=sort_keys)
-        if not any(trace in text for trace in (*_TRACES, *self._secrets)):
+        # JSON writes some characters by their number; such a one may be a part of a secret, or stand before it.
+        if not any(trace in text for trace in (*_TRACES, *self._secrets, "\\u")):
             return text
         return json.dumps(self.hide(data, restorable=restorable), sort_keys=sort_keys)
 

@@ -19,7 +19,7 @@ from autogen_core.models import LLMMessage
 from pydantic import TypeAdapter
 
 from coderoom._util.tasks import CODE, aside, await_with_token, cell, is_large, note, once
-from coderoom._util.text import bound_output, save_output
+from coderoom._util.text import bound_output, counted, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
 from coderoom.executors import runner_for
@@ -105,7 +105,7 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
             is_code = is_code or is_for_running
             left_out.append(block.code)
             notes.append(_unknown_note(block, languages))
-    return Selection(tuple(run), tuple(notes), is_code, cut, tuple(left_out))
+    return Selection(tuple(run), _few(notes), is_code, cut, tuple(left_out))
 
 
 def _unclear(blocks: Sequence[Block]) -> Selection:
@@ -117,7 +117,13 @@ def _unclear(blocks: Sequence[Block]) -> Selection:
         if block.unclear
     ]
     is_code = any(block.language and not block.is_data for block in blocks)
-    return Selection((), tuple(notes), is_code, left_out=tuple(block.code for block in blocks))
+    return Selection((), _few(notes), is_code, left_out=tuple(block.code for block in blocks))
+
+
+def _few(notes: Sequence[str]) -> tuple[str, ...]:
+    """The notes that a model may need; it could get as many as there are blocks."""
+    more = len(notes) - _MOST_NOTES
+    return (*notes[:_MOST_NOTES], *([f"{counted(more, 'more block')} were not run either."] if more > 0 else []))
 
 
 def _cut_note(block: Block) -> str:
@@ -237,6 +243,7 @@ _CLOSED_THOUGHT = (
     "The code before {} was not run: before a closing tag without an opening one, all is thought. Write the code that "
     "is to run after the tag, or without one."
 )
+_MOST_NOTES = 20
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "

@@ -11,7 +11,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, heading, list_block
 
-from coderoom.blocks.execute_tags import TagIndex, read_tags
+from coderoom.blocks.execute_tags import TAG, TagIndex, read_tags
 from coderoom.blocks.fences import (
     Find,
     Info,
@@ -29,7 +29,8 @@ from coderoom.blocks.fences import (
     scan_of,
 )
 from coderoom.blocks.strings import strings_of
-from coderoom.blocks.thoughts import TAG, Thoughts
+from coderoom.blocks.thoughts import TAG as THOUGHT
+from coderoom.blocks.thoughts import Thoughts, find_all
 from coderoom.errors import RequestError
 
 # Labels that models use for data and text, and not for code to run.
@@ -40,12 +41,13 @@ _DATA_LANGUAGES = frozenset(
 _NAME_WITH_EXTENSION = re.compile(r"[^\s]*[^\s./\\]\.[A-Za-z][A-Za-z0-9]{0,9}")
 _NAME_COMMENT = re.compile(r"[ \t]*(?:#|//|--|<!--|/\*)[ \t]*(?:filename|file)[ \t]*:", re.IGNORECASE)
 _LONGEST_NAME_LINE = 4096
-_GLUED = re.compile(r"[^`\n]*[^`\s][ \t]*(```)[\w+#-]+[ \t]*\Z")
+_GLUED = re.compile(r"```[\w+#-]{1,100}+[ \t]*\Z")
 _OPENS_TAG = re.compile(r"<execute[ \t]*>[ \t]*\Z", re.IGNORECASE)
 _GLUED_LABEL = re.compile(r"[`\s]+")
-_LINE_END = re.compile(r"\r\n?")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
+_LONGEST = 1_000_000
+_SIGNS_OF_CODE = re.compile(rf"```|~~~|{TAG.pattern}", re.IGNORECASE)
 _MAX_NESTING = 20
 _MAX_QUOTES = 6
 _BUDGET = 100_000
@@ -93,7 +95,7 @@ class Block:
         return "bash" if self.tag.lower() == "bash" else self.language
 
 
-def extract_code_blocks(text: str) -> list[Block]:
+def extract_code_blocks(text: str, *, longest: int = _LONGEST) -> list[Block]:
     """Find the blocks of code in a model's reply.
 
     Fenced blocks are found as CommonMark defines them, and in some more forms that models write: a block whose closing
@@ -105,10 +107,15 @@ def extract_code_blocks(text: str) -> list[Block]:
 
     Args:
         text: The reply.
+        longest: How many characters are read. A longer text, which no model writes, has at most one block, an `unclear`
+            one.
 
     Returns:
         All blocks in the order of the text, whatever their language.
     """
+    if len(text) > longest:
+        why = f"the text has {len(text):,} characters, and {longest:,} are read"
+        return [Block("code", "", tag="code", unclear=why)] if _has(_SIGNS_OF_CODE, text) else []
     return [_to_block(find) for find in _read(text).finds]
 
 
@@ -116,16 +123,16 @@ def without_thoughts(reply: str) -> str:
     """Remove the thoughts from a model's reply, and leave its lines where they are.
 
     Code in thoughts is a draft. A thought stands between `<think>` and `</think>` (or `thinking`, `thought`,
-    `reasoning`), after a tag that is never closed, or before a lone closing one. A tag in a string of code or in
-    inline code is none, and a lone one in a sentence is a word. This is for what a model wrote: in a person's message,
-    such a tag is text.
+    `reasoning`, `[THINK]` and others), after a tag that is never closed, or before a lone closing one. A tag in a
+    string of code or in inline code is none, and a lone one in a sentence is a word. This is for what a model wrote: in
+    a person's message, such a tag is text. In a reply of more than a million characters, thoughts stay.
     """
     return split_thoughts(reply)[0]
 
 
 def split_thoughts(reply: str) -> tuple[str, str]:
     """Return what `without_thoughts` does, and the tag without a partner that made a thought, if there is one."""
-    thoughts = _read(reply, is_reply=True).thoughts if TAG.search(reply) else None
+    thoughts = _read(reply, is_reply=True).thoughts if len(reply) <= _LONGEST and _has(THOUGHT, reply) else None
     if not thoughts:
         return reply, ""
     spoken = thoughts.without()
@@ -217,14 +224,18 @@ def _name_in_comment(code: str) -> str | None:
 
 
 def _read(text: str, *, is_reply: bool = False) -> Scan:
-    source = _LINE_END.sub("\n", text.removeprefix("\ufeff"))
+    source = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     source = source if source.endswith("\n") else source + "\n"
-    tags = TagIndex(source) if "<execute" in source.lower() else None
+    tags = TagIndex(source) if _has(TAG, source) else None
     scan = Scan(_BUDGET + _BUDGET_PER_CHARACTER * len(source), tags, Thoughts(source) if is_reply else None)
     parser = _parser()
     # Only blocks are parsed: inline content is not needed, and its time is not linear.
     parser.block.parse(source, parser, {"scan": scan}, [])
     return scan
+
+
+def _has(pattern: re.Pattern[str], text: str) -> bool:
+    return next(find_all(pattern, text, 0, len(text)), None) is not None
 
 
 @cache
@@ -299,8 +310,9 @@ def _paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bo
     """Read a paragraph, a title with its underline included, and the tags in it; a block rule for markdown-it."""
     stop = _paragraph_end(state, start, end)
     for line in range(start, stop):
-        glued = _GLUED.match(state.src, line_start(state, line), state.eMarks[line])
-        if glued is not None and _read_glued(state, start, line, glued.start(1), end):
+        offset = state.src.find("`", line_start(state, line), state.eMarks[line])
+        is_glued = offset > line_start(state, line) and _GLUED.match(state.src, offset, state.eMarks[line])
+        if is_glued and _read_glued(state, start, line, offset, end):
             return True
     _read_text(state, start, stop, end)
     return True

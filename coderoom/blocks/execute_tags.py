@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from markdown_it.rules_block import StateBlock
 
 from coderoom.blocks.fences import Find, Scan, content_lines, dedent, fence_rule, is_outdented, line_start, scan_of
-from coderoom.blocks.thoughts import TAG
+from coderoom.blocks.thoughts import TAG as THOUGHT
+from coderoom.blocks.thoughts import find_all
 
-_PREFIX = r"^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*"
-_TAG = re.compile(rf"({_PREFIX})?<(/?)execute[ \t]*>", re.MULTILINE | re.IGNORECASE)
-_FENCE_LINE = re.compile(rf"{_PREFIX}(?:```|~~~)", re.MULTILINE)
+_PREFIX = re.compile(r"[ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t]+){0,50}")
+TAG = re.compile(r"<(/?)execute[ \t]{0,100}>", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)")
-_MARK = re.compile(rf"`+|<execute[ \t]*>|<!--|-->|{TAG.pattern}", re.IGNORECASE)
+# Each alternative begins with a character of its own, which is found much faster.
+_MARK = re.compile(rf"``*|<execute[ \t]{{0,100}}>|<!--|-->|{THOUGHT.pattern}", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tag:
-    """A tag, its offsets, the next one, and the one that ends its content: a closing one, or a leading one.
+class Tag(NamedTuple):
+    """A tag, its offsets, and the offsets of the next one and of the one that ends its content; -1: there is none.
 
-    A leading tag has only the markers of quotes and lists before it on its line.
+    A closing one ends it, or a leading one, which has only the markers of quotes and lists before it on its line.
     """
 
     start: int
     end: int
     closing: bool
     leading: bool
-    following: Tag | None
-    ended_by: Tag | None
+    following: int
+    ended_by: int
 
 
 class TagIndex:
@@ -40,14 +41,32 @@ class TagIndex:
     """
 
     def __init__(self, source: str) -> None:
-        self.tags: dict[int, Tag] = {}
-        following = ended_by = None
-        for match in reversed([match for match in _TAG.finditer(source) if not _is_quoted(source, match)]):
-            following = Tag(_start(match), match.end(), bool(match[2]), match[1] is not None, following, ended_by)
-            self.tags[following.start] = following
-            if following.closing or following.leading:
-                ended_by = following
-        self._fences = [match.start() for match in _FENCE_LINE.finditer(source)] if self.tags else []
+        found: list[tuple[int, int, bool, bool]] = []
+        self._fences: list[int] = []
+        begin = 0
+        while (end := source.find("\n", begin)) >= 0:
+            prefix = _PREFIX.match(source, begin, end)
+            text = begin if prefix is None else prefix.end()
+            if source.startswith(("```", "~~~"), text):
+                self._fences.append(begin)
+            for match in find_all(TAG, source, begin, end):
+                start, stop = match.span()
+                if not _is_quoted(source, start, stop):
+                    found.append((start, stop, match[1] != "", start == text))
+            begin = end + 1
+        # Plain tuples of numbers, since Python's collector stops all threads while it looks at objects.
+        self._tags: dict[int, tuple[int, int, bool, bool, int, int]] = {}
+        following = ended_by = -1
+        for start, stop, closing, leading in reversed(found):
+            self._tags[start] = start, stop, closing, leading, following, ended_by
+            following = start
+            if closing or leading:
+                ended_by = start
+
+    def get(self, offset: int) -> Tag | None:
+        """Return the tag at an offset."""
+        found = self._tags.get(offset)
+        return None if found is None else Tag(*found)
 
     def has_fence(self, start: int, stop: int) -> bool:
         """Return whether a line that looks like a fence begins between the offsets."""
@@ -55,12 +74,7 @@ class TagIndex:
         return index < len(self._fences) and self._fences[index] < stop
 
 
-def _start(match: re.Match[str]) -> int:
-    return match.start() if match[1] is None else match.end(1)
-
-
-def _is_quoted(source: str, match: re.Match[str]) -> bool:
-    start, end = _start(match), match.end()
+def _is_quoted(source: str, start: int, end: int) -> bool:
     return start > 0 and source[start - 1] in "\"'" and source[start - 1] == source[end : end + 1]
 
 
@@ -73,7 +87,7 @@ def read_tags(state: StateBlock, offset: int, line: int, stop: int, end: int) ->
     for begin, span_end in _code_spans_and_tags(state, offset, line, stop):
         if begin < offset:
             continue
-        tag = None if scan.tags is None else scan.tags.tags.get(begin)
+        tag = None if scan.tags is None else scan.tags.get(begin)
         if span_end:
             after: int | None = span_end
         elif tag is not None and scan.tags is not None:
@@ -101,29 +115,29 @@ def _code_spans_and_tags(state: StateBlock, offset: int, line: int, stop: int) -
     comment_end = 0
     for number in range(stop - 1, line - 1, -1):
         begin = offset if number == line else line_start(state, number)
-        # Not by `list`, during which no other thread would run.
-        for match in reversed([match for match in _MARK.finditer(state.src, begin, state.eMarks[number])]):  # noqa: C416
-            mark = match[0]
+        found = [match.span() for match in find_all(_MARK, state.src, begin, state.eMarks[number])]
+        for start, mark_end in reversed(found):
+            mark = state.src[start:mark_end]
             if mark == "-->":
-                comment_end = match.end()
+                comment_end = mark_end
             elif mark == "<!--":
                 # A comment that is not closed hides nothing: the rule for blocks has read those that are.
                 if comment_end:
-                    marks.append((match.start(), comment_end))
-            elif mark[0] == "<":
-                marks.append((match.start(), 0))
+                    marks.append((start, comment_end))
+            elif mark[0] != "`":
+                marks.append((start, 0))
             else:
                 if mark in span_ends:
-                    marks.append((match.start(), span_ends[mark]))
-                span_ends[mark] = match.end()
+                    marks.append((start, span_ends[mark]))
+                span_ends[mark] = mark_end
     marks.reverse()
     return marks
 
 
 def _read_tag(state: StateBlock, tags: TagIndex, tag: Tag, end: int) -> int | None:
     """Read the block that an opening tag begins; return the offset after it, or None if the tag is only mentioned."""
-    limit, last = state.eMarks[end - 1], tag.ended_by
-    if _is_mention(state, tag):
+    limit, last = state.eMarks[end - 1], tags.get(tag.ended_by)
+    if _is_mention(state, tag, tags.get(tag.following)):
         return None
     if last is not None and last.start < limit:
         if last.closing:
@@ -136,12 +150,12 @@ def _read_tag(state: StateBlock, tags: TagIndex, tag: Tag, end: int) -> int | No
     return _read_unclosed(state, tags, tag.end, limit)
 
 
-def _is_mention(state: StateBlock, tag: Tag) -> bool:
+def _is_mention(state: StateBlock, tag: Tag, following: Tag | None) -> bool:
     """Return whether another tag opens first on the same line; after a quote it is taken for a part of a string."""
-    if tag.following is None or tag.following.closing:
+    if following is None or following.closing:
         return False
-    between = state.src[tag.end : tag.following.start]
-    return "\n" not in between and not between.endswith(('"', "'", "`"))
+    is_one_line = state.src.find("\n", tag.end, following.start) < 0
+    return is_one_line and not state.src.endswith(('"', "'", "`"), tag.end, following.start)
 
 
 def _read_unclosed(state: StateBlock, tags: TagIndex, begin: int, limit: int) -> int | None:

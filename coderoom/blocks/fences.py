@@ -119,12 +119,12 @@ def _unquote(value: str) -> str:
     return value.strip("\"'")
 
 
-_FENCE = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z")
+_FENCE = re.compile(r"(`{3,}+)([^`]*)\Z|(~{3,}+)(.*)\Z")
 _FENCE_IN_CONTAINER = re.compile(r"(?:(?:[-*+>]|\d{1,9}[.)])[ \t]*)+(?:```|~~~)")
 # What some models write after their code, such as `<end_code>` or `<|im_end|>`, is no info string. DeepSeek
 # has bars and spaces of its own.
 _END_TOKEN = re.compile(r"<[/|\uff5c]?[\w:\u2581-]+[|/\uff5c]?>")
-_BEFORE_TAG = re.compile(r"(?<![\"'`~])(`{3,}+|~{3,}+)[ \t]*(?=<)")
+_BEFORE_TAG = re.compile(r"(?<![\"'`~])(`{3,}+|~{3,}+)[ \t]*(?=[<\[\u25c1])")
 _BEFORE_WORDS = re.compile(r"(`{3,}+|~{3,}+)[ \t]*(?=[^\s`~])")
 _SENTENCE_END = re.compile(r"[.!?:\u2026\u3002\uff01\uff1a\uff1f][)*_\"'\u201d]*\Z")
 

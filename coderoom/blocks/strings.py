@@ -10,6 +10,8 @@ import re
 from collections import deque
 from typing import Protocol
 
+from coderoom.blocks.thoughts import find_all
+
 
 class Strings(Protocol):
     """The reader of a language."""
@@ -57,7 +59,7 @@ class PythonStrings:
         """Read one line."""
         quotes = self._quotes
         position, opened_at = 0, -1
-        while match := (_IN_STRING[quotes] if quotes else _IN_CODE).search(line, position):
+        while match := _next(_IN_STRING[quotes] if quotes else _IN_CODE, line, position):
             found, position = match[0], match.end()
             if quotes:
                 if found == quotes:
@@ -98,6 +100,7 @@ _CLOSES = {
 }
 _DELIMITER = re.compile(r"[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\`])+)")
 _BEFORE_WORD = " \t;|&()`"
+_LONGEST_WORD = 1_000
 
 
 class ShellStrings:
@@ -144,9 +147,7 @@ class ShellStrings:
     def _read(self, line: str) -> int:
         """Read a line that is not in a here-document; return the offset after the last quote that opened."""
         position, opened_at = 0, len(line)
-        while match := (_SHELL.get(self._stack[-1], _SHELL_CODE) if self._stack else _SHELL_CODE).search(
-            line, position
-        ):
+        while match := _next(_SHELL.get(self._stack[-1] if self._stack else "", _SHELL_CODE), line, position):
             found, position = match[0], match.end()
             top = self._stack[-1] if self._stack else ""
             if found[0] == "\\":
@@ -157,7 +158,7 @@ class ShellStrings:
                 if match.start() == 0 or line[match.start() - 1] in _BEFORE_WORD:
                     break
             elif found in ("<<", "<<-"):
-                if delimiter := _DELIMITER.match(line, position):
+                if delimiter := _DELIMITER.match(line, position, position + _LONGEST_WORD):
                     word, position = delimiter[1], delimiter.end()
                     bare = re.sub(r"['\"]|\\(?=.)", "", word)
                     self._pending.append((bare, found == "<<-", bare != word))
@@ -178,7 +179,6 @@ class ShellStrings:
 
 _SCRIPT_CODE = re.compile(r"\\.|//|/\*|/|'|\"|`|[{}]")
 _SCRIPT = {"`": re.compile(r"\\.|`|\$\{"), "/*": re.compile(r"\*/")}
-_SCRIPT_STRING = {quote: re.compile(rf"(?:\\.|[^\\{quote}])*(?:{quote}|(\\)?\Z)") for quote in "'\""}
 _REGEX = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[])+/")
 _LONGEST_REGEX = 200
 _BEFORE_REGEX = re.compile(
@@ -211,7 +211,7 @@ class ScriptStrings:
         position, opened_at, depth = 0, len(line), len(self._stack)
         if self._quote:
             position = self._read_string(line, 0, self._quote)
-        while match := _SCRIPT.get(top := self._stack[-1] if self._stack else "", _SCRIPT_CODE).search(line, position):
+        while match := _next(_SCRIPT.get(top := self._stack[-1] if self._stack else "", _SCRIPT_CODE), line, position):
             found, position = match[0], match.end()
             if found == "//":
                 break
@@ -233,9 +233,17 @@ class ScriptStrings:
         del self._stack[:-_DEEPEST]
 
     def _read_string(self, line: str, position: int, quote: str) -> int:
-        match = _SCRIPT_STRING[quote].match(line, position)
-        self._quote = quote if match is not None and match[1] else ""
-        return len(line) if match is None else match.end()
+        self._quote = ""
+        while match := _next(_IN_STRING[quote], line, position):
+            position = match.end()
+            if match[0] == quote:
+                return position
+        self._quote = quote if line.endswith("\\") and position < len(line) else ""
+        return len(line)
+
+
+def _next(pattern: re.Pattern[str], line: str, position: int) -> re.Match[str] | None:
+    return next(find_all(pattern, line, position, len(line)), None)
 
 
 def strings_of(language: str) -> Strings | None:

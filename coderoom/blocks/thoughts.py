@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-TAG = re.compile(r"<(/?)(think(?:ing)?|thoughts?|reasoning)(?:\s[^<>\n]*)?(?<!/)>", re.IGNORECASE)
+# As most models write them, and as those of Mistral and Moonshot do.
+TAG = re.compile(
+    r"<[ \t]?/?[ \t]?(?:ant|seed:)?(?:think(?:ing)?|thoughts?|reasoning)(?:\s[^<>\n]{0,1000}+)?(?<!/)>"
+    r"|\[/?(?-i:THINK)\]|\u25c1/?think\u25b7",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[a-z:]+", re.IGNORECASE)
 _BEFORE_MENTION = re.compile(r"[\w,][ \t]+\Z|\([ \t]*\Z")
 _AFTER_MENTION = re.compile(r"[ \t]+[a-z(]|[ \t]*[,.;:)!?]")
-_LINE_BREAK = re.compile(r"[^\n]+")
+_PIECE = 100_000
+_LONGEST = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class _ThoughtTag:
-    start: int
-    end: int
-    name: str
-    closing: bool
+def find_all(pattern: re.Pattern[str], text: str, begin: int, end: int) -> Iterator[re.Match[str]]:
+    """Find what a pattern matches, piece by piece, so that other threads go on meanwhile.
+
+    The pattern must not need more than 2,000 characters.
+    """
+    while begin < end:
+        stop = min(begin + _PIECE, end)
+        for match in pattern.finditer(text, begin, min(stop + _LONGEST, end)):
+            if match.start() >= stop:
+                break
+            begin = match.end()
+            yield match
+        begin = max(begin, stop)
 
 
 class Thoughts:
@@ -31,13 +45,18 @@ class Thoughts:
     """
 
     def __init__(self, source: str) -> None:
-        found = [match for match in TAG.finditer(source) if not _is_quoted(source, match)]
-        tags = [_ThoughtTag(m.start(), m.end(), m[2].lower(), bool(m[1])) for m in found]
         self._source = source
-        self._tags = {tag.start: tag for tag in tags}
-        self._closing: dict[str, list[_ThoughtTag]] = {"": [tag for tag in tags if tag.closing]}
-        for tag in self._closing[""]:
-            self._closing.setdefault(tag.name, []).append(tag)
+        # Only numbers, since Python's collector stops all threads while it looks at objects.
+        self._ends: dict[int, int] = {}
+        self._closing: dict[str, list[int]] = {"": []}
+        for match in find_all(TAG, source, 0, len(source)):
+            start, end = match.span()
+            if _is_quoted(source, start, end):
+                continue
+            self._ends[start] = end
+            if _is_closing(match[0]):
+                self._closing[""].append(start)
+                self._closing.setdefault(_name_of(match[0]), []).append(start)
         self._spans: list[tuple[int, int]] = []
         self.lone = ""
 
@@ -47,20 +66,20 @@ class Thoughts:
 
     def has_tag_at(self, offset: int) -> bool:
         """Return whether a tag stands at the offset."""
-        return offset in self._tags
+        return offset in self._ends
 
     def close_at(self, offset: int) -> bool:
         """Return whether a closing tag stands at the offset."""
-        return offset in self._tags and self._tags[offset].closing
+        return _is_closing(self._tag(offset))
 
     def closes_all(self, offset: int) -> bool:
         """Read the tag at the offset; return whether everything before it is thought."""
-        tag = self._tags.get(offset)
+        tag = self._tag(offset)
         is_read = bool(self._spans) and offset < self._spans[-1][1]
-        if tag is None or not tag.closing or is_read or self._is_mention(tag):
+        if not _is_closing(tag) or is_read or self._is_mention(offset):
             return False
-        self._spans = [(0, tag.end)]
-        self.lone = self._source[tag.start : tag.end]
+        self._spans = [(0, offset + len(tag))]
+        self.lone = tag
         return True
 
     def read(self, offset: int, limit: int) -> int | None:
@@ -68,18 +87,18 @@ class Thoughts:
 
         It is `None` if the tag is only mentioned.
         """
-        tag = self._tags.get(offset)
-        if tag is None:
+        tag = self._tag(offset)
+        after = offset + len(tag)
+        if not tag:
             return None
-        if tag.closing:
-            return tag.end
-        closing = self._next(tag.name, tag.end, limit) or self._next("", tag.end, limit)
-        if closing is None and self._is_mention(tag):
+        if _is_closing(tag):
+            return after
+        end = self._closed_at(_name_of(tag), after, limit) or self._closed_at("", after, limit)
+        if end is None and self._is_mention(offset):
             return None
-        if closing is None:
-            self.lone = self._source[tag.start : tag.end]
-        end = limit if closing is None else closing.end
-        self._spans.append((tag.start, end))
+        if end is None:
+            self.lone, end = tag, limit
+        self._spans.append((offset, end))
         return end
 
     def without(self) -> str:
@@ -87,23 +106,36 @@ class Thoughts:
         parts: list[str] = []
         position = 0
         for start, end in self._spans:
-            parts += [self._source[position:start], _LINE_BREAK.sub("", self._source[start:end])]
+            parts += [self._source[position:start], "\n" * self._source.count("\n", start, end)]
             position = end
         return "".join([*parts, self._source[position:]])
 
-    def _next(self, name: str, offset: int, limit: int) -> _ThoughtTag | None:
+    def _tag(self, offset: int) -> str:
+        return self._source[offset : self._ends.get(offset, offset)]
+
+    def _closed_at(self, name: str, offset: int, limit: int) -> int | None:
+        """Return the end of the next closing tag of this name, or of any."""
         tags = self._closing.get(name, [])
-        index = bisect_left(tags, offset, key=lambda tag: tag.start)
-        return tags[index] if index < len(tags) and tags[index].end <= limit else None
+        index = bisect_left(tags, offset)
+        end = self._ends[tags[index]] if index < len(tags) else limit + 1
+        return end if end <= limit else None
 
-    def _is_mention(self, tag: _ThoughtTag) -> bool:
+    def _is_mention(self, offset: int) -> bool:
         """Whether a tag without a partner is a word in a sentence."""
-        before = self._source[self._source.rfind("\n", 0, tag.start) + 1 : tag.start]
-        return bool(_BEFORE_MENTION.search(before[-20:]) and _AFTER_MENTION.match(self._source, tag.end))
+        before = self._source[max(0, offset - 20) : offset].rpartition("\n")[2]
+        return bool(_BEFORE_MENTION.search(before) and _AFTER_MENTION.match(self._source, self._ends[offset]))
 
 
-def _is_quoted(source: str, match: re.Match[str]) -> bool:
-    before = source[match.start() - 1 : match.start()]
+def _is_closing(tag: str) -> bool:
+    return "/" in tag[:3]
+
+
+def _name_of(tag: str) -> str:
+    return tag[0] + "".join(_NAME.findall(tag)[:1]).lower()
+
+
+def _is_quoted(source: str, start: int, end: int) -> bool:
+    before = source[start - 1 : start]
     # Three backticks are a fence that is glued to the tag.
-    is_fence = source.startswith("```", match.start() - 3)
-    return before != "" and before in "\"'`" and source[match.end() : match.end() + 1] == before and not is_fence
+    is_fence = source.startswith("```", start - 3)
+    return before != "" and before in "\"'`" and source[end : end + 1] == before and not is_fence

@@ -74,6 +74,7 @@ class ReplayModelConfig(StrictConfig):
     name: str | None = None
 
 
+_LONGEST_COUNTED = 1_000_000
 _CHUNK = re.compile(r"\s*\S+(?:\s+\Z)?|\s+\Z")
 
 
@@ -131,13 +132,19 @@ class _RecordedReplies(ReplayChatCompletionClient):
         """
         result = self._reply(messages, **arguments)
         if isinstance(result.content, str):
-            for chunk in _CHUNK.findall(result.content):
-                yield chunk
+            for chunk in _CHUNK.finditer(result.content):
+                yield chunk[0]
         yield result
 
     def count_tokens(self, messages: Sequence[LLMMessage], *, tools: Sequence[Tool | ToolSchema] = ()) -> int:
         """Count words, which serve as tokens here."""
-        return sum(len(str(message.content).split()) for message in messages)
+        return sum(_count(message.content) for message in messages)
+
+
+def _count(content: object) -> int:
+    text = str(content)
+    # Of a very long text, the words are estimated, since they are counted in the event loop.
+    return len(text.split()) if len(text) <= _LONGEST_COUNTED else len(text) // 4
 
 
 class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
@@ -187,8 +194,7 @@ class ReplayModel(_RecordedReplies, Component[ReplayModelConfig]):
 
     def _result(self, reply: ReplayReply, messages: Sequence[LLMMessage]) -> CreateResult:
         if reply.usage is None:
-            words = reply.content if isinstance(reply.content, str) else str(reply.content)
-            usage = RequestUsage(self.count_tokens(messages), len(words.split()))
+            usage = RequestUsage(self.count_tokens(messages), _count(reply.content))
         else:
             usage = RequestUsage(reply.usage.prompt_tokens, reply.usage.completion_tokens)
         reason: Any = reply.finish_reason or ("stop" if isinstance(reply.content, str) else "function_calls")

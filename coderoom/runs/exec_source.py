@@ -105,7 +105,7 @@ def _kind_of(file: str, text: str) -> str:
 
 
 def _read_markdown(name: str, text: str) -> Source:
-    everything = extract_code_blocks(text)
+    everything = extract_code_blocks(text, longest=_MOST_BYTES)
     for block in everything:
         if not block.closed:
             what = f"<{_TAG}> tag" if block.tag == _TAG else "fence"

@@ -55,8 +55,13 @@ def python(code: str) -> list[str]:
         *(python(f"print({text!r} * {SIZE // len(text)})\n1 / 0") for text in ("-eyJaaaaaaaaaa", "é://a:", "1", "sk-")),
         python("for n in range(3): open(f'{n}', 'w').write(f'{n}' + '-eyJaaaaaaaaaa' * 200_000)"),
         python("open('large', 'w').truncate(100_000_000)"),
+        *([text * (SIZE // len(text)), "Done.", "Done."] for text in ("```python\nx\n", "> - `a` <execute> ")),
+        *([text * (999_999 // len(text)), "Done.", "Done."] for text in ("<think>\n", "a<b> `c` ", "\n")),
     ],
-    ids=["tokens", "addresses", "digits", "keys", "files", "large-file"],
+    ids=[
+        *("tokens", "addresses", "digits", "keys", "files", "large-file", "fences", "tags"),
+        *("thoughts", "html", "lines"),
+    ],
 )
 async def test_a_team_with_a_journal(tmp_path: Path, replies: list[str]) -> None:
     async def run() -> None:

@@ -21,3 +21,10 @@ def test_a_key_is_hidden_wherever_it_stands(key: str) -> None:
         shown = MASK if key[0] != "-" or key == PEM else f"-{MASK}"
         assert hidden.split() == [shown, "x" * 12_000, shown, "${TEAM_KEY}", "$${A}", "x" * 6_000]
         assert masking.restore(masking.hide(f"{text} ${{A}}", restorable=True)).endswith("${A}")
+
+
+def test_what_stands_beside_a_key_stays() -> None:
+    masking = Masking()
+    masking.hide_values({"abc$def-123456789": "${MINE}"})
+    hidden = masking.hide("Bearer abc$def-123456789, Bearer aaaaaaaaaaaaaaaaaaaa, https://me:secret@host/")
+    assert hidden == f"Bearer ${{MINE}}, Bearer {MASK}, https://{MASK}@host/"
