@@ -19,19 +19,17 @@ from __future__ import annotations
 
 from coderoom.errors import GenerationError
 from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
-from coderoom.generation.compare import Comparison, compare
 from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
 from coderoom.generation.generator import AICodeGenerator
-from coderoom.generation.languages import CodeProblem, Job, Language, Level, SecurityFinding
+from coderoom.generation.languages import CodeProblem, Language, Level, SecurityFinding
 from coderoom.generation.languages.go import GoLanguage
 from coderoom.generation.languages.javascript import JavaScriptLanguage
+from coderoom.generation.languages.named import make_sandbox
 from coderoom.generation.languages.python import PythonLanguage
 from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
 from coderoom.generation.languages.shell import ShellLanguage
 from coderoom.generation.languages.typescript import TypeScriptLanguage
 from coderoom.generation.models import AutoGenModel, Embeddings, Message, Model, OpenAIEmbeddings, OpenAIModel, Reply
-from coderoom.generation.runner import TestRunner, make_sandbox
-from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
     Approach,
     Attempt,
@@ -53,8 +51,25 @@ from coderoom.generation.solution import (
     Warned,
 )
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-from coderoom.generation.tests import FrozenTests, FunctionTest, Step, TestChange, changed, freeze, read_tests
-from coderoom.generation.values import Record, TaggedError, decode, encode, show
+from coderoom.generation.tests import read_tests
+from coderoom.judge import (
+    Comparison,
+    FrozenTests,
+    FunctionTest,
+    Job,
+    Record,
+    Step,
+    TaggedError,
+    TestChange,
+    changed,
+    compare,
+    decode,
+    encode,
+    freeze,
+    show,
+)
+from coderoom.judge import Judge as TestRunner
+from coderoom.judge import Verdict as TestResult
 
 __all__ = [
     "AICodeGenerator",

@@ -29,8 +29,8 @@ from coderoom._util.text import encodable
 from coderoom.errors import JournalError, RequestError
 from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
-from coderoom.generation.tests import FrozenTests
-from coderoom.generation.values import canonical
+from coderoom.judge import FrozenTests
+from coderoom.judge.values import canonical
 
 _log = logging.getLogger("coderoom.generation")
 

@@ -21,12 +21,10 @@ from coderoom._util.text import counted, encodable, visible
 from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation.languages import MARK, Language
+from coderoom.generation.languages.named import language_named
 from coderoom.generation.languages.python import imports_in
-from coderoom.generation.runner import language_named
-from coderoom.generation.session import TestResult
 from coderoom.generation.solution import FunctionReport, Solution
-from coderoom.generation.tests import FunctionTest, TestChange
-from coderoom.generation.values import show
+from coderoom.judge import FunctionTest, TestChange, Verdict, show
 from coderoom.outcome import Outcome
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$#!@]")
@@ -156,7 +154,7 @@ def _change(change: TestChange) -> list[str]:
     return parts
 
 
-def _failure(solution: Solution, result: TestResult) -> list[str]:
+def _failure(solution: Solution, result: Verdict) -> list[str]:
     cases = solution.tests.get(result.function, ())
     test = next((each for each in cases if each.name == result.test), None)
     lines = [f"Why: {_inline(result.why)}"]
@@ -175,7 +173,7 @@ def _failure(solution: Solution, result: TestResult) -> list[str]:
     return [*parts, "Printed:", _block(result.stdout)] if result.stdout else parts
 
 
-def _actual(result: TestResult) -> str:
+def _actual(result: Verdict) -> str:
     if result.error.strip():
         return result.error.strip().splitlines()[-1]
     return show(result.actual_output) if result.outcome is Outcome.OK else "nothing"

@@ -21,15 +21,15 @@ from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.languages import Language, Level
+from coderoom.generation.languages.named import language_named, make_sandbox
 from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed, warnings_of
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
-from coderoom.generation.runner import TestRunner, language_named, make_sandbox
 from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
-from coderoom.generation.tests import freeze
+from coderoom.judge import Judge, freeze
 from coderoom.sandbox import Sandbox
 
 _log = logging.getLogger("coderoom.generation")
@@ -76,7 +76,7 @@ class AICodeGenerator:
         similarity: The least cosine of the embeddings of similar instructions.
         language: The language or its name.
         sandbox: The sandbox for the code; `None`: one for all solutions within `async with`, and otherwise a new one
-            for each. See `TestRunner` for its requirements.
+            for each. See `Judge` for its requirements.
         wall: The wall (isolation backend) of a new sandbox.
         max_attempts: The most attempts at each function.
         max_test_changes: The most test changes for each function.
@@ -323,7 +323,7 @@ class AICodeGenerator:
                 sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
             language = copy(self._language)
             language.about = program.instruction
-            runner = TestRunner(sandbox, timeout=self._timeout, language=language, strict=self._strict)
+            runner = Judge(sandbox, timeout=self._timeout, language=language, strict=self._strict)
             if program.existing and (why := await runner.why_not_loaded(program.existing)):
                 raise RequestError(
                     f"The module cannot be tested: {why}. In the sandbox it can import installed packages, but not the "
@@ -349,7 +349,7 @@ class AICodeGenerator:
                 journal.forget()
         return solution
 
-    async def _look_up(self, program: Program, runner: TestRunner) -> tuple[Solution | None, Sequence[float]]:
+    async def _look_up(self, program: Program, runner: Judge) -> tuple[Solution | None, Sequence[float]]:
         """A solution from the cache; if there is none, the embedding of the instruction, if it has one."""
         if self.cache is None:
             _log.debug("There is no cache.")
@@ -374,7 +374,7 @@ class AICodeGenerator:
         warnings = (*program.warnings, *found.warnings, warning)
         return found.model_copy(update={"cached_for": program.instruction, "warnings": warnings}), vector
 
-    async def _find(self, cache: SolutionCache, key: str, runner: TestRunner, program: Program) -> Solution | None:
+    async def _find(self, cache: SolutionCache, key: str, runner: Judge, program: Program) -> Solution | None:
         """A solution from the cache that still passes its own tests."""
         found = cache.get(key)
         if found is None:

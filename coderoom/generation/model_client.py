@@ -23,9 +23,9 @@ from coderoom._util.tasks import RateLimiter, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import BudgetExceeded
 from coderoom.generation.cache import Journal
-from coderoom.generation.guest.values import classes_of, name_of
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
+from coderoom.judge.guest.values import classes_of, name_of
 
 _log = logging.getLogger("coderoom.generation")
 

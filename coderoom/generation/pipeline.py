@@ -11,7 +11,6 @@ from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language
 from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
-from coderoom.generation.other_values import trivial_program, vacuous_tests
 from coderoom.generation.prompts import SPECS, TESTS, again, request
 from coderoom.generation.repair import FunctionWork, Program
 from coderoom.generation.replies import (
@@ -24,8 +23,6 @@ from coderoom.generation.replies import (
     as_tests,
     listed,
 )
-from coderoom.generation.runner import TestRunner
-from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
     FunctionFinished,
     FunctionReport,
@@ -37,8 +34,10 @@ from coderoom.generation.solution import (
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
-from coderoom.generation.tests import FunctionTest, content_key, freeze
-from coderoom.generation.values import canonical
+from coderoom.judge import FunctionTest, Judge, Verdict, freeze
+from coderoom.judge.cases import content_key
+from coderoom.judge.other_values import trivial_program, vacuous_tests
+from coderoom.judge.values import canonical
 from coderoom.outcome import Outcome
 
 _LEAST_TESTS, _MOST_TESTS = 3, 50
@@ -68,9 +67,7 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
     return specs
 
 
-async def write_tests(
-    spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner
-) -> list[FunctionTest]:
+async def write_tests(spec: FunctionSpec, program: Program, client: BudgetedModel, runner: Judge) -> list[FunctionTest]:
     """Let the model write the tests of a function; mistakes are sent back once. Warn of those that remain."""
     kept: list[FunctionTest] = []
     why: list[str] = []
@@ -80,7 +77,7 @@ async def write_tests(
         if data is None:
             raise GenerationError(_NOTHING)
         tests, wrong = _sound_tests(data, spec, program)
-        for test, values in await vacuous_tests(tests, spec, runner):
+        for test, values in await vacuous_tests(tests, spec.name, spec.outputs.type, runner):
             wrong.append(f"{test.name!r} also holds for {values}: {_SAY}")
             tests.remove(test)
         if len(tests) < _LEAST_TESTS:
@@ -96,7 +93,7 @@ async def write_tests(
         tests = kept
         for problem in why if kept else problems:
             program.warn(f"tests of {spec.name}: {problem}")
-    if trivial := await trivial_program(tests, spec, runner):
+    if trivial := await trivial_program(tests, [each.name for each in spec.inputs], spec.outputs.type, runner):
         program.warn(f"tests of {spec.name}: a useless function passes all of them: {trivial}")
     program.emit(TestsWritten(spec.name, tuple(tests)))
     return tests
@@ -160,7 +157,7 @@ def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[
 class Pipeline:
     """Runs the steps from an instruction to a solution. Parts of the program may exist already: specs, and code."""
 
-    def __init__(self, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
+    def __init__(self, program: Program, client: BudgetedModel, runner: Judge) -> None:
         self._program = program
         self._client = client
         self._runner = runner
@@ -265,7 +262,7 @@ class Pipeline:
             warnings=tuple(program.warnings),
         )
 
-    async def _run(self, implementations: dict[str, str]) -> list[TestResult]:
+    async def _run(self, implementations: dict[str, str]) -> list[Verdict]:
         tests = self._program.tests
         if not tests.tests:
             return []
@@ -276,12 +273,12 @@ class Pipeline:
         for name in [name for name in tests.tests if name not in written]:
             why = why_no_code(self._works[name].attempts)
             results += [
-                TestResult(function=name, test=test.name, passed=False, why=why, outcome=Outcome.REJECTED)
+                Verdict(function=name, test=test.name, passed=False, why=why, outcome=Outcome.REJECTED)
                 for test in tests.tests[name]
             ]
         return results
 
-    async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[TestResult]) -> set[str]:
+    async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[Verdict]) -> set[str]:
         """The functions that pass only the changed tests."""
         program = self._program
         if not program.tests.changes:
@@ -291,7 +288,7 @@ class Pipeline:
         before = await self._runner.run(implementations, program.original, functions=program.in_order(passing))
         return {each.function for each in before if not each.passed}
 
-    def _report(self, work: FunctionWork, results: Sequence[TestResult], *, changed: bool) -> FunctionReport:
+    def _report(self, work: FunctionWork, results: Sequence[Verdict], *, changed: bool) -> FunctionReport:
         count, good = len(results) or len(self._program.tests_of(work.spec.name)), sum(each.passed for each in results)
         reason = work.reason or self._stopped or StopReason.UNUSABLE
         if reason is StopReason.PASSED_CHANGED_TESTS and not changed and results:
@@ -331,7 +328,7 @@ class Pipeline:
         return reason
 
 
-def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[TestResult]) -> bool:
+def all_passed(functions: Sequence[str], implementations: dict[str, str], results: Sequence[Verdict]) -> bool:
     """Whether there are functions, each has code and tests, and every test passed."""
     tested = {each.function for each in results}
     return (
@@ -341,6 +338,6 @@ def all_passed(functions: Sequence[str], implementations: dict[str, str], result
     )
 
 
-def warnings_of(results: Sequence[TestResult]) -> list[str]:
+def warnings_of(results: Sequence[Verdict]) -> list[str]:
     """The warnings of test results, with the function and the test."""
     return [f"{each.function}: {each.test}: {each.warning}" for each in results if each.warning]

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from coderoom.generation.models import Message
-from coderoom.generation.session import TestResult
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.tests import FunctionTest
-from coderoom.generation.values import show
+from coderoom.judge import FunctionTest, Verdict, show
 
 if TYPE_CHECKING:
     from coderoom.generation.repair import Program
@@ -159,7 +157,7 @@ def again(messages: Sequence[Message], answer: str, problems: Sequence[str]) -> 
     return [*messages, Message("assistant", answer[:20_000] or "(nothing)"), Message("user", text)]
 
 
-def failures(results: Sequence[TestResult], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
+def failures(results: Sequence[Verdict], tests: Sequence[FunctionTest], notes: Sequence[str] = ()) -> str:
     """Describe failed tests to the model, and the changes made to its code; equal failures give equal texts."""
     by_name = {test.name: test for test in tests}
     failed = [result for result in results if not result.passed]

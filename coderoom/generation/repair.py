@@ -10,11 +10,8 @@ from typing import Any
 from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language, Level, SecurityFinding
 from coderoom.generation.model_client import BudgetedModel
-from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.prompts import REPAIR, code_request, failures, refusals, request
 from coderoom.generation.replies import RepairForm, as_tests, code_in, read_repair, unclear_values
-from coderoom.generation.runner import TestRunner
-from coderoom.generation.session import TestResult
 from coderoom.generation.solution import (
     Approach,
     Attempt,
@@ -27,7 +24,9 @@ from coderoom.generation.solution import (
     Warned,
 )
 from coderoom.generation.specs import FunctionSpec, order
-from coderoom.generation.tests import FrozenTests, FunctionTest, changed, read_tests, tolerance_problem
+from coderoom.generation.tests import read_tests, tolerance_problem
+from coderoom.judge import FrozenTests, FunctionTest, Judge, Verdict, changed
+from coderoom.judge.other_values import vacuous_tests
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _NO_TESTS = FrozenTests(tests={}, hash="")
@@ -66,7 +65,7 @@ class Program:
     passed: set[str] = field(default_factory=set)
     warnings: list[str] = field(default_factory=list)
     existing: Mapping[str, str] = field(default_factory=dict)
-    last: tuple[Mapping[str, str], str, list[TestResult]] | None = None
+    last: tuple[Mapping[str, str], str, list[Verdict]] | None = None
     _codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def take_specs(self, specs: Sequence[FunctionSpec]) -> list[list[FunctionSpec]]:
@@ -102,7 +101,7 @@ class Program:
         self.code[spec.name] = best
         self._codes[spec.name] = (best,)
 
-    async def run(self, runner: TestRunner, spec: FunctionSpec, code: str) -> list[TestResult]:
+    async def run(self, runner: Judge, spec: FunctionSpec, code: str) -> list[Verdict]:
         """Run the tests of a function with the best code of its dependencies."""
         needed = self._needed(spec.name)
         sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
@@ -170,13 +169,13 @@ class FunctionWork:
     (`findings`), and in the end the `reason` to stop.
     """
 
-    def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: TestRunner) -> None:
+    def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: Judge) -> None:
         self.spec = spec
         self._program = program
         self._client = client
         self._runner = runner
         self.attempts: list[Attempt] = []
-        self.results: list[TestResult] = []
+        self.results: list[Verdict] = []
         self.findings: tuple[SecurityFinding, ...] = ()
         self.reason: StopReason | None = None
         self._failures: list[object] = []  # Of each attempt; equal ones are equal.
@@ -294,7 +293,7 @@ class FunctionWork:
             raise GenerationError(f"there is no test named {test.name!r}")
         if not repair.reason.strip():
             raise GenerationError("no reason is given")
-        for _, values in await vacuous_tests([test], spec, self._runner):
+        for _, values in await vacuous_tests([test], spec.name, spec.outputs.type, self._runner):
             problems.append(f"it also holds for {values}")
         if problems:
             raise GenerationError("\n".join(problems))
@@ -303,7 +302,7 @@ class FunctionWork:
         program.emit(TestChanged(program.tests.changes[-1]))
 
 
-def _signature(results: list[TestResult]) -> object:
+def _signature(results: list[Verdict]) -> object:
     """A value that is equal for equal failures."""
     failed = [(each.test, each.why, each.error.rpartition("\n")[2]) for each in results if not each.passed]
     return tuple((test, _ADDRESS.sub("0x", why), _ADDRESS.sub("0x", error)) for test, why, error in failed)

@@ -15,11 +15,11 @@ from coderoom._util.json_output import json_objects
 from coderoom._util.text import encodable
 from coderoom.blocks import Block, extract_code_blocks, without_thoughts
 from coderoom.generation.languages import Language
-from coderoom.generation.languages.python.check import UNREADABLE
 from coderoom.generation.languages.python.declared import literal
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.tests import EXPECTATIONS, FunctionTest
-from coderoom.generation.values import encode
+from coderoom.judge import FunctionTest, encode
+from coderoom.judge.cases import EXPECTATIONS
+from coderoom.judge.source import UNREADABLE
 
 _LONGEST_REASON = 2_000
 

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from coderoom._util.text import counted
 from coderoom.generation.languages import SecurityFinding
-from coderoom.generation.session import TestResult
-from coderoom.generation.specs import Data, FunctionSpec
-from coderoom.generation.tests import FrozenTests, FunctionTest, TestChange
+from coderoom.generation.specs import FunctionSpec
+from coderoom.judge import FrozenTests, FunctionTest, TestChange, Verdict
+from coderoom.judge.data import Data
 
 Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
 """How an attempt started: first code, a patch, code written from scratch, the same code with a changed test, or code
@@ -156,7 +156,7 @@ class Solution(Data):
     function_specs: tuple[FunctionSpec, ...] = ()
     implementations: dict[str, str] = Field(default_factory=dict)
     tests: dict[str, tuple[FunctionTest, ...]] = Field(default_factory=dict)
-    test_results: tuple[TestResult, ...] = ()
+    test_results: tuple[Verdict, ...] = ()
     all_tests_passed: bool = False
     functions: tuple[FunctionReport, ...] = ()
     test_changes: tuple[TestChange, ...] = ()
@@ -309,7 +309,7 @@ class TestsRun(GenerationEvent):
 
     function: str
     attempt: int
-    results: tuple[TestResult, ...]
+    results: tuple[Verdict, ...]
 
     @property
     def passed(self) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from coderoom.generation import AICodeGenerator, FunctionSpec, PythonLanguage, TestResult, TestRunner, freeze
-from coderoom.generation.other_values import vacuous_tests
 from coderoom.generation.replies import TESTS_KEYS, code_in, listed, read_repair
+from coderoom.judge.other_values import vacuous_tests
 from coderoom.sandbox import Sandbox
 
 from .claims import COMPARISONS, HARNESS, REPLIES, SILENT, STATES, VARYING
@@ -123,15 +123,15 @@ async def test_tests_that_say_nothing(sandbox: Sandbox, kind: str) -> None:
 async def test_types_known_in_part(runner: TestRunner, kind: str, silent: str, telling: str) -> None:
     spec = FunctionSpec.model_validate({"name": "f", "purpose": "p", "outputs": {"type": kind}})
     tests = [test_of(text, inputs={"n": 1}, property=text) for text in (silent, telling)]
-    assert [each.name for each, _ in await vacuous_tests(tests, spec, runner)] == [silent]
+    assert [each.name for each, _ in await vacuous_tests(tests, spec.name, spec.outputs.type, runner)] == [silent]
 
 
 async def test_nothing_is_expected_beside_an_error(runner: TestRunner) -> None:
     spec = FunctionSpec.model_validate({"name": "f", "purpose": "p", "outputs": {"type": "None"}})
     silent = test_of("right", inputs={"n": 1}, expected_output=None)
     fails = test_of("wrong", inputs={"n": -1}, expected_error="ValueError")
-    assert [each.name for each, _ in await vacuous_tests([silent], spec, runner)] == ["right"]
-    assert await vacuous_tests([silent, fails], spec, runner) == []
+    assert [each.name for each, _ in await vacuous_tests([silent], spec.name, spec.outputs.type, runner)] == ["right"]
+    assert await vacuous_tests([silent, fails], spec.name, spec.outputs.type, runner) == []
 
 
 def test_replies_without_content() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from coderoom.errors import MissingDependencyError
 from coderoom.generation import FunctionTest, JavaScriptLanguage, TestResult, TestRunner, freeze
-from coderoom.generation.languages import run_inside
+from coderoom.judge.harness import run_inside
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import frozen, spec, test_of

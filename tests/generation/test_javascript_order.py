@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import JavaScriptLanguage, TestResult, TestRunner, freeze, make_sandbox
-from coderoom.generation.guest import nodes
+from coderoom.judge.guest import nodes
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of

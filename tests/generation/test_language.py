@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coderoom.generation import Language, PythonLanguage, encode, freeze
-from coderoom.generation.languages import run_inside
+from coderoom.judge.harness import run_inside
 from tests.support.commands import PYTEST
 
 from .examples import test_of

@@ -13,7 +13,7 @@ from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.specs import FunctionSpec
 
 if TYPE_CHECKING:
-    from coderoom.generation.tests import FunctionTest
+    from coderoom.judge import FunctionTest
 
 
 class Shell:

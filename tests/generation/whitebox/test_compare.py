@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coderoom.generation import compare, encode
-from coderoom.generation.guest.values import Encoder
+from coderoom.judge.guest.values import Encoder
 from tests.support.typed import values
 
 

@@ -11,17 +11,18 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from coderoom.generation.compare import Comparison, compare
-from coderoom.generation.languages import START, Job, Language, call_inside, harness_modules
+from coderoom.generation.languages import Language
 from coderoom.generation.languages.javascript import source
 from coderoom.generation.languages.javascript.declared import as_declared
 from coderoom.generation.languages.javascript.source import RESERVED, grammar, read_program
 from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.values import fields_of, parts, tag_of
+from coderoom.judge import Comparison, compare
+from coderoom.judge.harness import START, Job, call_inside, harness_modules
+from coderoom.judge.values import fields_of, parts, tag_of
 from coderoom.sandbox import SourceModule
 
 if TYPE_CHECKING:
-    from coderoom.generation.tests import FunctionTest
+    from coderoom.judge import FunctionTest
 
 _SAFE = 2**53
 _BIGINT, _MAP = "$bigint", "$map"  # What a declared type or Node says is one.

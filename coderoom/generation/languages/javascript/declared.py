@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.languages.python.declared import WRAPPERS, is_dots, named, read_type
-from coderoom.generation.values import decode, tag_of
+from coderoom.judge import decode
+from coderoom.judge.source import UNREADABLE, WRAPPERS, is_dots, named, parsed_expression, read_type
+from coderoom.judge.values import tag_of
 
 _LONGEST = 500
 _MAPS = ("Map", "ReadonlyMap")

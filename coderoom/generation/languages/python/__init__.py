@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from coderoom.errors import RequestError
-from coderoom.generation.compare import error_matches
-from coderoom.generation.guest.values import LIBRARIES
-from coderoom.generation.languages import (
-    START,
-    Job,
-    Language,
-    SecurityFinding,
-    Statement,
-    call_inside,
-)
+from coderoom.generation.languages import Language, SecurityFinding, Statement
 from coderoom.generation.languages.python import check as checks
 from coderoom.generation.languages.python import declared
-from coderoom.generation.languages.python.check import UNREADABLE, bindings, parameters_of, parsed
-from coderoom.generation.languages.python.pure import is_pure, is_pure_expression
+from coderoom.generation.languages.python.check import bindings, parameters_of
 from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
-
-if TYPE_CHECKING:
-    from coderoom.generation.tests import FunctionTest
+from coderoom.judge import FunctionTest
+from coderoom.judge.python import PythonHarness, tree_of
+from coderoom.judge.source import UNREADABLE, parsed, parsed_expression
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-class PythonLanguage(Language):
+class PythonLanguage(PythonHarness, Language):
     """Python, tested in a session of the engine `cpython`."""
 
     name = "python"
     labels = frozenset({"python", "py", "python3"})
     suffix = ".py"
-    processes = 16  # A set of two has each order in half of them.
     ways = (
         "Python 3. The top level of the code has imports, definitions and constants, and no examples. The parameters "
         "have the names of the spec, in its order. A wrong argument raises a fitting built-in exception, such as "
@@ -51,7 +39,6 @@ class PythonLanguage(Language):
     without_examples = staticmethod(checks.without_examples)
     check = staticmethod(checks.check_implementation)
     names_defined = staticmethod(checks.names_defined)
-    error_matches = staticmethod(error_matches)
 
     def signature(self, spec: FunctionSpec) -> str:
         """See `Language.signature`; a type that is not a valid expression is omitted."""
@@ -62,13 +49,13 @@ class PythonLanguage(Language):
     def statements(self, text: str) -> list[Statement]:
         """See `Language.statements`; each has all of its lines."""
         ends = [*itertools.accumulate(len(line) + 1 for line in text.encode("utf-8", "surrogatepass").split(b"\n"))]
-        return [_statement(node, ends) for node in _tree_of(text).body]
+        return [_statement(node, ends) for node in tree_of(text).body]
 
     def imports(self, source: str) -> dict[str, str]:
         """See `Language.imports`."""
         found: dict[str, set[str]] = {}
         others: set[str] = set()
-        for name, what in (each for node in _tree_of(source).body for each in bindings(node)):
+        for name, what in (each for node in tree_of(source).body for each in bindings(node)):
             if what:
                 found.setdefault(name, set()).add(what)
             elif what is not None:
@@ -79,42 +66,9 @@ class PythonLanguage(Language):
         """See `Language.scan`."""
         return checks.scan(source, severity="low")
 
-    def define(self, function: str, source: str) -> str:
-        """See `Language.define`."""
-        return source
-
-    def is_stateless(self, sources: Collection[str], job: Job) -> bool:
-        """See `Language.is_stateless`."""
-        if not self.is_pure(sources) or "functions" in job:
-            return False
-        names = frozenset({*job["inputs"], "result", "after"})
-        return "property" not in job or is_pure_expression(job["property"], names)
-
-    def load(self, sources: Collection[str]) -> str:
-        """See `Language.load`."""
-        named = [name for name in LIBRARIES if any(name in source for source in sources)]
-        return START + call_inside("values", "keep_libraries", " ".join(named))
-
-    def is_pure(self, sources: Collection[str]) -> bool:
-        """See `Language.is_pure`."""
-        return is_pure(tuple(sources))
-
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""
         return self.marked(self.write_module(sources, self.about))
-
-    def write_module(self, implementations: Mapping[str, str], about: str) -> str:
-        """See `Language.write_module`; its purpose becomes the docstring."""
-        future: dict[str, None] = {}
-        parts = []
-        for source in implementations.values():
-            text, features = _without_future(source)
-            future.update(dict.fromkeys(features))
-            parts.append(text.strip("\n"))
-        head = _docstring(about)
-        if future:  # It must come first.
-            head += f"\n\nfrom __future__ import {', '.join(future)}"
-        return "\n\n\n".join([head, *parts]) + "\n"
 
     def write_tests(
         self, tests: Mapping[str, Sequence[FunctionTest]], module: str, specs: Sequence[FunctionSpec] = ()
@@ -125,24 +79,16 @@ class PythonLanguage(Language):
 
 def _is_type(text: str) -> bool:
     try:
-        checks.parsed_expression(text)
+        parsed_expression(text)
     except UNREADABLE:
         return False
     return True
 
 
-def _tree_of(source: str) -> ast.Module:
-    """The tree of code; an empty one if it is invalid, which is reported elsewhere."""
-    try:
-        return parsed(source)
-    except UNREADABLE:
-        return ast.Module([], [])
-
-
 def imports_in(source: str) -> set[str]:
     """The top-level names of the modules that code imports."""
     names: list[str] = []
-    for node in ast.walk(_tree_of(source)):
+    for node in ast.walk(tree_of(source)):
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
     return {name.split(".")[0] for name in names}
@@ -177,30 +123,6 @@ def _is_immutable(node: ast.expr | None) -> bool:
     parts = [*ast.walk(node)] if node is not None else []
     kinds = ast.Constant | ast.Tuple | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
     return bool(parts) and all(isinstance(each, kinds) for each in parts)
-
-
-def _without_future(source: str) -> tuple[str, list[str]]:
-    """Code without its `from __future__ import` statements, and the features that they enable."""
-    lines = source.split("\n")
-    features: list[str] = []
-    for node in _tree_of(source).body:
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            features += [alias.name for alias in node.names]
-            last = node.end_lineno or node.lineno
-            begin = lines[node.lineno - 1].encode()[: node.col_offset].decode()
-            end = lines[last - 1].encode()[node.end_col_offset :].decode()
-            # The same lines may contain other statements.
-            lines[node.lineno - 1 : last] = [f"{begin}pass{end}" if (begin + end).strip() else ""] + [""] * (
-                last - node.lineno
-            )
-    return "\n".join(lines), features
-
-
-def _docstring(about: str) -> str:
-    text = "".join(char if char.isprintable() or char == "\n" else " " for char in about).strip() or "Functions."
-    text = text.replace("\\", "\\\\").replace('"""', "'''")
-    space = " " if text.endswith('"') else ""
-    return f'"""{text}{space}"""'
 
 
 _INSTRUCTION = """\

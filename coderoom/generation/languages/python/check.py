@@ -1,14 +1,11 @@
-"""Checks Python before it runs: the form of code and of properties, and what the scanner `bandit` finds."""
+"""Checks Python before it runs: the form of code, and what the scanner `bandit` finds."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
 import io
 import logging
-import re
-import symtable
 import tempfile
 import typing
 import warnings
@@ -24,27 +21,7 @@ from coderoom.generation.languages import (
     parameter_problems,
 )
 from coderoom.generation.specs import FunctionSpec
-
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-"""The exceptions that parsing raises for invalid Python."""
-
-
-def parsed(source: str) -> ast.Module:
-    """Parse code without showing its syntax warnings."""
-    with warnings.catch_warnings(action="ignore"):
-        return ast.parse(source)
-
-
-def parsed_expression(source: str) -> ast.expr:
-    """Parse an expression without showing its syntax warnings."""
-    with warnings.catch_warnings(action="ignore"):
-        return ast.parse(source, mode="eval").body
-
-
-def words(text: str) -> frozenset[str]:
-    """The words of a text, which are names."""
-    return frozenset(text.split())
-
+from coderoom.judge.source import parsed, words
 
 _LONGEST = 200_000
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -273,111 +250,6 @@ def _origin(module: str, name: str) -> str:
     origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
     same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
     return f"{'collections.abc' if same else module}.{name}"
-
-
-_OPEN = frozenset(dir(builtins)) | {"math"}
-_VARYING = words("breakpoint callable compile exec globals hash id input locals open")
-_PLAIN = "collections|decimal|fractions|itertools|json|math|re|string"
-_REACHING = rf"__import__(?!\(['\"](?:{_PLAIN})['\"]\))|__(?:builtins|globals|loader|spec|subclasses)__"
-"""Also forbidden within text that `eval` gets."""
-
-
-_ASKING = words("isinstance issubclass hasattr __import__")
-_EXACT = words("type str repr ascii format")
-"""Functions that ask for types, and those that ask for the exact one, or a text."""
-
-
-def check_property(text: str, inputs: Mapping[str, Any]) -> None:
-    """Check the Python expression of a property, which may use the inputs of its test; a mistake is a `ValueError`."""
-    try:
-        tree = parsed_expression(text)
-        names = names_in(text)
-        with warnings.catch_warnings(action="ignore"):
-            compile(text, "property", "eval")  # Finds some errors that parsing does not.
-    except UNREADABLE as error:
-        raise ValueError(f"property: it is not valid Python: {error}") from error
-    varying = sorted(names & _VARYING) or re.findall(_REACHING, text)
-    if varying:
-        raise ValueError(f"property: it must depend only on the values that it sees; do not use {varying[0]!r}")
-    unknown = sorted(names - _OPEN - {"result", "after", *inputs})
-    if unknown:
-        listed = ", ".join(map(repr, unknown))
-        known = "result, the inputs, after, math and builtins"
-        raise ValueError(f"property: unknown name {listed}; known are {known}")
-    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare)]
-    if any(_has_order_of_set(side) for node in compared for side in (node.left, *node.comparators)):
-        raise ValueError("property: the order of a set is another one in each process; compare with sorted(...)")
-    identities = [node for node in compared if any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops)]
-    if not all(any(map(_is_single, (node.left, *node.comparators))) for node in identities):
-        raise ValueError(
-            "property: it sees copies of the values, so `is` compares only with None, True, False and types"
-        )
-    changing = any(isinstance(data, dict | list) for data in inputs.values())  # Other arguments stay as they are.
-    results = {"result"} | ({"after"} & names if changing else set()) - set(inputs)
-    if not any(isinstance(node, ast.Name) and node.id in results for node in ast.walk(tree)):
-        raise ValueError("property: it does not use result")
-
-
-def judged_by(text: str) -> str:
-    """What a property sees of the values, as `Job` says."""
-    found = {"values"}
-    for node in ast.walk(parsed_expression(text)):
-        subject: ast.AST | None = None
-        asks = exact = False
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            exact = node.func.id in _EXACT
-            asks = exact or node.func.id in _ASKING
-            subject = node.args[0] if node.args else None
-        elif isinstance(node, ast.Compare):
-            sides = (node.left, *node.comparators)
-            asks = any(isinstance(each, ast.Constant) and isinstance(each.value, bool) for each in sides) and any(
-                isinstance(each, ast.Is | ast.IsNot) for each in node.ops
-            )
-        elif isinstance(node, ast.Attribute | ast.FormattedValue):
-            asks = exact = getattr(node, "attr", "__class__") in ("__class__", "__dict__", "format")
-            subject = node.value
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            asks = exact = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
-            subject = node.right
-        found |= {"types"} if asks else set()
-        found |= {"exact"} if exact else set()
-        found |= {"result"} if asks and isinstance(subject, ast.Name) and subject.id == "result" else set()
-    return " ".join(sorted(found))
-
-
-def _is_single(node: ast.expr) -> bool:
-    """Whether an expression is None, a truth value or the type of something, of which there is only one."""
-    if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Name) and node.func.id == "type"
-    return isinstance(node, ast.Constant) and isinstance(node.value, bool | None)
-
-
-def _has_order_of_set(node: ast.expr) -> bool:
-    """Whether an expression is a list or tuple of a set."""
-    if isinstance(node, ast.List | ast.Tuple):
-        return any(isinstance(each, ast.Starred) and _is_set(each.value) for each in node.elts)
-    is_copy = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple")
-    return is_copy and any(map(_is_set, node.args))  # type: ignore[attr-defined]
-
-
-def _is_set(node: ast.expr) -> bool:
-    called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(node, ast.Set | ast.SetComp) or getattr(called, "id", "") in ("set", "frozenset")
-
-
-def names_in(text: str) -> set[str]:
-    """The names that an expression does not define itself."""
-    with warnings.catch_warnings(action="ignore"):
-        whole, *inner = scopes_of(symtable.symtable(text, "property", "eval"))
-    names = {symbol.get_name() for symbol in whole.get_symbols() if not symbol.is_assigned()}
-    return names.union(symbol.get_name() for scope in inner for symbol in scope.get_symbols() if symbol.is_global())
-
-
-def scopes_of(scope: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    """A scope and all scopes in it."""
-    yield scope
-    for child in scope.get_children():
-        yield from scopes_of(child)
 
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:

@@ -14,18 +14,15 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.values import TaggedError, canonical, decode, encode, parts, tag_of
+from coderoom.judge import TaggedError, decode, encode
+from coderoom.judge.source import UNREADABLE, named, parsed_expression
+from coderoom.judge.values import canonical, parts, tag_of
 
 _LONGEST = 500
 _LONGEST_KEY = 200
 _RESULT = "float_of_result"
 _UNCLEAR = "$unclear"  # An internal tag that replaces an ambiguous value.
 _ANY = ast.Name("Any")
-WRAPPERS = ("annotated", "promise", "awaitable", "readonly")
-"""Types, in lowercase, that stand for the one that they are given."""
-_BRACKETS = str.maketrans("<>;", "[],")
-_NONE = ast.Constant(None)
 _WORDS = {"null": "None", "true": "True", "false": "False"}
 _RATIO = re.compile(r"[-+]?\d{1,1000}([/.]\d{1,1000})?")
 _ENDLESS = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
@@ -200,31 +197,6 @@ def literal(text: str) -> Any:
     except (ValueError, SyntaxError):
         text = re.sub(r"\b(null|true|false)\b", lambda found: _WORDS[found[0]], text)
         return ast.literal_eval(parsed_expression(text))
-
-
-def named(kind: ast.expr) -> tuple[str, Sequence[ast.expr]]:
-    """The last name of a type and its parameters. Optional types and those joined with `|` are `Union`."""
-    if isinstance(kind, ast.BinOp) and isinstance(kind.op, ast.BitOr):
-        return "Union", (kind.left, kind.right)
-    if isinstance(kind, ast.Subscript):
-        inner, name = kind.slice, named(kind.value)[0]
-        parts = inner.elts if isinstance(inner, ast.Tuple) and inner.elts else [inner]
-        return ("Union", [*parts, _NONE]) if name == "Optional" else (name, parts)
-    if isinstance(kind, ast.Attribute):
-        return kind.attr, ()
-    if isinstance(kind, ast.Constant) and kind.value is None:
-        return "None", ()
-    return (kind.id if isinstance(kind, ast.Name) else ""), ()
-
-
-def read_type(text: str) -> ast.expr:
-    """A type as an expression: Python's, `T[]` and `Array<T>` of TypeScript, `str (a note)`."""
-    return parsed_expression(text.partition(" (")[0].translate(_BRACKETS).replace("[]", "[...]").strip())
-
-
-def is_dots(kind: ast.expr) -> bool:
-    """Whether a type is `...`, of which there may be any number."""
-    return isinstance(kind, ast.Constant) and kind.value is ...
 
 
 def _float(text: str) -> float:

@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from coderoom.generation.languages import job_of
+from coderoom.judge.harness import job_of
 
 if TYPE_CHECKING:
-    from coderoom.generation.tests import FunctionTest
+    from coderoom.judge import FunctionTest
 
 # What the file contains, in this order: packages and modules. No two of them define the same name.
 _PARTS = (
     ("coderoom.sandbox.guest", "encoding"),
     ("coderoom.sandbox.guest", "decoding"),
-    ("coderoom.generation.guest", "values"),
-    ("coderoom.generation.guest", "steps"),
-    ("coderoom.generation.guest", "calls"),
-    ("coderoom.generation", "values"),
-    ("coderoom.generation", "compare"),
+    ("coderoom.judge.guest", "values"),
+    ("coderoom.judge.guest", "steps"),
+    ("coderoom.judge.guest", "calls"),
+    ("coderoom.judge", "values"),
+    ("coderoom.judge", "compare"),
 )
 _OWN = ("from .", "from coderoom.", "from __future__ ")  # Imports that it does not need.
 

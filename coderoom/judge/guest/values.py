@@ -1,4 +1,4 @@
-"""Encodes and decodes the values of tests, as `coderoom.generation.values` says."""
+"""Encodes and decodes the values of tests, as `coderoom.judge.values` says."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Encoder(ValueEncoder):
 
     A value without tagged form becomes `$opaque`, or what `refuse` returns for its type, the reason and the place.
     If the data is `judged` by a property, values of classes with special methods of their own have no tagged form, and
-    none whose data has another type or text than the property asks for; see `coderoom.generation.languages.Job`.
+    none whose data has another type or text than the property asks for; see `coderoom.judge.Job`.
     """
 
     def __init__(self, refuse: Optional[Callable[[str, str, Path], Any]] = None, judged: str = "") -> None:

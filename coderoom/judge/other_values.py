@@ -12,15 +12,13 @@ from fractions import Fraction
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from coderoom.generation.languages import look_of
-from coderoom.generation.languages.python.check import UNREADABLE, parsed_expression
-from coderoom.generation.languages.python.declared import WRAPPERS, is_dots, named, read_type
-from coderoom.generation.specs import FunctionSpec
-from coderoom.generation.tests import FunctionTest, freeze
-from coderoom.generation.values import TaggedError, canonical, decode, encode, show
+from coderoom.judge.cases import FunctionTest, freeze
+from coderoom.judge.harness import look_of
+from coderoom.judge.source import UNREADABLE, WRAPPERS, is_dots, named, parsed_expression, read_type
+from coderoom.judge.values import TaggedError, canonical, decode, encode, show
 
 if TYPE_CHECKING:
-    from coderoom.generation.runner import TestRunner
+    from coderoom.judge.judge import Judge
 
 _COUNT = 24
 _LONGEST = 300
@@ -149,15 +147,15 @@ _LITERAL = (type(None), bool, int, float, complex, str, bytes, list, tuple, set,
 
 
 async def vacuous_tests(
-    tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner
+    tests: Sequence[FunctionTest], function: str, declared: str, judge: Judge
 ) -> list[tuple[FunctionTest, str]]:
     """The tests that say nothing, each with the reason.
 
-    They hold for several absurd results, or for several other values of the declared type. Properties and the steps
-    after the call are tried in the sandbox.
+    They hold for several absurd results, or for several other values of the type that the function is declared to
+    return. Properties and the steps after the call are tried in the sandbox.
     """
-    typed = other_values(spec.outputs.type)
-    found = await _pass_anyway([test for test in tests if test.then], spec, runner)
+    typed = other_values(declared)
+    found = await _pass_anyway([test for test in tests if test.then], function, declared, judge)
     silent = [test for test in tests if test.expects == "output" and test.expected_output is None and not test.then]
     # Beside a test that expects an error, they say that other inputs raise none.
     does_nothing = typed == (None,) and not any(test.expects == "error" for test in tests)
@@ -165,7 +163,7 @@ async def vacuous_tests(
     candidates = [test for test in tests if test.property is not None and test not in [each for each, _ in found]]
     results = [*_ABSURD, *(typed or _MIXED)]
     looks = [look_of(each, result, dict.fromkeys(each.inputs, result)) for each in candidates for result in results]
-    verdicts = iter(await runner.look(looks))
+    verdicts = iter(await judge.look(looks))
     for test in candidates:
         absurd, others = ([next(verdicts) for _ in several] for several in (_ABSURD, typed or _MIXED))
         if all(absurd):
@@ -179,35 +177,35 @@ async def vacuous_tests(
     return found
 
 
-async def trivial_program(tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner) -> str:
-    """A function without any use that passes all of these tests; empty if none does."""
-    if not (tests and spec.inputs) or any(test.has_steps for test in tests):
+async def trivial_program(tests: Sequence[FunctionTest], inputs: Sequence[str], declared: str, judge: Judge) -> str:
+    """A function of these inputs without any use that passes all of these tests; empty if none does."""
+    if not (tests and inputs) or any(test.has_steps for test in tests):
         return ""
     if all(test.expects == "error" and test.expected_error == tests[0].expected_error for test in tests):
         return "one that always fails"
     constants = [test.expected_output for test in tests if test.expects == "output"][:1]
     programs = {f"one that always returns {show(each)}": [each] * len(tests)
-                for each in constants or other_values(spec.outputs.type)[:_FEW_TYPED]}  # fmt: skip
-    programs["one that returns its first argument"] = [test.inputs.get(spec.inputs[0].name) for test in tests]
+                for each in constants or other_values(declared)[:_FEW_TYPED]}  # fmt: skip
+    programs["one that returns its first argument"] = [test.inputs.get(inputs[0]) for test in tests]
     for program, results in programs.items():
         pairs = [*zip(tests, results, strict=True)]
-        compared = [runner.language.compare(*pair).equal for pair in pairs if pair[0].expects == "output"]
+        compared = [judge.language.compare(*pair).equal for pair in pairs if pair[0].expects == "output"]
         looks = [look_of(test, result, test.inputs) for test, result in pairs if test.expects == "property"]
-        if all(compared) and len(compared) + len(looks) == len(tests) and all(await runner.look(looks)):
+        if all(compared) and len(compared) + len(looks) == len(tests) and all(await judge.look(looks)):
             return program
     return ""
 
 
 async def _pass_anyway(
-    tests: Sequence[FunctionTest], spec: FunctionSpec, runner: TestRunner
+    tests: Sequence[FunctionTest], function: str, declared: str, judge: Judge
 ) -> list[tuple[FunctionTest, str]]:
     """The tests with steps after the call that functions pass which return always the same."""
-    if not tests or runner.language.name != "python":
+    if not tests or judge.language.name != "python":
         return []
-    values = map(decode, (*_PLAIN, *other_values(spec.outputs.type)[:_FEW_TYPED]))
-    sources = {f"{spec.name}_{number}": f"def {spec.name}_{number}(*args, **kwargs):\n    return {value!r}\n"
+    values = map(decode, (*_PLAIN, *other_values(declared)[:_FEW_TYPED]))
+    sources = {f"{function}_{number}": f"def {function}_{number}(*args, **kwargs):\n    return {value!r}\n"
                for number, value in enumerate(values) if type(value) in _LITERAL}  # fmt: skip
-    results = await runner.run(sources, freeze(dict.fromkeys(sources, tests)), final=False)
+    results = await judge.run(sources, freeze(dict.fromkeys(sources, tests)), final=False)
     found = []
     for number, test in enumerate(tests):
         passed = [each.passed for each in results[number :: len(tests)]]

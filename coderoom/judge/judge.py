@@ -1,61 +1,40 @@
-"""`TestRunner` runs the tests of functions in a sandbox (`make_sandbox`) and computes the results on the host."""
+"""`Judge` runs the tests of functions in a sandbox (`make_sandbox`) and computes the verdicts on the host."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.generation.languages import Job, Language
-from coderoom.generation.languages.go import GoLanguage
-from coderoom.generation.languages.javascript import JavaScriptLanguage
-from coderoom.generation.languages.python import PythonLanguage
-from coderoom.generation.languages.shell import ShellLanguage
-from coderoom.generation.languages.typescript import TypeScriptLanguage
-from coderoom.generation.run import Case, Judge, Run
-from coderoom.generation.session import Answer, TestResult, TestSession
-from coderoom.generation.tests import FrozenTests
+from coderoom.judge.cases import FrozenTests
+from coderoom.judge.harness import Harness, Job
+from coderoom.judge.python import PythonHarness
+from coderoom.judge.run import PropertySessions, Run, Trial
+from coderoom.judge.session import Answer, TestSession, Verdict
 from coderoom.sandbox import Limits, Sandbox
 
-_LANGUAGES: dict[str, Callable[[], Language]] = {
-    "python": PythonLanguage,
-    "javascript": JavaScriptLanguage,
-    "typescript": TypeScriptLanguage,
-    "go": GoLanguage,
-    "shell": ShellLanguage,
-}
 
-
-def language_named(language: str | Language) -> Language:
-    """The language with a name; a `Language` is returned unchanged."""
-    if isinstance(language, Language):
-        return language
-    if language not in _LANGUAGES:
-        raise RequestError(f"Unknown language {language!r:.80}; known are {', '.join(_LANGUAGES)}.")
-    return _LANGUAGES[language]()
-
-
-def make_sandbox(wall: str = "auto", language: str | Language = "python", **options: Any) -> Sandbox:
+def make_sandbox(wall: str = "auto", language: Harness | None = None, **options: Any) -> Sandbox:
     """Make a sandbox in whose warm worker the test harness of a language is preloaded, so that tests start faster.
 
     Args:
         wall: The wall (isolation backend).
-        language: The language or its name.
+        language: The language; `None`: Python.
         options: Further arguments of `Sandbox`, except `preload`.
 
     Raises:
         RequestError: An argument is invalid.
     """
     options.setdefault("limits", Limits(value_bytes=_VALUE_BYTES))
-    return Sandbox(wall, preload=language_named(language).harness(), **options)
+    return Sandbox(wall, preload=(language or PythonHarness()).harness(), **options)
 
 
 _VALUE_BYTES = 8 * 1024 * 1024  # Enough for a property of 100,000 items or a megabyte of text.
 
 
-class TestRunner:
+class Judge:
     """Runs tests in sessions of a sandbox.
 
     The functions are loaded once into each session. Each call runs in a fork of the session, many of them in one cell;
@@ -83,15 +62,13 @@ class TestRunner:
         RequestError: An argument is invalid.
     """
 
-    __test__ = False
-
     def __init__(
         self,
         sandbox: Sandbox,
         *,
         timeout: float = 5.0,
         sessions: int = 2,
-        language: Language | None = None,
+        language: Harness | None = None,
         strict: bool = False,
     ) -> None:
         if sandbox.workspace is not None:
@@ -109,7 +86,7 @@ class TestRunner:
         # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
         self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
         self._known: dict[object, Answer] = {}
-        self.language = language if language is not None else PythonLanguage()
+        self.language = language if language is not None else PythonHarness()
 
     async def run(
         self,
@@ -118,7 +95,7 @@ class TestRunner:
         *,
         functions: Sequence[str] | None = None,
         final: bool = True,
-    ) -> list[TestResult]:
+    ) -> list[Verdict]:
         """Run tests.
 
         Args:
@@ -128,7 +105,7 @@ class TestRunner:
             final: Whether code whose answers may vary is run in many new processes; otherwise in one.
 
         Returns:
-            A result for each test, in order.
+            A verdict on each test, in order.
 
         Raises:
             GenerationError: The tests do not match their hash, or a function has no implementation.
@@ -141,7 +118,7 @@ class TestRunner:
         if lacking:
             raise GenerationError(f"There is no implementation of {', '.join(map(repr, lacking))}.")
         program = list(implementations)
-        cases = [Case(name, test, program) for name in wanted for test in tests.tests.get(name, ())]
+        cases = [Trial(name, test, program) for name in wanted for test in tests.tests.get(name, ())]
         if not cases:
             return []
         how = self._sessions, self._timeout, self._strict, final, self._known
@@ -177,5 +154,6 @@ class TestRunner:
         """
         if not jobs:
             return []
-        async with self._runs, contextlib.aclosing(Judge(self._sandbox, self.language, 1, self._known)) as judge:
-            return [answer is not None and answer.value is True for answer in await judge.look_at(jobs)]
+        sessions = PropertySessions(self._sandbox, self.language, 1, self._known)
+        async with self._runs, contextlib.aclosing(sessions):
+            return [answer is not None and answer.value is True for answer in await sessions.look_at(jobs)]

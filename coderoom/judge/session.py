@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 from coderoom._util.tasks import aside
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.generation.compare import is_sound
-from coderoom.generation.languages import Job, Language, call_inside, make_harness, run_inside
-from coderoom.generation.specs import Data
-from coderoom.generation.tests import FunctionTest
-from coderoom.generation.values import show
+from coderoom.judge.cases import FunctionTest
+from coderoom.judge.compare import is_sound
+from coderoom.judge.data import Data
+from coderoom.judge.harness import Harness, Job, call_inside, make_harness, run_inside
+from coderoom.judge.values import show
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 
@@ -128,8 +128,8 @@ def _number(data: Any, most: float) -> float:
 _MOST_SHOWN = 2_000
 
 
-class TestResult(Data):
-    """The result of a test.
+class Verdict(Data):
+    """The verdict on a test.
 
     Attributes:
         function: The function.
@@ -188,7 +188,7 @@ class Seen:
         return f"returned {show(self.answer.value)}"
 
 
-def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
+def verdict_on(test: FunctionTest, answer: Answer, language: Harness) -> str:
     """Why an answer fails a test; empty if it passes. A property is evaluated elsewhere."""
     raised = answer.raised
     if test.expects == "error":
@@ -201,7 +201,7 @@ def verdict_on(test: FunctionTest, answer: Answer, language: Language) -> str:
     return "" if test.expects == "property" else language.compare(test, answer.value).why
 
 
-def _on_error(test: FunctionTest, answer: Answer, language: Language) -> str:
+def _on_error(test: FunctionTest, answer: Answer, language: Harness) -> str:
     expected, raised = test.expected_error or "", answer.raised
     if raised is None:
         return f"expected {expected}, but it returned {show(answer.value)}"
@@ -240,7 +240,7 @@ _LEAST = 65_536
 class TestSession:
     """A session with a program in it, the functions of which are loaded in their order."""
 
-    def __init__(self, sandbox: Sandbox, language: Language, sources: Mapping[str, str]) -> None:
+    def __init__(self, sandbox: Sandbox, language: Harness, sources: Mapping[str, str]) -> None:
         self._sandbox = sandbox
         self._language = language
         self._sources = sources

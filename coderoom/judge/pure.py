@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from coderoom.generation.languages.python.check import UNREADABLE, parsed, parsed_expression, scopes_of, words
+from coderoom.judge.source import UNREADABLE, parsed, parsed_expression, scopes_of, words
 
 _EXCEPTIONS: Final = {
     name for name, each in vars(builtins).items() if isinstance(each, type) and issubclass(each, Exception)

@@ -1,6 +1,6 @@
 """Performs the steps of a test: calls of the program, assignments to the test's own objects, and files.
 
-`coderoom.generation.tests.Step` describes and checks them.
+`coderoom.judge.cases.Step` describes and checks them.
 """
 
 from __future__ import annotations

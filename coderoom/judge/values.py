@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from coderoom.generation.guest.values import Encoder, Record, decode
+from coderoom.judge.guest.values import Encoder, Record, decode
 from coderoom.sandbox.guest.decoding import TaggedError
 from coderoom.sandbox.guest.encoding import place
 

@@ -65,7 +65,7 @@ _dumps = _make_dumps()
 def make_call(job: Dict[str, Any]) -> Call:
     """The function to call for a job, its arguments, and the arguments to report after the call, by name.
 
-    `coderoom.generation.languages.Job` describes jobs.
+    `coderoom.judge.Job` describes jobs.
     """
     if "functions" in job:
         after: Dict[str, Any] = {}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coderoom.generation.values import TaggedError, canonical, decode, fields_of, show, tag_of
+from coderoom.judge.values import TaggedError, canonical, decode, fields_of, show, tag_of
 from coderoom.sandbox.guest.encoding import place
 
 _MOST_NODES = 1_000_000

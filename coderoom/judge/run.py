@@ -1,4 +1,4 @@
-"""One run of the tests of functions for `TestRunner`: how often each test runs, and what its answers mean."""
+"""One run of the tests of functions for `Judge`: how often each test runs, and what its answers mean."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from coderoom._util.tasks import LARGE, aside
-from coderoom.generation.languages import Job, Language, call_inside, job_of, look_of, make_harness, run_inside
-from coderoom.generation.languages.python.pure import is_pure_expression
-from coderoom.generation.session import (
+from coderoom.judge.cases import FunctionTest, problems_of_steps
+from coderoom.judge.harness import Harness, Job, call_inside, job_of, look_of, make_harness, run_inside
+from coderoom.judge.pure import is_pure_expression
+from coderoom.judge.session import (
     Answer,
     Seen,
-    TestResult,
     TestSession,
+    Verdict,
     read_answer,
     value_of,
     verdict_on,
     why_no_answer,
 )
-from coderoom.generation.tests import FunctionTest, problems_of_steps
-from coderoom.generation.values import canonical, tag_of
+from coderoom.judge.values import canonical, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
@@ -55,7 +55,7 @@ _NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR
 
 
 @dataclass(eq=False)
-class Case:
+class Trial:
     """A test of a function, the functions of its program, and what was seen of it so far."""
 
     function: str
@@ -79,13 +79,13 @@ class Case:
         return self.test.has_steps or any(each in given for each in _VARYING)
 
 
-class Judge:
+class PropertySessions:
     """Evaluates properties in sessions that never load code under test; they start when needed.
 
     Answers that cannot vary are `known` from then on, under the hash of the property and its values.
     """
 
-    def __init__(self, sandbox: Sandbox, language: Language, count: int, known: dict[object, Answer]) -> None:
+    def __init__(self, sandbox: Sandbox, language: Harness, count: int, known: dict[object, Answer]) -> None:
         self._sessions = [TestSession(sandbox, language, {}) for _ in range(count)]
         self._lock = asyncio.Lock()
         self._known = known
@@ -126,8 +126,8 @@ class Run:
     """One run of tests."""
 
     sandbox: Sandbox
-    language: Language
-    cases: Sequence[Case]
+    language: Harness
+    cases: Sequence[Trial]
     sources: Mapping[str, str]
     sessions: int
     timeout: float
@@ -139,15 +139,15 @@ class Run:
         count = _number_of_sessions(len(self.cases), self.sessions)
         self._sessions = [TestSession(self.sandbox, self.language, self.sources) for _ in range(count)]
         self._longest = self._sessions[0].longest
-        self._judge = Judge(self.sandbox, self.language, count, self.known)
+        self._properties = PropertySessions(self.sandbox, self.language, count, self.known)
         self._loaded: Mapping[str, str] = {}
         self._timeouts: Counter[str] = Counter()
         self._left = ""
 
-    async def do(self) -> list[TestResult]:
+    async def do(self) -> list[Verdict]:
         """Run all tests."""
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(contextlib.aclosing(self._judge))
+            await stack.enter_async_context(contextlib.aclosing(self._properties))
             for each in self._sessions:
                 await stack.enter_async_context(contextlib.aclosing(each))
             await _all([each.open() for each in self._sessions])
@@ -175,14 +175,14 @@ class Run:
             await self._run_again(self._passing(cases))
         await self._run_in_order(self._passing(cases), varies)
 
-    def _passing(self, cases: Sequence[Case]) -> list[Case]:
+    def _passing(self, cases: Sequence[Trial]) -> list[Trial]:
         """The tests of the functions that pass all of them."""
         failing = {case.function for case in cases if not case.seen.passed}
         return [case for case in cases if case.function not in failing]
 
-    async def _run_once(self, cases: Sequence[Case]) -> None:
+    async def _run_once(self, cases: Sequence[Trial]) -> None:
         """Run each test, many of them in one cell, and those again alone that did not pass."""
-        left: list[tuple[Case, Seen | None]] = []
+        left: list[tuple[Trial, Seen | None]] = []
         for case, seen in zip(cases, await self._run_batch(cases), strict=True):
             if seen is not None and (not seen.why or self._sessions[0].is_stateless(case.job)):
                 case.seen = seen
@@ -200,7 +200,7 @@ class Run:
 
         await _all([work(session) for session in self._sessions])
 
-    async def _run_alone(self, session: TestSession, what: tuple[Case, Seen | None]) -> None:
+    async def _run_alone(self, session: TestSession, what: tuple[Trial, Seen | None]) -> None:
         """Run a test alone, after an answer that may be caused by another test."""
         case, first = what
         if self._timeouts[case.function] >= _MOST_TIMEOUTS:
@@ -212,7 +212,7 @@ class Run:
             self._timeouts[case.function] += 1
         case.seen = seen if first is None or seen.why else _not_repeatable(first, seen)
 
-    async def _run_again(self, cases: Sequence[Case]) -> None:
+    async def _run_again(self, cases: Sequence[Trial]) -> None:
         """Repeat tests that passed: they pass only if every undisturbed run passes."""
         counts = Counter(case.function for case in cases)
         repeated = []
@@ -221,11 +221,11 @@ class Run:
             most = min(_RUNS, _SECONDS_TO_REPEAT / seconds) / counts[case.function]
             repeated += [case] * max(_LEAST_RUNS, math.ceil(most))
 
-        def note(case: Case, seen: Seen) -> None:
+        def note(case: Trial, seen: Seen) -> None:
             if seen.why and case.seen.passed:
                 case.seen = _not_repeatable(case.seen, seen)
 
-        async def run_alone(session: TestSession, case: Case) -> None:
+        async def run_alone(session: TestSession, case: Trial) -> None:
             note(case, await self._see_alone(session, case))
 
         left = []
@@ -236,7 +236,7 @@ class Run:
                 note(case, seen)
         await self._share(left, run_alone)
 
-    async def _run_in_order(self, cases: Sequence[Case], varies: bool) -> None:
+    async def _run_in_order(self, cases: Sequence[Trial], varies: bool) -> None:
         """Run all tests in order in new processes, in which the program is a module, as a user's test tool does."""
         count = self.language.processes
         if not self.final or not varies:
@@ -251,7 +251,7 @@ class Run:
         for several in self._parts(cases, self._longest // (8 * count)):
             await self._see_several_in_order(several, count, again=varies)
 
-    async def _see_several_in_order(self, cases: Sequence[Case], count: int, again: bool) -> None:
+    async def _see_several_in_order(self, cases: Sequence[Trial], count: int, again: bool) -> None:
         seconds = sum(case.seen.seconds for case in cases)
         again = again and seconds < _SECONDS_TO_RUN_AGAIN
         more: list[list[Seen]] = []
@@ -273,13 +273,13 @@ class Run:
         if self._left and cases[-1].seen.passed:
             self._warn(cases[-1], f"after the tests, the program leaves {self._left}")
 
-    def _warn(self, case: Case, text: str) -> None:
+    def _warn(self, case: Trial, text: str) -> None:
         warnings = "; ".join(filter(None, [case.seen.warning, text]))
         case.seen = replace(case.seen, why=text) if self.strict else replace(case.seen, warning=warnings)
 
-    def _parts(self, cases: Sequence[Case], most: int) -> Iterator[list[Case]]:
+    def _parts(self, cases: Sequence[Trial], most: int) -> Iterator[list[Trial]]:
         """Parts of the tests, the answers of which have at most `most` characters together."""
-        part: list[Case] = []
+        part: list[Trial] = []
         size = 0
         for case in cases:
             if part and size + case.size > most:
@@ -289,11 +289,11 @@ class Run:
             size += case.size
         yield part
 
-    async def _run_batch(self, cases: Sequence[Case]) -> list[Seen | None]:
+    async def _run_batch(self, cases: Sequence[Trial]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
-        return await self._judged(cases, await _run_many(self._sessions, [case.job for case in cases]))
+        return await self._propertiesd(cases, await _run_many(self._sessions, [case.job for case in cases]))
 
-    async def _see_in_order(self, cases: Sequence[Case], count: int, again: bool = False) -> list[Seen]:
+    async def _see_in_order(self, cases: Sequence[Trial], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
         slow = [case.seen.seconds for case in cases]
         seconds = self.timeout + 4 * (max(slow) + (sum(slow) if again else 0))  # What runs again may say nothing.
@@ -307,7 +307,7 @@ class Run:
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
             pairs = [(number, each) for number, each in pairs if each is None or not each.left]
-            seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
+            seen = await self._propertiesd([cases[number] for number, _ in pairs], [each for _, each in pairs])
             for (number, _), each in zip(pairs, seen, strict=True):
                 if not found[number].why:
                     found[number] = each or _NO_ANSWER
@@ -332,7 +332,7 @@ class Run:
             return [[None] for _ in jobs]
         return [[await aside(read_answer, text, longest) for text in several] for several in values]
 
-    async def _judged(self, cases: Sequence[Case], answers: Sequence[Answer | None]) -> list[Seen | None]:
+    async def _propertiesd(self, cases: Sequence[Trial], answers: Sequence[Answer | None]) -> list[Seen | None]:
         found: list[Seen | None] = [None] * len(cases)
         looks: list[tuple[int, Answer]] = []
         for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
@@ -346,25 +346,25 @@ class Run:
             else:
                 found[number] = _seen(answer, why)
         jobs = [look_of(cases[number].test, answer.value, answer.after) for number, answer in looks]
-        verdicts = await self._judge.look_at(jobs)
+        verdicts = await self._properties.look_at(jobs)
         for (number, answer), verdict in zip(looks, verdicts, strict=True):
             if verdict is not None:
                 found[number] = _seen(answer, _why_not(cases[number].test.property, verdict))
         return found
 
-    async def _see_alone(self, session: TestSession, case: Case) -> Seen:
+    async def _see_alone(self, session: TestSession, case: Trial) -> Seen:
         answer, result = await session.alone(case.job, self.timeout)
         if answer is None:
             facts = result.outcome, result.duration, result.peak_memory, result.stdout
             return Seen(None, why_no_answer(result), *facts)
         why = await aside(verdict_on, case.test, answer, self.language, large=answer.size > LARGE)
         if not why and case.test.expects == "property":
-            why = await self._judge.look(look_of(case.test, answer.value, answer.after))
+            why = await self._properties.look(look_of(case.test, answer.value, answer.after))
         return _seen(answer, why)
 
-    def _result(self, case: Case) -> TestResult:
+    def _result(self, case: Trial) -> Verdict:
         seen, answer = case.seen, case.seen.answer or Answer()
-        return TestResult(
+        return Verdict(
             function=case.function,
             test=case.test.name,
             passed=seen.passed,

@@ -1,0 +1,40 @@
+"""Runs tests against code and decides, outside of the process that ran the code. Knows no model.
+
+    tests = freeze({"add": [FunctionTest(name="small", inputs={"a": 1, "b": 2}, expected_output=3)]})
+    async with make_sandbox() as sandbox:
+        verdicts = await Judge(sandbox).run({"add": source}, tests)
+
+Expected results never enter the process of the code: values and exceptions leave it as data and are compared here.
+"""
+
+from __future__ import annotations
+
+from coderoom.judge.cases import FrozenTests, FunctionTest, Step, TestChange, changed, freeze
+from coderoom.judge.compare import Comparison, compare
+from coderoom.judge.harness import Harness, Job
+from coderoom.judge.judge import Judge, make_sandbox
+from coderoom.judge.python import PythonHarness
+from coderoom.judge.session import Verdict
+from coderoom.judge.values import Record, TaggedError, decode, encode, show
+
+__all__ = [
+    "Comparison",
+    "FrozenTests",
+    "FunctionTest",
+    "Harness",
+    "Job",
+    "Judge",
+    "PythonHarness",
+    "Record",
+    "Step",
+    "TaggedError",
+    "TestChange",
+    "Verdict",
+    "changed",
+    "compare",
+    "decode",
+    "encode",
+    "freeze",
+    "make_sandbox",
+    "show",
+]
