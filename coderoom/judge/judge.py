@@ -62,6 +62,8 @@ class Judge:
         RequestError: An argument is invalid.
     """
 
+    __test__ = False  # Not for pytest, under the name `coderoom.generation.TestRunner`.
+
     def __init__(
         self,
         sandbox: Sandbox,
