@@ -6,36 +6,15 @@ import pytest
 
 from coderoom.generation import JavaScriptLanguage, TestRunner, make_sandbox
 from coderoom.sandbox import Limits, Sandbox
+from tests.judge.conftest import default_sandbox, hasty, runner, sandbox
 
-# One sandbox of a kind for all tests of a process: what a test leaves behind must not reach another one.
-
-
-@pytest.fixture(scope="session")
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with make_sandbox(limits=Limits(processes=32, memory_bytes=256 * 1024 * 1024)) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="session")
-async def default_sandbox() -> AsyncIterator[Sandbox]:
-    async with make_sandbox() as sandbox:
-        yield sandbox
+__all__ = ["default_sandbox", "hasty", "runner", "sandbox"]
 
 
 @pytest.fixture(scope="session")
 async def node_sandbox() -> AsyncIterator[Sandbox]:
     async with make_sandbox(language="javascript", limits=Limits(memory_bytes=512 * 1024 * 1024)) as sandbox:
         yield sandbox
-
-
-@pytest.fixture
-def runner(sandbox: Sandbox) -> TestRunner:
-    return TestRunner(sandbox, timeout=2)
-
-
-@pytest.fixture
-def hasty(sandbox: Sandbox) -> TestRunner:
-    return TestRunner(sandbox, timeout=1)
 
 
 @pytest.fixture

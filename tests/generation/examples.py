@@ -8,7 +8,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from coderoom.generation import FrozenTests, FunctionSpec, FunctionTest, freeze
+from coderoom.generation import FunctionSpec
+from tests.judge.examples import frozen, test_of
 
 __all__ = ["frozen", "in_database", "spec", "test_of"]
 
@@ -23,17 +24,6 @@ def spec(name: str, inputs: Sequence[str] = ("x",), needs: Sequence[str] = (), k
             "dependencies": list(needs),
         }
     )
-
-
-def test_of(*names: str, **fields: Any) -> FunctionTest:
-    return FunctionTest.model_validate({"name": names[0] if names else "one", **fields})
-
-
-test_of.__test__ = False  # type: ignore[attr-defined]
-
-
-def frozen(function: str, *tests: FunctionTest) -> FrozenTests:
-    return freeze({function: tests})
 
 
 def in_database(folder: Path, statement: str, *values: Any) -> list[Any]:

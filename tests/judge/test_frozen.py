@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from coderoom.generation import FrozenTests, GenerationError, changed, freeze
+from coderoom.errors import GenerationError
+from coderoom.judge import FrozenTests, changed, freeze
 
 from .examples import frozen, test_of
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coderoom.generation import compare, encode
+from coderoom.judge import compare, encode
 from coderoom.judge.guest.values import Encoder
 from tests.support.typed import values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from coderoom.generation import PythonLanguage
+from coderoom.judge import PythonHarness
 
 PURE = {
     "arithmetic": "def f(x):\n    return [x % 2, x ** 2]\n",
@@ -94,14 +94,12 @@ OTHERS = {
 
 @pytest.mark.parametrize(("pure", "sources"), [(True, PURE), (False, OTHERS)], ids=["pure", "others"])
 def test_it_is_found(pure: bool, sources: dict[str, str]) -> None:
-    assert {name: PythonLanguage().is_pure([source]) for name, source in sources.items()} == dict.fromkeys(
-        sources, pure
-    )
+    assert {name: PythonHarness().is_pure([source]) for name, source in sources.items()} == dict.fromkeys(sources, pure)
 
 
 def test_every_source_counts() -> None:
-    assert not PythonLanguage().is_pure([PURE["text"], OTHERS["a clock"]])
-    assert not PythonLanguage().is_pure(
+    assert not PythonHarness().is_pure([PURE["text"], OTHERS["a clock"]])
+    assert not PythonHarness().is_pure(
         ["def g(x):\n    return x.keys()\n", "def f(x, y):\n    return list(g(x) & g(y))\n"]
     )
-    assert PythonLanguage().is_pure([])
+    assert PythonHarness().is_pure([])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.generation import TestRunner, make_sandbox
+from coderoom.judge import Judge, make_sandbox
 from coderoom.sandbox import Sandbox, SourceModule
 
 from ..support.docker import docker_host, docker_image
@@ -20,7 +20,7 @@ ALTERNATELY = [True, False, True, False]
 
 
 async def passed(sandbox: Sandbox) -> list[bool]:
-    return [each.passed for each in await TestRunner(sandbox).run({"f": "def f(x): return x"}, TESTS)]
+    return [each.passed for each in await Judge(sandbox).run({"f": "def f(x): return x"}, TESTS)]
 
 
 async def test_sessions_inherit_it(default_sandbox: Sandbox) -> None:

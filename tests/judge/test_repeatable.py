@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from coderoom.generation import FunctionTest, TestResult, TestRunner, freeze, read_specs, read_tests
+from coderoom.generation import read_specs, read_tests
+from coderoom.judge import FunctionTest, Judge, Verdict, freeze
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
@@ -41,11 +42,11 @@ CONDITIONS = {
 IMPORTS = "import inspect, os, random, resource, sys, time\n"
 
 
-async def run(sandbox: Sandbox, source: str, count: int = 4, *, strict: bool = False) -> list[TestResult]:
+async def run(sandbox: Sandbox, source: str, count: int = 4, *, strict: bool = False) -> list[Verdict]:
     [spec] = read_specs([{"name": "even", "purpose": "p", "inputs": [{"name": "n", "type": "int"}],
                           "outputs": {"type": "bool"}}])  # fmt: skip
     cases = [{"name": f"{n}", "inputs": {"n": n}, "expected_output": n % 2 == 0} for n in range(count)]
-    return await TestRunner(sandbox, strict=strict).run({"even": source}, freeze(read_tests({"even": cases}, [spec])))
+    return await Judge(sandbox, strict=strict).run({"even": source}, freeze(read_tests({"even": cases}, [spec])))
 
 
 def programs(conditions: Sequence[str]) -> dict[str, str]:
@@ -59,7 +60,7 @@ async def passing(sandbox: Sandbox, sources: dict[str, str], count: int = 3) -> 
     specs = read_specs([{"name": name, "purpose": "p", "inputs": [{"name": "n", "type": "int"}],
                          "outputs": {"type": "bool"}} for name in sources])  # fmt: skip
     cases = [{"name": f"{n}", "inputs": {"n": n}, "expected_output": n % 2 == 0} for n in range(count)]
-    results = await TestRunner(sandbox).run(sources, freeze(read_tests(dict.fromkeys(sources, cases), specs)))
+    results = await Judge(sandbox).run(sources, freeze(read_tests(dict.fromkeys(sources, cases), specs)))
     return [name for name in sources if all(each.passed for each in results if each.function == name)]
 
 
@@ -98,7 +99,7 @@ async def test_results_that_callers_do_not_share_are_no_warning(sandbox: Sandbox
         "pairs": [FunctionTest(name="a", inputs={"xs": [[1], [2], [3]]}, property="len(result) == 3")],
         "mixed": [FunctionTest(name="a", inputs={"xs": [*range(9)]}, property="sorted(result) == sorted(xs)")],
     }
-    results = await TestRunner(sandbox).run(sources, freeze(tests))
+    results = await Judge(sandbox).run(sources, freeze(tests))
     assert [(each.passed, each.warning) for each in results] == [(True, "")] * 2
 
 
@@ -138,7 +139,7 @@ async def test_code_that_ends_the_process_later_fails(sandbox: Sandbox, end: str
 
 @pytest.mark.slow
 async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> None:
-    runner = TestRunner(sandbox, timeout=0.6)
+    runner = Judge(sandbox, timeout=0.6)
     [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": [], "outputs": {"type": "int"}}])
     cases = [{"name": f"{n}", "expected_output": n} for n in range(50)]
     results = await runner.run({"f": "def f():\n    while True: pass\n"}, freeze(read_tests({"f": cases}, [spec])))
@@ -163,7 +164,7 @@ async def test_the_order_in_which_a_test_names_its_inputs_does_not_count(sandbox
     [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": inputs, "outputs": {"type": "int"}}])
     source = "def f(*args, **kwargs):\n    found = dict(zip('ab', args)) | kwargs\n    return found['a'] - found['b']\n"
     tests = read_tests({"f": [{"name": "x", "inputs": {"b": 1, "a": 5}, "expected_output": 4}]}, [spec])
-    [result] = await TestRunner(sandbox).run({"f": source}, freeze(tests))
+    [result] = await Judge(sandbox).run({"f": source}, freeze(tests))
     assert result.passed, result
 
 
@@ -176,7 +177,7 @@ async def test_the_order_of_a_set_that_is_given_counts(sandbox: Sandbox) -> None
     source = "def f(words):\n    first, *rest = words\n    return [first, *rest] if len(first) > 3 else []\n"
     passed = source.replace("len(first) > 3", "first")
     for code, expected in ((source, False), (passed, True)):
-        [result] = await TestRunner(sandbox).run({"f": code}, freeze(read_tests({"f": cases}, [spec])))
+        [result] = await Judge(sandbox).run({"f": code}, freeze(read_tests({"f": cases}, [spec])))
         assert result.passed is expected, result
 
 
@@ -185,5 +186,5 @@ async def test_the_order_of_a_set_that_a_step_makes_counts(sandbox: Sandbox) -> 
     then = [{"call": "set", "args": [{"$name": "result"}], "name": "s"}, {"call": "list", "args": [{"$name": "s"}]}]
     for expected in (["one", "two"], ["two", "one"]):
         tests = frozen("f", test_of(inputs={"x": 2}, then=then, expected_output=expected))
-        [result] = await TestRunner(sandbox).run({"f": "def f(x):\n    return ['one', 'two'][:x]\n"}, tests)
+        [result] = await Judge(sandbox).run({"f": "def f(x):\n    return ['one', 'two'][:x]\n"}, tests)
         assert not result.passed

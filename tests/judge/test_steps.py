@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coderoom.generation import TestResult, TestRunner, freeze
+from coderoom.judge import Judge, Verdict, freeze
 
 from .examples import test_of
 
@@ -69,8 +69,8 @@ ATTACKS: list[tuple[str, dict[str, Any]]] = [
 
 
 async def run(
-    runner: TestRunner, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str] = PROGRAM
-) -> list[TestResult]:
+    runner: Judge, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str] = PROGRAM
+) -> list[Verdict]:
     tests: dict[str, list[Any]] = {}
     for number, (function, fields) in enumerate(cases):
         tests.setdefault(function, []).append(test_of(str(number), **fields))
@@ -82,20 +82,20 @@ async def run(
     ("cases", "program"), [(HONEST, PROGRAM), pytest.param(OF_VARYING, VARYING, marks=pytest.mark.slow)]
 )
 async def test_what_steps_are_for(
-    runner: TestRunner, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str]
+    runner: Judge, cases: list[tuple[str, dict[str, Any]]], program: dict[str, str]
 ) -> None:
     results = await run(runner, cases, program)
     assert [(each.test, each.why) for each in results if not each.passed] == []
 
 
-async def test_they_change_nothing_of_the_program(runner: TestRunner) -> None:
+async def test_they_change_nothing_of_the_program(runner: Judge) -> None:
     cases = [(name, {**fields, "inputs": {"x": 3}, "expected_output": 9}) for name, fields in ATTACKS]
     results = await run(runner, cases)
     assert [each.test for each in results if each.passed] == []
 
 
 @pytest.mark.parametrize("expected", ["TypeError", "NameError", "RuntimeError"])
-async def test_no_test_can_expect_that_a_step_before_the_call_fails(runner: TestRunner, expected: str) -> None:
+async def test_no_test_can_expect_that_a_step_before_the_call_fails(runner: Judge, expected: str) -> None:
     step = {"assign": "Solver.memo", "value": 1}
     [result] = await run(runner, [("adder", {"inputs": {"n": 1}, "setup": [step], "expected_error": expected})])
     assert f"expected {expected}, but it raised StepError: TypeError: 'Solver' was not made by a step" in result.why

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from coderoom.errors import RequestError
-from coderoom.generation import GenerationError, TestResult, TestRunner, freeze
+from coderoom.errors import GenerationError, RequestError
+from coderoom.judge import Judge, Verdict, freeze
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
 
 from .examples import frozen, test_of
 
 
-async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:
+async def run_one(runner: Judge, source: str, **fields: Any) -> Verdict:
     (result,) = await runner.run({"f": textwrap.dedent(source)}, frozen("f", test_of(**fields)))
     return result
 
 
 class TestVerdicts:
-    async def test_a_dump_has_the_keys_of_the_form(self, runner: TestRunner) -> None:
+    async def test_a_dump_has_the_keys_of_the_form(self, runner: Judge) -> None:
         result = await run_one(runner, "def f(x):\n    return [x]", inputs={"x": 1}, expected_output=[1])
         told = result.model_dump(mode="json")
         assert {key: told[key] for key in ("function", "test", "passed", "actual_output")} == {
@@ -72,7 +72,7 @@ class TestVerdicts:
             pytest.param("import pickle\nclass P: ...\ndef f(): return pickle.loads(pickle.dumps(P())).__class__ is P", {"expected_output": True}, marks=pytest.mark.slow),
         ],
     )  # fmt: skip
-    async def test_what_is_right_passes(self, runner: TestRunner, source: str, fields: dict[str, Any]) -> None:
+    async def test_what_is_right_passes(self, runner: Judge, source: str, fields: dict[str, Any]) -> None:
         result = await run_one(runner, source, **fields)
         assert result.passed, result
 
@@ -104,7 +104,7 @@ class TestVerdicts:
         ],
     )  # fmt: skip
     async def test_what_is_wrong_fails_and_says_why(
-        self, runner: TestRunner, source: str, fields: dict[str, Any], why: str
+        self, runner: Judge, source: str, fields: dict[str, Any], why: str
     ) -> None:
         result = await run_one(runner, source, **fields)
         assert not result.passed
@@ -113,13 +113,13 @@ class TestVerdicts:
 
 class TestStates:
     @pytest.mark.slow
-    async def test_a_file_that_was_there_is_there_as_it_was(self, runner: TestRunner) -> None:
+    async def test_a_file_that_was_there_is_there_as_it_was(self, runner: Judge) -> None:
         source = "open('a', 'w').close()\ndef f(x):\n    with open('a', 'a') as file: file.write('x')\n    return open('a').read()"
         tests = [test_of(f"{number}", inputs={"x": number}, expected_output="x") for number in range(3)]
         results = await runner.run({"f": source}, frozen("f", *tests))
         assert all(each.passed for each in results)
 
-    async def test_results_stand_in_the_order_of_the_tests(self, runner: TestRunner) -> None:
+    async def test_results_stand_in_the_order_of_the_tests(self, runner: Judge) -> None:
         tests = {
             name: [test_of(f"{name}{number}", inputs={"x": number}, expected_output=number % 3) for number in range(40)]
             for name in "fg"
@@ -129,19 +129,19 @@ class TestStates:
         assert [each.test for each in results] == [each.name for cases in tests.values() for each in cases]
         assert [each.passed for each in results] == [True] * 60 + [False] * 20
 
-    async def test_some_functions_only(self, runner: TestRunner) -> None:
+    async def test_some_functions_only(self, runner: Judge) -> None:
         tests = freeze({name: [test_of(expected_output=1)] for name in "fg"})
         (result,) = await runner.run({"f": "def f(): return 1"}, tests, functions=["f"])
         assert (result.function, result.passed) == ("f", True)
 
-    async def test_code_that_breaks_all_at_once(self, runner: TestRunner) -> None:
+    async def test_code_that_breaks_all_at_once(self, runner: Judge) -> None:
         source = "import sys\nsys.modules['_coderoom_tests_.batches'].begin = None\ndef f(): return 1"
         result = await run_one(runner, source, expected_output=1)
         assert not result.passed
         assert "could no longer be run" in result.why
 
     @pytest.mark.slow
-    async def test_large_results_have_a_state_to_themselves(self, runner: TestRunner) -> None:
+    async def test_large_results_have_a_state_to_themselves(self, runner: Judge) -> None:
         tests = [test_of(f"{n}", inputs={"x": n}, expected_output=[n] * 20_000) for n in range(5)]
         assert all(
             each.passed for each in await runner.run({"f": "def f(x): return [x] * 20_000"}, frozen("f", *tests))
@@ -149,13 +149,13 @@ class TestStates:
 
 
 class TestRequests:
-    async def test_changed_tests_do_not_run(self, runner: TestRunner) -> None:
+    async def test_changed_tests_do_not_run(self, runner: Judge) -> None:
         tests = frozen("f", test_of(inputs={"x": []}, expected_output=1))
         tests.tests["f"][0].inputs["x"].append(1)
         with pytest.raises(GenerationError, match="frozen"):
             await runner.run({"f": "def f(x): return 1"}, tests)
 
-    async def test_a_function_without_code(self, runner: TestRunner) -> None:
+    async def test_a_function_without_code(self, runner: Judge) -> None:
         with pytest.raises(GenerationError, match="no implementation of 'f'"):
             await runner.run({}, frozen("f", test_of(expected_output=1)))
 
@@ -165,32 +165,32 @@ class TestRequests:
     async def test_a_sandbox_of_another_kind(self, arguments: dict[str, Any]) -> None:
         async with Sandbox(**arguments) as sandbox:
             with pytest.raises(RequestError):
-                await TestRunner(sandbox).run({"f": "def f(): return 1"}, frozen("f", test_of(expected_output=1)))
+                await Judge(sandbox).run({"f": "def f(): return 1"}, frozen("f", test_of(expected_output=1)))
 
     def test_a_workspace_is_refused(self, tmp_path: object) -> None:
         with pytest.raises(RequestError, match="without workspace"):
-            TestRunner(Sandbox(workspace=str(tmp_path)))
+            Judge(Sandbox(workspace=str(tmp_path)))
 
     @pytest.mark.parametrize("arguments", [{"timeout": 0}, {"sessions": 0}])
     def test_nothing_is_no_time(self, arguments: dict[str, Any]) -> None:
         with pytest.raises(RequestError):
-            TestRunner(Sandbox(), **arguments)
+            Judge(Sandbox(), **arguments)
 
     def test_one_place_is_too_few(self) -> None:
         with pytest.raises(RequestError, match="concurrency=2"):
-            TestRunner(Sandbox(concurrency=1))
+            Judge(Sandbox(concurrency=1))
 
     @pytest.mark.parametrize("places", [2, 3])
     async def test_few_places_are_enough(self, places: int) -> None:
         tests = [test_of(f"{n}", inputs={"x": n}, property="result == x") for n in range(60)]
         async with Sandbox(concurrency=places) as sandbox:
-            results = await TestRunner(sandbox, sessions=8).run({"f": "def f(x): return x"}, frozen("f", *tests))
+            results = await Judge(sandbox, sessions=8).run({"f": "def f(x): return x"}, frozen("f", *tests))
         assert all(each.passed for each in results)
 
     @pytest.mark.slow
     async def test_many_runs_at_a_time_do_not_wait_for_each_other_for_ever(self) -> None:
         tests = frozen("f", *(test_of(f"{n}", inputs={"x": n}, property="result == x") for n in range(60)))
         async with Sandbox(concurrency=5) as sandbox:
-            runner = TestRunner(sandbox)
+            runner = Judge(sandbox)
             runs = await asyncio.gather(*(runner.run({"f": "def f(x): return x"}, tests) for _ in range(6)))
         assert all(each.passed for results in runs for each in results)

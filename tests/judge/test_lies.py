@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coderoom.generation import FunctionTest, TestResult, TestRunner, freeze
+from coderoom.judge import FunctionTest, Judge, Verdict, freeze
 from coderoom.sandbox import Sandbox
 
 SQUARES: list[dict[str, Any]] = [{"inputs": {"n": n}, "expected_output": n * n} for n in (2, 3, 5)]
@@ -151,9 +151,9 @@ HONEST: dict[str, tuple[str, list[dict[str, Any]]]] = {
 
 async def results_of(
     sandbox: Sandbox, source: str, tests: list[dict[str, Any]], *, strict: bool = True
-) -> list[TestResult]:
+) -> list[Verdict]:
     frozen = freeze({"f": [FunctionTest(name=str(number), **each) for number, each in enumerate(tests)]})
-    return await TestRunner(sandbox, strict=strict).run({"f": source}, frozen)
+    return await Judge(sandbox, strict=strict).run({"f": source}, frozen)
 
 
 @pytest.mark.parametrize("name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in LIES])
@@ -223,7 +223,7 @@ async def test_properties_see_what_users_see(default_sandbox: Sandbox) -> None:
         name: [FunctionTest(name="a", inputs={"n": 1}, property=each)]
         for name, (_, each) in zip(sources, cases, strict=True)
     }
-    results = await TestRunner(default_sandbox).run(sources, freeze(tests))
+    results = await Judge(default_sandbox).run(sources, freeze(tests))
     assert [each.passed for each in results] == [False] * len(SEEN) + [True] * (len(cases) - len(SEEN))
 
 
@@ -238,6 +238,6 @@ async def test_honest_code_passes(default_sandbox: Sandbox) -> None:
         sources[f"f{number}"] = of_its_own(source, number)
         named = json.loads(re.sub(r'"type": "(\w+)"', rf'"type": "\g<1>{number}"', json.dumps(cases)))
         tests[f"f{number}"] = [FunctionTest(name=str(place), **each) for place, each in enumerate(named)]
-    results = await TestRunner(default_sandbox, strict=True).run(sources, freeze(tests))
+    results = await Judge(default_sandbox, strict=True).run(sources, freeze(tests))
     assert [(sources[each.function], each) for each in results if not each.passed] == []
     assert len(results) == sum(map(len, tests.values()))
