@@ -11,6 +11,7 @@ from coderoom.generation import AICodeGenerator, FunctionSpec, PythonLanguage, T
 from coderoom.generation.replies import TESTS_KEYS, code_in, listed, read_repair
 from coderoom.judge.other_values import vacuous_tests
 from coderoom.sandbox import Sandbox
+from tests.judge.test_repeatable import CONDITIONS
 
 from .claims import COMPARISONS, HARNESS, REPLIES, SILENT, STATES, VARYING
 from .examples import test_of
@@ -18,7 +19,6 @@ from .hostile import AT_CALL, AT_LOAD
 from .scripted import ScriptedModel
 from .test_dishonest import DISHONEST, LIES
 from .test_honesty import IN_CODE, IN_TESTS, NO_TESTS, NOISE, REPAIRS, SETUPS
-from .test_repeatable import CONDITIONS
 
 HELPERS = """import datetime, gc, inspect, linecache, os, random, resource, secrets, signal, sys, threading, time, uuid
 class C: pass
