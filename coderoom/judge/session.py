@@ -1,4 +1,4 @@
-"""A session with a program in it: it runs the jobs of tests, reads their answers and judges them for `TestRunner`."""
+"""A session with a program in it: it runs the jobs of tests, reads their answers and judges them for `Judge`."""
 
 from __future__ import annotations
 

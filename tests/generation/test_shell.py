@@ -25,6 +25,7 @@ from coderoom.generation import (
     make_sandbox,
     write_solution,
 )
+from coderoom.judge import Harness
 from coderoom.sandbox import Sandbox
 
 from .examples import frozen, test_of
@@ -242,7 +243,8 @@ def test_the_documentation_names_what_a_language_needs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "generation.md").read_text().split("### Adding a language")[1]
     table = re.findall(r"^\| (`.*?`) \|", text.split("\n## ")[0], re.MULTILINE)
     assert {name.strip("` ") for row in table for name in row.split(",")} == Language.__abstractmethods__
-    attributes = {name for name in Language.__annotations__ if not hasattr(Language, name)}
+    declared = {*Harness.__annotations__, *Language.__annotations__}
+    attributes = {name for name in declared if not hasattr(Language, name)}
     assert attributes == {"name", "labels", "suffix", "ways"}
 
 
