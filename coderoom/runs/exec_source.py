@@ -247,7 +247,11 @@ def _check_code(name: str, number: int, code: str, own: set[str]) -> None:
         own.update(node.id for node in names if isinstance(node.ctx, ast.Store))
         own.update(node.asname or node.name for node in ast.walk(tree) if isinstance(node, ast.alias))
         own.update(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg))
-        unknown = next((node for node in names if node.id not in own), None)
+        handled = {id(node) for node in ast.walk(tree) if isinstance(node, ast.Try) and _expects_names_to_lack(node)
+                   for node in ast.walk(ast.Module(node.body, []))}  # fmt: skip
+        # Who writes a name as text asks whether it is there: `if "get_ipython" in globals()`.
+        asked = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        unknown = next((node for node in names if node.id not in own | asked and id(node) not in handled), None)
     except SyntaxError as error:
         lines = code.split("\n")
         wrong = lines[error.lineno - 1 : error.lineno] if error.lineno else []
@@ -266,3 +270,10 @@ def _check_code(name: str, number: int, code: str, own: set[str]) -> None:
             f"{name!r}, cell {number}: {unknown.id!r} exists only in IPython, so nothing of the notebook was run. "
             f"Remove it, or give the cell the tag {_NO_RUN!r}."
         )
+
+
+def _expects_names_to_lack(tried: ast.Try) -> bool:
+    """Whether a `try` handles the error of a name that does not exist."""
+    caught = [each.type for each in tried.handlers]
+    names = {getattr(node, "id", "") for each in caught if each is not None for node in ast.walk(each)}
+    return None in caught or not names.isdisjoint(("NameError", "Exception", "BaseException"))

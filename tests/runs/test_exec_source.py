@@ -114,6 +114,7 @@ def test_the_code_cells_of_a_notebook_are_blocks(tmp_path: Path) -> None:
         "get_ipython().system('ls')",
         "def f():\n    return Out[1]",
         "print(__)",
+        "try:\n    get_ipython()\nexcept ValueError:\n    pass",
     ],
 )
 def test_what_only_ipython_knows_is_named(tmp_path: Path, code: str) -> None:
@@ -132,6 +133,8 @@ def test_what_only_ipython_knows_is_named(tmp_path: Path, code: str) -> None:
         "# why?\n(",
         "Out = 1\nOut",
         " x = 1\n x",
+        "try:\n    get_ipython().run_line_magic('matplotlib', 'inline')\nexcept (NameError, KeyError):\n    pass",
+        "if 'get_ipython' in globals():\n    get_ipython()",
     ],
 )
 def test_what_looks_like_it_and_is_none_is_left_to_the_interpreter(tmp_path: Path, code: str) -> None:
