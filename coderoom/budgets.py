@@ -17,11 +17,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from coderoom._util.autogen import clients_of, current_agent
 from coderoom._util.components import StrictConfig
-from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of
-from coderoom._util.tasks import CODE, MODEL, StepObserver, observing
 from coderoom._util.text import misfits
 from coderoom.errors import BudgetExceeded, RequestError
+from coderoom.steps import CODE, MODEL, StepObserver, observing
+from coderoom.steps.watching import watch_client
 
 __all__ = ["Budget", "Spending", "limiting", "make_budget"]
 

@@ -92,10 +92,10 @@ def _file_name(request: pytest.FixtureRequest) -> str:
 def _record(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from autogen_core.models import CreateResult
 
-    from coderoom._util.model_steps import facts_of, request_of
-    from coderoom._util.tasks import MODEL
     from coderoom.configs import known_secrets
     from coderoom.runs import Recorder
+    from coderoom.steps import MODEL
+    from coderoom.steps.watching import facts_of, request_of
 
     recorder = Recorder(file)
 

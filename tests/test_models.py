@@ -15,7 +15,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel
 
 from coderoom import dump_team, execute_code, load_team
-from coderoom._util.model_steps import ask_structured
+from coderoom._util.structured import ask_structured
 from coderoom.configs import ReplayModel, check_team, resolve_model
 from coderoom.errors import RequestError
 from coderoom.generation import AICodeGenerator, AutoGenModel

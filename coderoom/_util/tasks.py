@@ -1,9 +1,4 @@
-"""Waiting for work: what a token ends, what must be finished, the steps of a run, and requests with pauses.
-
-The steps of a run are where its work reaches out: to a model, to code, to a person, or to a function of the host. Each
-is asked for by `once`; `_util.model_steps` does so for requests to models. Observers see each step: the journal in
-`coderoom.runs` knows steps from before a run was resumed, which are not done again; a budget refuses steps; a tracer
-tells others of them. Without observers a step is just done.
+"""Waiting for work: what a token ends, what must be finished, what takes long, and requests with pauses.
 
 What work has opened is closed here where nobody else closes it: AutoGen Studio, for instance, makes a team for each run
 and does not close it.
@@ -15,11 +10,11 @@ import asyncio
 import math
 import sys
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
-from time import monotonic, perf_counter
+from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 from weakref import ref
 
@@ -135,133 +130,6 @@ def retrieve_exception(task: asyncio.Future[Any]) -> None:
     """Retrieve the exception of a done task that nobody may be waiting for, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
-
-
-# --- Steps ---
-
-MODEL: Final = "model"
-CODE: Final = "code"
-
-
-class StepObserver:
-    """Sees the steps of a run. By default it does nothing."""
-
-    def find(self, kind: str, request: Any) -> Any:
-        """The result of a step that was done before the run was resumed, each once; `None` if it is not known."""
-        return None
-
-    def before(self, kind: str, request: Any) -> None:
-        """A step is about to be done; an exception refuses it."""
-
-    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """A step has its result, which was known or is new; from any thread."""
-
-    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
-        """A step has failed or was cancelled."""
-
-    def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """An agent has decided something: `decision`, `verdict`."""
-
-    def note(self, text: str) -> None:
-        """There is something to tell the user of the run."""
-
-
-_observers: Final[ContextVar[tuple[StepObserver, ...]]] = ContextVar("coderoom_steps", default=())
-
-
-cell: Final[ContextVar[str]] = ContextVar("coderoom_cell", default="")
-"""What identifies the code that runs, so that calls of functions of the host belong to it."""
-
-
-@contextmanager
-def observing(*observers: StepObserver) -> Iterator[None]:
-    """Have these see the steps that are done in this context, besides those around it."""
-    token = _observers.set((*_observers.get(), *observers))
-    try:
-        yield
-    finally:
-        _observers.reset(token)
-
-
-def is_observed() -> bool:
-    """Whether anybody sees the steps that are done in this context."""
-    return bool(_observers.get())
-
-
-async def find_step(kind: str, request: Any) -> Any:
-    """The result of a step that is known, or `None`."""
-    return await aside(find_now, kind, request)
-
-
-def find_now(kind: str, request: Any) -> Any:
-    """As `find_step`, where nothing can wait; for small requests, from any thread."""
-    for observer in _observers.get():
-        if (found := observer.find(kind, request)) is not None:
-            keep_step(kind, request, found, 0.0, known=True)
-            return found
-    return None
-
-
-def keep_step(kind: str, request: Any, result: Any, seconds: float, *, known: bool = False) -> None:
-    """Say that a step was done, or that its result is known; from any thread."""
-    for observer in _observers.get():
-        observer.keep(kind, request, result, seconds, known=known)
-
-
-@contextmanager
-def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], Awaitable[None]]]:
-    """Do a step, which an observer may refuse; what this yields is awaited with the result as JSON-like data."""
-    told: list[StepObserver] = []
-    begun, is_kept = perf_counter(), False
-
-    async def keep(result: Any) -> None:
-        nonlocal is_kept
-        is_kept = True
-        # The files that code has made are read too.
-        large = isinstance(result, Mapping) and bool(result.get("artifacts"))
-        await aside(keep_step, kind, request, result, perf_counter() - begun, large=large)
-
-    try:
-        for observer in _observers.get():
-            observer.before(kind, request)
-            told.append(observer)
-        yield keep
-    except BaseException as error:
-        if not is_kept:
-            for observer in told:
-                observer.fail(kind, request, error, perf_counter() - begun)
-        raise
-
-
-def tell_step(kind: str, facts: Mapping[str, Any]) -> None:
-    """Say what an agent has decided."""
-    for observer in _observers.get():
-        observer.tell(kind, facts)
-
-
-def note(text: str) -> None:
-    """Tell the user of a run something."""
-    for observer in _observers.get():
-        observer.note(text)
-
-
-async def once(
-    kind: str, request: Any, do: Callable[[], Awaitable[T]], dump: Callable[[T], Any], load: Callable[[Any], T]
-) -> T:
-    """Do a step, unless its result is known from before the run was resumed.
-
-    The request is JSON-like data, and so is what `dump` makes of the result, which is not `None`. Equal requests are
-    told apart by their order. What `do` raises is not kept, so that a resumed run tries again.
-    """
-    if not is_observed():
-        return await do()
-    found = await find_step(kind, request)
-    if found is not None:
-        return load(found)
-    with doing_step(kind, request) as keep:
-        result = await do()
-        await keep(await aside(dump, result, large=is_large(getattr(result, "output", ""))))
-    return result
 
 
 # --- Closing what calls have opened ---

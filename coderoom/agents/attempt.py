@@ -18,7 +18,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import LLMMessage
 from pydantic import TypeAdapter
 
-from coderoom._util.tasks import CODE, aside, await_with_token, cell, is_large, note, once
+from coderoom._util.tasks import aside, await_with_token, is_large
 from coderoom._util.text import bound_output, counted, save_output
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
@@ -26,6 +26,7 @@ from coderoom.executors import runner_for
 from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, FunctionCall
+from coderoom.steps import CODE, cell, note, once
 
 CodeFormat = Literal["fence", "execute"]
 

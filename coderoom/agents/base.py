@@ -43,7 +43,7 @@ from autogen_core.tools import BaseTool
 from pydantic import Field
 
 from coderoom._util.components import StrictConfig
-from coderoom._util.tasks import CODE, MODEL, aside, await_with_token, cancel_and_wait
+from coderoom._util.tasks import aside, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks, select_from_reply
 from coderoom.agents.conversation import (
@@ -62,6 +62,7 @@ from coderoom.budgets import Budget
 from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
 from coderoom.sandbox import with_output
+from coderoom.steps import CODE, MODEL
 
 Item = BaseAgentEvent | BaseChatMessage | Response
 """What an agent's stream yields."""

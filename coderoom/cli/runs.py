@@ -17,8 +17,8 @@ from coderoom.cli.app import end_code
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom._util.tasks import StepObserver
     from coderoom.runs import Journal, Run
+    from coderoom.steps import StepObserver
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
 TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall")]

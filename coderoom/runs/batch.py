@@ -22,7 +22,7 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.files import refusing
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.tasks import CODE, MODEL, StepObserver, run_uncancellable
+from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import counted
 from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
@@ -52,6 +52,7 @@ from coderoom.runs.team_run import (
     folder_of,
     try_out,
 )
+from coderoom.steps import CODE, MODEL, StepObserver
 
 if TYPE_CHECKING:
     from coderoom.runs.ray_engine import RayEngine

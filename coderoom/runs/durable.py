@@ -13,7 +13,6 @@ from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
 
-from coderoom._util.tasks import CODE, StepObserver, observing
 from coderoom._util.text import MASK, counted
 from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, find_source, secrets_of
@@ -24,6 +23,7 @@ from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
 from coderoom.runs.run_log import EVENT, MESSAGE, TASK, RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
+from coderoom.steps import CODE, StepObserver, observing
 
 _TEAM_COMMANDS: Final = ("run", "chat", "batch")
 GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})

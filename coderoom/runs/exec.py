@@ -17,7 +17,6 @@ from pydantic_core import to_json
 from rich.console import Console
 
 from coderoom._util.files import name_inside
-from coderoom._util.tasks import StepObserver
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -27,6 +26,7 @@ from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Writer
 from coderoom.runs.workspace import FileChanges, open_workspace
 from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
+from coderoom.steps import StepObserver
 
 _CANCELLED_CODE: Final = 125
 

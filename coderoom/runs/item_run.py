@@ -19,9 +19,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
 from coderoom._util.autogen import clients_of
-from coderoom._util.model_steps import watch_client
 from coderoom._util.prices import cost_of, priced_as
-from coderoom._util.tasks import MODEL, RateLimiter, StepObserver, await_with_token, observing
+from coderoom._util.tasks import RateLimiter, await_with_token
 from coderoom._util.text import encodable
 from coderoom.budgets import Budget
 from coderoom.configs import default_model, find_source, make_model
@@ -31,6 +30,8 @@ from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, RunRequest
+from coderoom.steps import MODEL, StepObserver, observing
+from coderoom.steps.watching import watch_client
 
 PASSED, NOT_PASSED, UNCHECKED, ERRORED = "passed", "failed", "unchecked", "errored"
 OWNER: Final = "the batch"

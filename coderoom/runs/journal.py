@@ -24,8 +24,9 @@ from threading import RLock
 from typing import Any, Final, TypeVar
 
 from coderoom._util.database import OFF, REQUIRED, Database
-from coderoom._util.tasks import MODEL, is_large
+from coderoom._util.tasks import is_large
 from coderoom.errors import JournalError, RequestError
+from coderoom.steps import MODEL
 
 T = TypeVar("T")
 

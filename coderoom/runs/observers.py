@@ -24,10 +24,10 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import refusing
-from coderoom._util.tasks import CODE, MODEL, StepObserver, note
 from coderoom._util.text import Masking
 from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.steps import CODE, MODEL, StepObserver, note
 
 _log = logging.getLogger("coderoom.runs")
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

@@ -26,13 +26,13 @@ from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
 from coderoom._util.files import refusing
-from coderoom._util.tasks import CODE, MODEL
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError
 from coderoom.runs.journal import Journal, RunEntry, Step, without_files
 from coderoom.runs.record import AFTER_ONE_TURN, output_beside
 from coderoom.runs.run_log import MESSAGE, TASK
+from coderoom.steps import CODE, MODEL
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input": "decisions"}

@@ -23,7 +23,6 @@ from typing import Any, Final
 import coderoom
 from coderoom._util.files import write_inside
 from coderoom._util.services import MODEL_VARIABLE
-from coderoom._util.tasks import StepObserver
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.budgets import Spending
@@ -34,6 +33,7 @@ from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
+from coderoom.steps import StepObserver
 
 try:
     import ray

@@ -28,13 +28,13 @@ from autogen_core.models import RequestUsage
 from coderoom import generation
 from coderoom._util.autogen import agents_of, current_agent, executor_of
 from coderoom._util.prices import cost_of
-from coderoom._util.tasks import CODE, MODEL, StepObserver, once
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
+from coderoom.steps import CODE, MODEL, StepObserver, once
 
 NO_CODE = "no_code"
 """The outcome of a run without code, so that nothing shows whether it worked."""

@@ -28,11 +28,11 @@ from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
-from coderoom._util.tasks import CODE, MODEL, StepObserver
 from coderoom._util.text import Masking, counted
 from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
+from coderoom.steps import CODE, MODEL, StepObserver
 
 MESSAGE: Final = "message"
 TASK: Final = "task"

@@ -29,10 +29,9 @@ from coderoom._util.autogen import (
     workbenches_of,
 )
 from coderoom._util.json_output import model_name_of
-from coderoom._util.model_steps import watch_client, watch_tools
 from coderoom._util.prices import price_table, priced_as
 from coderoom._util.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
-from coderoom._util.tasks import StepObserver, aside, await_with_token, observing
+from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
@@ -46,6 +45,8 @@ from coderoom.runs.record import RunFacts, RunRecord, noting_steps
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
+from coderoom.steps import StepObserver, observing
+from coderoom.steps.watching import watch_client, watch_tools
 from coderoom.teams import BudgetTermination, conditions_of
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"

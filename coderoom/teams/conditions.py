@@ -13,11 +13,11 @@ from pydantic import Field
 
 from coderoom._util.autogen import CONDITIONS, COUNTERS, STOP_MESSAGES
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.tasks import CODE, MODEL
 from coderoom.agents import metadata as keys
 from coderoom.budgets import Budget, Spending
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.outcome import Outcome
+from coderoom.steps import CODE, MODEL
 
 
 class StatefulCondition(TerminationCondition):

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from coderoom._util.model_steps import watch_client
-from coderoom._util.tasks import observing
 from coderoom.agents import CodeExecutorAgent
 from coderoom.configs import ReplayModel
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.runs import Journal
 from coderoom.runs.run_log import RunLog
 from coderoom.sandbox import Limits, Sandbox
+from coderoom.steps import observing
+from coderoom.steps.watching import watch_client
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from coderoom._util.json_output import json_objects, parse_tolerantly
-from coderoom._util.model_steps import ask_structured
+from coderoom._util.structured import ask_structured
 from coderoom.agents import RetryDecision, ReviewVerdict
 from tests.agents.helpers import Client, FailingClient, decide, verdict
 

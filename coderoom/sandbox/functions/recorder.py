@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.tasks import cell, find_now, keep_step
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
+from coderoom.steps import cell, find_now, keep_step
 
 _LONGEST = 100_000
 

@@ -18,12 +18,12 @@ import pytest
 from autogen_core.models import UserMessage
 
 from coderoom._util import database
-from coderoom._util.model_steps import watch_client
-from coderoom._util.tasks import observing
 from coderoom.agents import CodeActAgent
 from coderoom.configs import ReplayModel
 from coderoom.runs import Journal, RunRecord, run_log
 from coderoom.runs.run_log import RunLog, conversations
+from coderoom.steps import observing
+from coderoom.steps.watching import watch_client
 
 
 async def test_a_function_answers_old_code_from_the_journal_and_new_code_itself(tmp_path: Path) -> None:
