@@ -75,7 +75,7 @@ class Timed(ReplayModel):
 
 
 def spaced(times: list[float]) -> bool:
-    return all(later - earlier >= 0.75 * SECONDS for earlier, later in itertools.pairwise(times))
+    return all(later - earlier >= SECONDS - 0.01 for earlier, later in itertools.pairwise(times))
 
 
 class Decision(BaseModel):
