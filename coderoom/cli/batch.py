@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import fields
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -89,7 +88,6 @@ def batch(
 
     'coderoom batch diff DIR DIR' compares two batches.
     """
-    given = dict(locals())
     if team == "diff":
         return _compare(Path(items), other, as_json)
     if other is not None:
@@ -106,17 +104,30 @@ def batch(
         raise RequestError(f"--budget {next(iter(of_runs))}.…: there are LIMIT=N and run.LIMIT=N.")
     with refusing(f"The check {check!r} cannot be read"):
         judge = None if check is None else make_check(Path(check).read_text("utf-8"))
-    options = {
-        **{field.name: given[field.name] for field in fields(Batch) if field.name in given},
-        "check": judge,
-        "budget": make_budget(limits),
-        "item_budget": make_budget(of_runs.get("run", {})),
-        "engine": engine.value,
-        "memory": None if memory is None else memory * 2**20,
-        "arguments": {"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
-    }
+    settings = Batch(
+        team,
+        items,
+        out,
+        model=model,
+        task=task,
+        check=judge,
+        id_field=id_field,
+        repeat=repeat,
+        concurrency=concurrency,
+        retries=retries,
+        budget=make_budget(limits),
+        item_budget=make_budget(of_runs.get("run", {})),
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        wall=wall,
+        arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
+        engine=engine.value,
+        address=address,
+        cpus=cpus,
+        memory=None if memory is None else memory * 2**20,
+    )
     with exporting(otlp), log_to_stderr() if debug else nullcontext():
-        return asyncio.run(_run(Batch(**options), as_json))
+        return asyncio.run(_run(settings, as_json))
 
 
 async def _run(batch: Batch, as_json: bool) -> int:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -87,7 +87,6 @@ def run(
     the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless
     you pass --wall none.
     """
-    options = dict(locals())
     from coderoom.budgets import make_budget
     from coderoom.runs import Run, RunRequest, open_journal
 
@@ -106,15 +105,21 @@ def run(
             last, kept, task=text, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record
         )
     else:
-        request = RunRequest(team, app.text_of(task), budgets=of_agents, **_fields_in(options))
+        request = RunRequest(
+            team,
+            app.text_of(task),
+            model=model,
+            workspace=workspace,
+            wall=wall,
+            files=files or (),
+            trust=trust or (),
+            max_turns=max_turns,
+            network=network,
+            timeout=timeout,
+            budgets=of_agents,
+        )
         going = Run.begin(request.prepare(), kept, budget=make_budget(limits), cached=cache, recording=record)
     return _go(going, context, as_json, debug, otlp)
-
-
-def _fields_in(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a `RunRequest` that options of the same names say."""
-    names = ("model", "workspace", "wall", "files", "trust", "max_turns", "network", "timeout")
-    return {name: options[name] for name in names if options[name] is not None}
 
 
 def _last_run(team: str, journal: Journal | None) -> str:
@@ -227,14 +232,26 @@ def chat(
     Tasks are lines of standard input. The team goes on with its conversation, its variables and its files. A budget
     is one of each task.
     """
-    options = dict(locals())
     from rich.console import Console
 
     from coderoom.budgets import make_budget
     from coderoom.runs import Run, RunRequest, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)
-    request = RunRequest(team, task, budgets=of_agents, more_tasks=True, **_fields_in(options))
+    request = RunRequest(
+        team,
+        task,
+        model=model,
+        workspace=workspace,
+        wall=wall,
+        files=files or (),
+        trust=trust or (),
+        max_turns=max_turns,
+        network=network,
+        timeout=timeout,
+        budgets=of_agents,
+        more_tasks=True,
+    )
     kept = open_journal(journal, off=no_journal)
     run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), recording=record)
     with exporting(otlp):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -101,18 +100,34 @@ def solve(
     The model writes specs, tests and code, and repairs the code until the tests pass. All code runs in a sandbox,
     and test results are computed outside of it. Exit code 1: not all tests passed.
     """
-    given = dict(locals())
     from rich.console import Console
 
-    from coderoom.generation import AICodeGenerator
     from coderoom.runs import Recorder, RunLog, exporting, open_journal, solve
 
-    taken = inspect.signature(AICodeGenerator).parameters.keys() - {"model", "wall"}
-    options = {name: value for name, value in given.items() if name in taken}
     limits, of_agents = budgets_of(budget)
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `solve` has no agents.")
-    options["block_severity"] = None if block_severity == "none" else block_severity
+    options = {
+        "language": language,
+        "max_attempts": max_attempts,
+        "max_test_changes": max_test_changes,
+        "max_tokens": max_tokens,
+        "max_answer_tokens": max_answer_tokens,
+        "request_timeout": request_timeout,
+        "max_seconds": max_seconds,
+        "concurrency": concurrency,
+        "requests_per_minute": requests_per_minute,
+        "retries": retries,
+        "test_timeout": test_timeout,
+        "allowed_imports": allowed_imports,
+        "block_severity": None if block_severity == "none" else block_severity,
+        "accept_changed_tests": accept_changed_tests,
+        "strict": strict,
+        "cache": cache,
+        "embeddings": embeddings,
+        "similarity": similarity,
+        "cache_dir": cache_dir,
+    }
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     log = RunLog(open_journal(journal, off=no_journal))

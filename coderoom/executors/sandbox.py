@@ -95,19 +95,18 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         )
 
 
-def as_data(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a constructor that are fields of a config, with paths as text and sequences as lists."""
-    found = {name: value for name, value in arguments.items() if name in SandboxCodeExecutorConfig.model_fields}
-    for name, value in found.items():
+def _as_data(**arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a constructor with paths as text and sequences as lists."""
+    for name, value in arguments.items():
         if isinstance(value, Path):
-            found[name] = str(value)
+            arguments[name] = str(value)
         elif isinstance(value, Mapping):
-            found[name] = dict(value)
+            arguments[name] = dict(value)
         elif name in ("preload", "env", "readable"):
             if isinstance(value, str):  # It is a sequence of strings too.
                 raise ValueError(f"{name}={value!r} must be a list, not one string")
-            found[name] = [os.fspath(each) for each in value]
-    return found
+            arguments[name] = [os.fspath(each) for each in value]
+    return arguments
 
 
 # Arguments of AutoGen's executors without a counterpart, and what to do instead.
@@ -237,7 +236,23 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         _check_first("SandboxCodeExecutor", work_dir)
         python = _take_autogens("SandboxCodeExecutor", of_autogen, python)
         try:
-            config = SandboxCodeExecutorConfig(**as_data({**locals(), "options": options or {}}))
+            config = SandboxCodeExecutorConfig(
+                **_as_data(
+                    work_dir=work_dir,
+                    timeout=timeout,
+                    state=state,
+                    wall=wall,
+                    preload=preload,
+                    network=network,
+                    policy=policy,
+                    limits=limits,
+                    env=env,
+                    python=python,
+                    readable=readable,
+                    options=options or {},
+                    engine=engine,
+                )
+            )
         except ValidationError as error:
             from coderoom.sandbox import Sandbox
 
@@ -393,7 +408,9 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
         _check_first("LocalCodeExecutor", work_dir)
         python = _take_autogens("LocalCodeExecutor", of_autogen, python)
         try:
-            self._config = LocalCodeExecutorConfig(**as_data(locals()))
+            self._config = LocalCodeExecutorConfig(
+                **_as_data(work_dir=work_dir, timeout=timeout, env=env, python=python)
+            )
         except ValidationError as error:
             raise _refused(error) from None
         chosen = self._config.python
