@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,8 +25,47 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox import STATE_LOST, ExecutionResult, OutputChunk, remark_on
 
 if TYPE_CHECKING:
-    from coderoom.executors.sandbox import SandboxCodeExecutorConfig, WarmSandboxes
-    from coderoom.sandbox import Artifact, Checkpoint, HostFunction, Session
+    from coderoom.executors.config import SandboxCodeExecutorConfig
+    from coderoom.sandbox import Artifact, Checkpoint, HostFunction, Sandbox, Session
+
+
+class WarmSandboxes:
+    """Sandboxes that executors leave behind, for others with the same settings; sessions are never shared.
+
+    Batches on a cluster use them, whose items share a folder.
+
+    Attributes:
+        idle: Those that nobody uses now.
+    """
+
+    def __init__(self) -> None:
+        self.idle: list[Sandbox] = []
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """Have all executors that start in this block take their sandboxes from here, and leave them here."""
+        token = LENDER.set(self)
+        try:
+            yield
+        finally:
+            LENDER.reset(token)
+
+    def take(self, new: Sandbox) -> Sandbox:
+        """A warm sandbox with the settings of a new one, or that itself."""
+        found = next((sandbox for sandbox in self.idle if sandbox.config == new.config), new)
+        if found is not new:
+            self.idle.remove(found)
+        return found
+
+    def leave(self, sandbox: Sandbox) -> None:
+        """Keep a sandbox whose sessions are closed."""
+        self.idle.append(sandbox)
+
+    async def close(self) -> None:
+        """Close all that are kept."""
+        while self.idle:
+            await self.idle.pop().close()
+
 
 LENDER: ContextVar[WarmSandboxes | None] = ContextVar("warm_sandboxes", default=None)
 """Where executors get warm sandboxes now, if anywhere."""

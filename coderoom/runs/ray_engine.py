@@ -28,7 +28,7 @@ from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.budgets import Spending
 from coderoom.configs import find_source
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
-from coderoom.executors.sandbox import WarmSandboxes
+from coderoom.executors.base import WarmSandboxes
 from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item

@@ -8,7 +8,7 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.executors.sandbox import WarmSandboxes
+from coderoom.executors.base import WarmSandboxes
 from coderoom.sandbox import Sandbox
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from coderoom.sandbox.engines.cpython.engine import CPythonEngine
 from coderoom.sandbox.engines.cpython.session import CPythonSession
-from coderoom.sandbox.engines.monty.engine import MontyEngine
-from coderoom.sandbox.engines.monty.session import MontySession
+from coderoom.sandbox.engines.monty.engine import MontyEngine, MontySession
 
 __all__ = ["CPythonEngine", "Engine", "EngineSession", "MontyEngine"]
 

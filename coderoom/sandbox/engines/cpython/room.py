@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import secrets
+import signal
 import socket
 import time
 import weakref
@@ -19,8 +21,6 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.cell import StreamName
 from coderoom.sandbox.engines.cpython.channel import (
-    PATIENCE,
-    ForkServerClient,
     HostChannel,
     OutputPipes,
     resolve,
@@ -28,14 +28,115 @@ from coderoom.sandbox.engines.cpython.channel import (
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, describe_end, natural
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
 
+_PATIENCE = 20.0  # How many seconds a request to a process behind the wall may take.
 MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
 
+_numbers = itertools.count(1)
 _MOMENT = 0.5
 _LOOKS = 4  # How many times in a row a room has to be seen idle before a process in it counts as stuck.
 _FORKING = 30.0
 _MOST_CONTENT = 8 * 1024 * 1024
 _T = TypeVar("_T")
+
+
+class ForkServerClient:
+    """The host's connection to a fork server behind the wall: a room's supervisor, or a checkpoint.
+
+    `limit` is the limit that its room has met last.
+    """
+
+    # What forks are said to have ended with if the server ends first. Code can kill a checkpoint that it was in.
+    _end_of_forks: Mapping[str, Any] = {"status": -int(signal.SIGKILL)}
+
+    def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
+        self.lost = False
+        self.limit: str | None = None
+        self._forks: dict[int, Runner] = {}
+        self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._control = HostChannel(sock, self._on_message, self._on_end, key)
+
+    async def expect(self, event: str) -> Mapping[str, Any]:
+        """Wait for an event; a process that failed, has ended or does not answer is a `SandboxUnavailable`."""
+        future = self.announce(event)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            raise SandboxUnavailable(f"The sandbox did not answer within {_PATIENCE:g} seconds ({event!r}).") from None
+        finally:
+            if self._events.get(event) is future:
+                del self._events[event]
+            future.cancel()
+
+    async def ask(self, op: str, event: str, **arguments: Any) -> Mapping[str, Any]:
+        """Send a request and wait for its answer, as `expect`."""
+        self.announce(event)  # The answer may come before `expect` is called.
+        await self.send({"op": op, **arguments})
+        return await self.expect(event)
+
+    async def send(self, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+        """Send a request."""
+        try:
+            await self._control.send(message, fds)
+        except OSError as error:
+            raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
+
+    async def start(self, runner: Runner, op: str = "run", **arguments: Any) -> int:
+        """Request a fork of the state, to which `runner` is connected; return the number of the request."""
+        number, request = self._request(runner, op, arguments)
+        try:
+            await self.send(request, runner.remote_fds)
+        finally:
+            runner.close_remote_fds()
+        return number
+
+    def _request(self, runner: Runner, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = next(_numbers)
+        self._forks[number] = runner
+        return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}
+
+    def close(self) -> None:
+        """Close the control socket, whereupon the process ends."""
+        self._control.close()
+        self._on_end()
+
+    def announce(self, event: str) -> asyncio.Future[Mapping[str, Any]]:
+        """Keep an event that may come before `expect` is called for it."""
+        future = self._events.get(event)
+        if future is None:
+            future = self._events[event] = asyncio.get_running_loop().create_future()
+            if self.lost:
+                self._fail(SandboxUnavailable("The sandbox's process has ended."))
+        return future
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        event = str(message.get("event"))
+        if event == "ended":
+            runner = self._forks.pop(natural(message.get("id")), None)
+            if runner is not None:
+                runner.note_end(message)
+        elif event == "limit":
+            self.limit = str(message.get("limit"))
+        elif event == "failed":
+            self._fail(SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}"))
+        else:
+            future = self._events.get(event)
+            if future is not None and not future.done():
+                future.set_result(message)
+
+    def _on_end(self) -> None:
+        self.lost = True
+        self._fail(SandboxUnavailable("The sandbox's process has ended."))
+        forks, self._forks = self._forks, {}
+        for fork in forks.values():
+            fork.note_end(self._end_of_forks)
+
+    def _fail(self, error: SandboxUnavailable) -> None:
+        for future in self._events.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # Retrieved, so that asyncio does not log it if nothing waits for it.
 
 
 class Runner:
@@ -261,7 +362,7 @@ class Room(ForkServerClient):
             done(False)
             return
         loop = asyncio.get_running_loop()
-        late = loop.call_later(PATIENCE, done, False)
+        late = loop.call_later(_PATIENCE, done, False)
 
         def ready(_: object) -> None:
             late.cancel()
@@ -289,7 +390,7 @@ class Room(ForkServerClient):
                 await self.prepare()
             runner = self.spare
             assert runner is not None
-            if not runner.ready.done() and (await asyncio.wait((runner.ready,), timeout=PATIENCE))[1]:
+            if not runner.ready.done() and (await asyncio.wait((runner.ready,), timeout=_PATIENCE))[1]:
                 raise SandboxUnavailable("The sandbox did not get ready in time.")
             if runner.pid:
                 self.spare = None
@@ -318,7 +419,7 @@ class Room(ForkServerClient):
         """Wait for a process in the room to do something, as long as something in the room uses processor time."""
         task = asyncio.ensure_future(work)
         task.add_done_callback(retrieve_exception)
-        end, idle = time.monotonic() + PATIENCE, 0
+        end, idle = time.monotonic() + _PATIENCE, 0
         try:
             while True:
                 await asyncio.wait((task,), timeout=_MOMENT)

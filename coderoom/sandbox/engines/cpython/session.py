@@ -18,9 +18,8 @@ from coderoom._util.tasks import aside, is_large, retrieve_exception, run_uncanc
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.cpython.channel import ForkServerClient
 from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
-from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room, Runner
+from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, ForkServerClient, Room, Runner
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
