@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from coderoom._util.tasks import aside, await_with_token, is_large
 from coderoom._util.text import bound_output, counted, save_output
+from coderoom.agents.replay import PastCell, digest_of, run_again
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
 from coderoom.executors import runner_for
@@ -289,8 +290,8 @@ class CodeRunner:
         # The state before the code that `undo` undoes, and how many of the known cells had run before it.
         self._mark: Any = None
         self._before: int | None = None
-        # The cells whose results are known from before the run was resumed: name, blocks and result.
-        self._past: list[tuple[str, Sequence[CodeBlock], ExecutionResult]] = []
+        # The cells whose results are known from before the run was resumed, with their names.
+        self._past: list[tuple[str, PastCell]] = []
         self._count = 0
 
     async def attempt(
@@ -374,7 +375,8 @@ class CodeRunner:
 
         def load(found: Any) -> ExecutionResult:
             result = _RESULT.validate_python(found)
-            self._past = [] if result.state_lost else [*self._past, (name, blocks, result)]
+            past = PastCell(blocks=list(blocks), outcome=result.outcome).with_output(result.output)
+            self._past = [] if result.state_lost else [*self._past, (name, past)]
             return result
 
         if self._before is None:
@@ -388,21 +390,13 @@ class CodeRunner:
         past, self._past, self._before = self._past, [], 0
         if not past or getattr(self.given, "state", None) != "session":
             return
-        for name, blocks, before in past:
-            if before.outcome not in (Outcome.OK, Outcome.ERROR):
-                note(
-                    f"The code that begins with {beginning_of(blocks)!r} had ended with {before.outcome.value!r}: it "
-                    "was not run again, so that what it set is lost."
-                )
-            else:
-                cell.set(name)
-                again = await self.executor.run(blocks, cancellation_token)
-                if digest_of(again.output) != digest_of(before.output):
-                    old, new = (each.output.strip()[:200] for each in (before, again))
-                    note(
-                        f"Run again, the code that begins with {beginning_of(blocks)!r} gave {new!r}, and {old!r} "
-                        "before."
-                    )
+        for name, before in past:
+            cell.set(name)
+            again = await run_again(before, self.executor, cancellation_token)
+            if again.cell is None:
+                note(f"What earlier code had set is lost: {again.remark}.")
+            elif again.remark:
+                note(f"Run again, {again.remark}.")
         note(
             f"To have its variables again, code that had run before was run again ({len(past)}), without calling "
             "functions again."
@@ -444,15 +438,3 @@ def _dump(result: ExecutionResult) -> Any:
     # The value is for callers of the sandbox; agents read the output.
     left_out: Any = {"value": True, "value_is_data": True, "code": True, "artifacts": {"__all__": {"data"}}}
     return _RESULT.dump_python(result, mode="json", exclude=left_out, fallback=str)
-
-
-def digest_of(output: str, *more: str) -> str:
-    """A digest of an output, without addresses and cell numbers, which always differ."""
-    text = "\0".join([re.sub(r"0x[0-9a-fA-F]+|<cell \d+>", "#", output), *more])
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
-
-
-def beginning_of(blocks: Sequence[CodeBlock]) -> str:
-    """The first line of code."""
-    lines = (line for block in blocks for line in block.code.splitlines() if line.strip())
-    return next(lines, "").strip()[:100]

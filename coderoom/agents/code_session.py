@@ -13,35 +13,23 @@ from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.models import LLMMessage
 from autogen_core.tools import Workbench
-from pydantic import Field
 
-from coderoom._util.components import StrictConfig
 from coderoom._util.tasks import await_with_token, run_uncancellable
-from coderoom.agents.attempt import Attempt, CodeRunner, Selection, beginning_of, calls_made, digest_of
+from coderoom.agents.attempt import Attempt, CodeRunner, Selection, calls_made
+from coderoom.agents.replay import PastCell, run_again
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, RecordedCall, host_functions
+from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, host_functions
 
 OnError = Literal["keep", "rollback"]
 
-_BEGINNING = 500
-_SHOWN = 200
 _RUN_AGAIN = (
     "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
 )
 _users: WeakKeyDictionary[CodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
-
-
-class PastCell(StrictConfig):
-    """Code that succeeded, with the results of its function calls, and what is known of its output."""
-
-    blocks: list[CodeBlock]
-    calls: list[RecordedCall] = Field(default_factory=list)
-    output: str | None = None
-    output_digest: str | None = None
 
 
 class CodeSession:
@@ -150,9 +138,9 @@ class CodeSession:
         if attempt.state_lost:
             self._cells, self._failed, self._are_set = [], 0, False
         if attempt.outcome is Outcome.OK:
+            cell = PastCell(blocks=list(attempt.blocks), calls=self._recorder.take())
             # Of a long output only a part is known.
-            known = _output_of(attempt.output) if attempt.output_file is None else {}
-            self._cells.append(PastCell(blocks=list(attempt.blocks), calls=self._recorder.take(), **known))
+            self._cells.append(cell if attempt.output_file else cell.with_output(attempt.output))
         elif attempt.ran:
             self._failed += 1
 
@@ -188,18 +176,14 @@ class CodeSession:
         changed: list[str] = []
         try:
             for cell in self._cells:
-                code = f"the code that begins with {beginning_of(cell.blocks)!r}"
                 self._recorder.answer_from(cell.calls)
-                result = await self._runner.executor.run(cell.blocks, cancellation_token)
-                if result.outcome is not Outcome.OK:
-                    end = next((line for line in reversed(result.output.splitlines()) if line.strip()), "no output")
-                    lost.append(f"{code} ended with {result.outcome.value!r} this time ({end[:_SHOWN]})")
+                again = await run_again(cell, self._runner.executor, cancellation_token)
+                if again.cell is None:
+                    lost.append(again.remark)
                     continue
-                if cell.output_digest not in (None, digest_of(result.output)):
-                    before, now = (text.strip()[:_SHOWN] for text in (cell.output or "", result.output))
-                    changed.append(f"{code} gave {before!r} before and {now!r} now")
-                    cell = cell.model_copy(update=_output_of(result.output))
-                back.append(cell)
+                if again.remark:
+                    changed.append(again.remark)
+                back.append(again.cell)
         finally:
             self._recorder.answer_from(None)
         if self._failed:
@@ -238,10 +222,6 @@ class CodeSession:
         self._cells, self._failed, self._to_restore, self._are_set = [], 0, False, False
         self._called, self._forgotten = [], []
         await self._workbenches.reset()
-
-
-def _output_of(output: str) -> dict[str, Any]:
-    return {"output": output[:_BEGINNING], "output_digest": digest_of(output)}
 
 
 def _listed(items: Sequence[str]) -> str:
