@@ -10,9 +10,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import RequestError
+from coderoom.models.budgets import Budget
 from coderoom.runs.batch_report import result_schema
 from coderoom.runs.item_run import Result, Setup
 from coderoom.runs.items import NOT_AN_ITEM, Check, item_of, make_check

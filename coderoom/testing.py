@@ -93,9 +93,9 @@ def _record(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from autogen_core.models import CreateResult
 
     from coderoom.configs import known_secrets
+    from coderoom.models.watching import facts_of, request_of
     from coderoom.runs import Recorder
     from coderoom.steps import MODEL
-    from coderoom.steps.watching import facts_of, request_of
 
     recorder = Recorder(file)
 

@@ -35,8 +35,6 @@ from autogen_core._component_config import WELL_KNOWN_PROVIDERS, ComponentFromCo
 from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import StreamTool
 
-from coderoom._util.json_output import innermost_client
-
 # AutoGen's own names that other modules import from here.
 __all__ = [
     "WELL_KNOWN_PROVIDERS",
@@ -240,12 +238,12 @@ def closers_of(team: Any) -> list[Callable[[], Awaitable[None]]]:
 
 def http_client_of(model_client: Any) -> Any:
     """The httpx client of a client that has one, or `None`."""
-    return getattr(getattr(innermost_client(model_client), "_client", None), "_client", None)
+    return getattr(getattr(model_client, "_client", None), "_client", None)
 
 
 def retries_of(model_client: Any) -> int:
     """How often a client repeats a request that has failed; the default of OpenAI's package if that is not known."""
-    return int(getattr(getattr(innermost_client(model_client), "_client", None), "max_retries", 2))
+    return int(getattr(getattr(model_client, "_client", None), "max_retries", 2))
 
 
 def transports_of(model_client: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Waiting for work: what a token ends, what must be finished, what takes long, and requests with pauses.
+"""Waiting for work: what a token ends, what must be finished, and what takes long.
 
 What work has opened is closed here where nobody else closes it: AutoGen Studio, for instance, makes a team for each run
 and does not close it.
@@ -7,11 +7,9 @@ and does not close it.
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from time import monotonic
@@ -222,50 +220,3 @@ def _close_later(opened: list[Close]) -> None:
 
 async def _close_all(opened: list[Close]) -> None:
     await asyncio.gather(*(close() for close in opened), return_exceptions=True)
-
-
-# --- Requests with pauses ---
-
-
-class RateLimiter(AbstractAsyncContextManager[None]):
-    """Spaces requests evenly, without bursts, across event loops and threads.
-
-    Two requests start at least `60 / per_minute` seconds apart, so no more than `per_minute` start within a minute.
-    Delays in the network may bring them closer together at the server.
-    """
-
-    def __init__(self, per_minute: float) -> None:
-        self._seconds = 60 / per_minute
-        self._lock = threading.Lock()
-        self._last = -math.inf
-
-    async def __aenter__(self) -> None:
-        await self.begin()
-        _CURRENT.set(self)
-
-    async def __aexit__(self, *_: object) -> None:
-        _CURRENT.set(None)
-
-    async def begin(self) -> None:
-        """Wait until the next request may start."""
-        while (wait := self._take()) > 0:  # noqa: ASYNC110 (an event belongs to one event loop)
-            await asyncio.sleep(wait)
-
-    def _take(self) -> float:
-        """Start a request if it may start now; return the remaining seconds otherwise."""
-        with self._lock:
-            now = monotonic()
-            wait = self._last + self._seconds - now
-            if wait <= 0:
-                self._last = now
-            return wait
-
-
-_CURRENT: Final[ContextVar[RateLimiter | None]] = ContextVar("rate_limiter", default=None)
-
-
-async def one_more() -> None:
-    """Wait for the rate limiter that the current request passed, if any, before a second attempt."""
-    limiter = _CURRENT.get()
-    if limiter is not None:
-        await limiter.begin()

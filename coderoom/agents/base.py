@@ -58,8 +58,8 @@ from coderoom.agents.conversation import (
 )
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.budgets import Budget
 from coderoom.executors.base import OnOutput
+from coderoom.models.budgets import Budget
 from coderoom.outcome import Outcome
 from coderoom.sandbox import with_output
 from coderoom.steps import CODE, MODEL

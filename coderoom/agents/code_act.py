@@ -36,9 +36,9 @@ from coderoom.agents.tools import (
     with_functions,
 )
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.budgets import Budget
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.executors.base import OnOutput
+from coderoom.models.budgets import Budget
 
 _REMEMBERED = 50
 

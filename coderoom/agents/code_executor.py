@@ -23,8 +23,8 @@ from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.conversation import execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.budgets import Budget
 from coderoom.executors import Checkpoints
+from coderoom.models.budgets import Budget
 from coderoom.outcome import Outcome
 from coderoom.steps import tell_step
 

@@ -24,7 +24,6 @@ from autogen_core.models import ChatCompletionClient, RequestUsage
 from pydantic import Field
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.replies import make_ready
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
@@ -50,6 +49,7 @@ from coderoom.generation import (
     make_sandbox,
     write_solution,
 )
+from coderoom.models.replies import make_ready
 from coderoom.outcome import Outcome
 
 _MOST_REMARKS = 6

@@ -28,12 +28,12 @@ from autogen_core.models import (
 from autogen_core.tools import BaseTool, FunctionTool, Tool
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 
-from coderoom._util.json_output import json_objects, parse_tolerantly, request_for_json
-from coderoom._util.services import in_words
-from coderoom._util.structured import ask_structured
 from coderoom.agents.conversation import StreamingAgent, call_model
 from coderoom.blocks import without_thoughts
 from coderoom.errors import CodeRoomError, ModelError, RequestError
+from coderoom.models.json_output import json_objects, parse_tolerantly, request_for_json
+from coderoom.models.services import in_words
+from coderoom.models.structured import ask_structured
 
 Function = Callable[..., Awaitable[Any]]
 AgentTool = BaseTool[Any, Any] | Callable[..., Any]

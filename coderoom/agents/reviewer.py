@@ -13,12 +13,12 @@ from autogen_core.models import AssistantMessage, ChatCompletionClient
 from pydantic import BaseModel, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom._util.structured import Answer
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.conversation import ModelAgent
 from coderoom.blocks import Block, extract_code_blocks, without_thoughts
-from coderoom.budgets import Budget
+from coderoom.models.budgets import Budget
+from coderoom.models.structured import Answer
 from coderoom.outcome import Outcome
 from coderoom.steps import tell_step
 

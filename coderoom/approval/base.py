@@ -20,8 +20,8 @@ from autogen_core import CancellationToken, Component, ComponentBase, ComponentM
 from pydantic import BaseModel
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.services import in_words
 from coderoom._util.tasks import await_with_token, call_in_loop
+from coderoom.models.services import in_words
 from coderoom.steps import once
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."

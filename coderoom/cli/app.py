@@ -15,9 +15,9 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from coderoom import __version__
-from coderoom._util.services import MODEL_FORMS
 from coderoom._util.text import visible
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.models.services import MODEL_FORMS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 

@@ -94,7 +94,7 @@ def batch(
         raise RequestError(f"There is one argument too many: {other!r}.")
     if out is None:
         raise RequestError("Name the folder of the batch: --out DIR.")
-    from coderoom.budgets import make_budget
+    from coderoom.models.budgets import make_budget
     from coderoom.runs.batch import Batch
     from coderoom.runs.items import make_check
     from coderoom.runs.observers import exporting

@@ -103,8 +103,8 @@ def serve(
     """
     from rich.console import Console
 
-    from coderoom.budgets import make_budget
     from coderoom.integrations.chat_completions import ChatServer
+    from coderoom.models.budgets import make_budget
     from coderoom.runs import RunRequest, open_journal
     from coderoom.runs.exec_view import show_isolation
 

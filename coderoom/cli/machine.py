@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from coderoom._util.services import SERVICES
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
 from coderoom.errors import CodeRoomError
+from coderoom.models.services import SERVICES
 
 
 @app.command()

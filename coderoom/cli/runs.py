@@ -87,7 +87,7 @@ def run(
     the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless
     you pass --wall none.
     """
-    from coderoom.budgets import make_budget
+    from coderoom.models.budgets import make_budget
     from coderoom.runs import Run, RunRequest, open_journal
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
@@ -234,7 +234,7 @@ def chat(
     """
     from rich.console import Console
 
-    from coderoom.budgets import make_budget
+    from coderoom.models.budgets import make_budget
     from coderoom.runs import Run, RunRequest, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)

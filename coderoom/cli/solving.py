@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coderoom._util.database import FILE_NAME
-from coderoom._util.services import MODEL_FORMS
 from coderoom._util.terminal import log_to_stderr
 from coderoom._util.text import counted
 from coderoom.cli import app
 from coderoom.cli.runs import budgets_of
 from coderoom.errors import RequestError
+from coderoom.models.services import MODEL_FORMS
 
 if TYPE_CHECKING:
     from coderoom.generation import SolutionCache

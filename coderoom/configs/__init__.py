@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         team_warnings,
     )
     from coderoom.configs.reading import Source, find_source, read_team, write_starter
-    from coderoom.configs.recorded import RecordedModel, ReplayModel
     from coderoom.configs.schema import make_schema
+    from coderoom.models.recorded import RecordedModel, ReplayModel
 
 __all__ = [
     "Conversion",
@@ -57,13 +57,21 @@ __all__ = [
     "write_starter",
 ]
 
-_MODULES = ("reading", "recorded", "loading", "dumping", "schema", "converting", "gallery")
+_MODULES = (
+    "configs.reading",
+    "models.recorded",
+    "configs.loading",
+    "configs.dumping",
+    "configs.schema",
+    "configs.converting",
+    "configs.gallery",
+)
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because AutoGen takes a third of a second to import, and most commands do not need it.
     for module in _MODULES if name in __all__ else ():
-        found = getattr(importlib.import_module(f"coderoom.configs.{module}"), name, None)
+        found = getattr(importlib.import_module(f"coderoom.{module}"), name, None)
         if found is not None:
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

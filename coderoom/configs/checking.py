@@ -17,7 +17,6 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from pydantic import BaseModel, ValidationError
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS, known_model_info, loads_past_versions
-from coderoom._util.services import MODEL_VARIABLE, NO_KEY, OPENAI, UNKNOWN_MODEL, is_model_text
 from coderoom._util.text import MASK
 from coderoom.configs.components import (
     MODEL,
@@ -41,6 +40,7 @@ from coderoom.configs.repairs import SUCCESSORS, fill_nulls, temporary_values
 from coderoom.configs.variables import References, resolve_all
 from coderoom.configs.yaml import Location, in_a_line, nearest, show, show_key, value_at
 from coderoom.configs.yaml import walk as every_value
+from coderoom.models.services import MODEL_VARIABLE, NO_KEY, OPENAI, UNKNOWN_MODEL, is_model_text
 
 KEYS: Mapping[str, type] = {
     "provider": str,

@@ -17,7 +17,6 @@ from pydantic import SecretBytes, SecretStr
 
 from coderoom import __version__
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
-from coderoom._util.services import NO_KEY, OPENAI, key_of
 from coderoom._util.text import MASK, is_secret_name
 from coderoom.configs.checking import check
 from coderoom.configs.components import TEAM, Components, alternatives, fields_by_key
@@ -27,6 +26,7 @@ from coderoom.configs.reading import Source, find_source, read_component, shippe
 from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, show_key, value_at, walk
 from coderoom.errors import ConfigError, Problem, RequestError
+from coderoom.models.services import NO_KEY, OPENAI, key_of
 from coderoom.teams import CodingTeam, TeamAgent
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")

@@ -4,7 +4,7 @@ A team that is loaded with another model has a placeholder under every `model_cl
 that model's client. This works for every agent that loads its client with `load_component`.
 
 Model clients are made from short texts too: `openai:gpt-4o`, `ollama:llama3.2`, `replay:FILE`. The package of a model
-service is imported when one of its models is made. `_util.services` describes the services.
+service is imported when one of its models is made. `models.services` describes the services.
 """
 
 from __future__ import annotations
@@ -26,18 +26,6 @@ from autogen_core.models import ChatCompletionClient
 from pydantic import ValidationError
 
 from coderoom._util.components import StrictConfig
-from coderoom._util.services import (
-    DEFAULT_MODEL,
-    MODEL_FORMS,
-    MODEL_VARIABLE,
-    REPLAY,
-    SERVICES,
-    UNKNOWN_MODEL,
-    Service,
-    client_config,
-    is_model_text,
-    service_of,
-)
 from coderoom._util.text import misfits
 from coderoom.configs.checking import check, check_config
 from coderoom.configs.components import MODEL, TEAM, Components, Kind, how_to_install, provider_of
@@ -52,7 +40,6 @@ from coderoom.configs.reading import (
     read_document,
     shipped_sources,
 )
-from coderoom.configs.recorded import RecordedModel, ReplayModel, ReplayModelConfig
 from coderoom.configs.yaml import Location, did_you_mean, value_at
 from coderoom.errors import (
     CodeRoomError,
@@ -61,6 +48,19 @@ from coderoom.errors import (
     Problem,
     RequestError,
     SandboxUnavailable,
+)
+from coderoom.models.recorded import RecordedModel, ReplayModel, ReplayModelConfig
+from coderoom.models.services import (
+    DEFAULT_MODEL,
+    MODEL_FORMS,
+    MODEL_VARIABLE,
+    REPLAY,
+    SERVICES,
+    UNKNOWN_MODEL,
+    Service,
+    client_config,
+    is_model_text,
+    service_of,
 )
 
 T = TypeVar("T")

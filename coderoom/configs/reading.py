@@ -14,11 +14,11 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coderoom._util.services import MODEL_FORMS, REPLAY, has_suffix, is_model_text, service_of
 from coderoom._util.text import MASK
 from coderoom.configs.variables import is_secret_key
 from coderoom.configs.yaml import Location, Mark, Reader, nearest, show, show_key
 from coderoom.errors import ConfigError, Problem, RequestError
+from coderoom.models.services import MODEL_FORMS, REPLAY, has_suffix, is_model_text, service_of
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

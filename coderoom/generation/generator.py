@@ -16,7 +16,6 @@ from typing import Any, Self, get_args
 
 import coderoom
 from coderoom._util.database import FILE_NAME, OFF, VARIABLE
-from coderoom._util.tasks import RateLimiter
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
@@ -30,6 +29,7 @@ from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.repair import Program, Rules
 from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
 from coderoom.judge import Judge, freeze
+from coderoom.models.rates import RateLimiter
 from coderoom.sandbox import Sandbox
 
 _log = logging.getLogger("coderoom.generation")

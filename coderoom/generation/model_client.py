@@ -18,14 +18,15 @@ from typing import Any
 from pydantic import BaseModel
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_random_exponential
 
-from coderoom._util.services import advice_for, is_out_of_credit, said
-from coderoom._util.tasks import RateLimiter, cancel_and_wait
+from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import BudgetExceeded
 from coderoom.generation.cache import Journal
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 from coderoom.judge.guest.values import classes_of, name_of
+from coderoom.models.rates import RateLimiter
+from coderoom.models.services import advice_for, is_out_of_credit, said
 
 _log = logging.getLogger("coderoom.generation")
 

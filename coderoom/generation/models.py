@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from coderoom._util.json_output import (
-    innermost_client,
-    model_name_of,
+from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.models.json_output import (
     output_arguments,
     request_for_json,
     send_for_json,
     strict_schema,
 )
-from coderoom._util.replies import check_responses, make_ready
-from coderoom._util.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
-from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.models.names import innermost_client, model_name_of
+from coderoom.models.replies import check_responses, make_ready
+from coderoom.models.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from coderoom._util.json_output import json_objects
 from coderoom._util.text import encodable
 from coderoom.blocks import Block, extract_code_blocks, without_thoughts
 from coderoom.generation.languages import Language
@@ -20,6 +19,7 @@ from coderoom.generation.specs import FunctionSpec
 from coderoom.judge import FunctionTest, encode
 from coderoom.judge.cases import EXPECTATIONS
 from coderoom.judge.source import UNREADABLE
+from coderoom.models.json_output import json_objects
 
 _LONGEST_REASON = 2_000
 

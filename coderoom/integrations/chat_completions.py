@@ -26,11 +26,11 @@ from coderoom._util.files import name_inside, open_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import encodable, misfits
-from coderoom.budgets import Budget
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.integrations.tool import missing
+from coderoom.models.budgets import Budget
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
 from coderoom.runs.team_run import try_out
 

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from autogen_core.models import RequestUsage
 
 from coderoom._util.files import refusing
-from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import counted
-from coderoom.budgets import Budget, Spending
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
+from coderoom.models.budgets import Budget, Spending
+from coderoom.models.services import MODEL_VARIABLE
 from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
 from coderoom.runs.item_run import (
     ERRORED,

@@ -19,7 +19,10 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from coderoom._util.processes import default_python
-from coderoom._util.services import (
+from coderoom.configs.user_config import apply_user_config, user_config_path
+from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
+from coderoom.generation import GoLanguage, TypeScriptLanguage
+from coderoom.models.services import (
     MODEL_VARIABLE,
     OPENAI,
     REPLAY,
@@ -30,9 +33,6 @@ from coderoom._util.services import (
     is_model_text,
     service_of,
 )
-from coderoom.configs.user_config import apply_user_config, user_config_path
-from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
-from coderoom.generation import GoLanguage, TypeScriptLanguage
 from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
 
 NOT_ISOLATED = (
@@ -246,8 +246,8 @@ async def check_model(model: str) -> ModelCheck:
     """
     from autogen_core.models import UserMessage
 
-    from coderoom._util.replies import make_ready
     from coderoom.configs import make_model  # `coderoom doctor` needs no AutoGen.
+    from coderoom.models.replies import make_ready
 
     client = make_model(model)
     begin = perf_counter()

@@ -14,9 +14,9 @@ from typing import Any, Final, Self
 from autogen_core import CancellationToken
 
 from coderoom._util.text import MASK, counted
-from coderoom.budgets import Budget, make_budget
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
+from coderoom.models.budgets import Budget, make_budget
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import Recorder

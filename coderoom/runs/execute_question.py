@@ -22,14 +22,14 @@ from autogen_core.models import (
     UserMessage,
 )
 
-from coderoom._util.replies import make_ready
-from coderoom._util.services import in_words
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
 from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.configs import default_model, resolve_model
 from coderoom.errors import CodeRoomError, ModelError, RequestError
 from coderoom.executors import bound_output
+from coderoom.models.replies import make_ready
+from coderoom.models.services import in_words
 from coderoom.outcome import Outcome
 from coderoom.runs.record import NO_CODE, usage_of
 from coderoom.runs.team_run import WALL_VARIABLE

@@ -19,19 +19,20 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
 from coderoom._util.autogen import clients_of
-from coderoom._util.prices import cost_of, priced_as
-from coderoom._util.tasks import RateLimiter, await_with_token
+from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
-from coderoom.budgets import Budget
 from coderoom.configs import default_model, find_source, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError
+from coderoom.models.budgets import Budget
+from coderoom.models.prices import cost_of, priced_as
+from coderoom.models.rates import RateLimiter
+from coderoom.models.watching import watch_client
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, RunRequest
 from coderoom.steps import MODEL, StepObserver, observing
-from coderoom.steps.watching import watch_client
 
 PASSED, NOT_PASSED, UNCHECKED, ERRORED = "passed", "failed", "unchecked", "errored"
 OWNER: Final = "the batch"

@@ -26,10 +26,10 @@ from autogen_core.models import ChatCompletionClient, LLMMessage, SystemMessage,
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom._util.structured import ask_structured
 from coderoom._util.text import misfits
 from coderoom.blocks import extract_code_blocks, fence, without_thoughts
 from coderoom.errors import AgentError, CodeRoomError, MissingDependencyError, RequestError
+from coderoom.models.structured import ask_structured
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 

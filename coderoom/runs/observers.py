@@ -25,8 +25,8 @@ from coderoom import __version__
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import refusing
 from coderoom._util.text import Masking
-from coderoom.configs.recorded import HEADER, dump_messages
 from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.models.recorded import HEADER, dump_messages
 from coderoom.steps import CODE, MODEL, StepObserver, note
 
 _log = logging.getLogger("coderoom.runs")

@@ -22,13 +22,13 @@ from typing import Any, Final
 
 import coderoom
 from coderoom._util.files import write_inside
-from coderoom._util.services import MODEL_VARIABLE
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.terminal import is_logging_steps, log_to_stderr
-from coderoom.budgets import Spending
 from coderoom.configs import find_source
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
 from coderoom.executors.base import WarmSandboxes
+from coderoom.models.budgets import Spending
+from coderoom.models.services import MODEL_VARIABLE
 from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
 from coderoom.runs.items import Item

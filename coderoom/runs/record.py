@@ -27,11 +27,11 @@ from autogen_core.models import RequestUsage
 
 from coderoom import generation
 from coderoom._util.autogen import agents_of, current_agent, executor_of
-from coderoom._util.prices import cost_of
 from coderoom._util.terminal import asking
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks, without_thoughts
+from coderoom.models.prices import cost_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OutputChunk
 from coderoom.steps import CODE, MODEL, StepObserver, once

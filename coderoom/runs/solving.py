@@ -20,20 +20,20 @@ from rich.text import Text
 
 from coderoom import generation
 from coderoom._util.files import refusing
-from coderoom._util.prices import cost_of, price_table, priced_as
-from coderoom._util.services import absolute_model
 from coderoom._util.text import counted, in_dollars, visible
-from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import default_model, make_model, secrets_of
 from coderoom.errors import RequestError
 from coderoom.generation import GenerationEvent, Solution, WrittenFiles
+from coderoom.models.budgets import Budget, Spending, make_budget
+from coderoom.models.prices import cost_of, price_table, priced_as
+from coderoom.models.services import absolute_model
+from coderoom.models.watching import watch_client
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
 from coderoom.steps import StepObserver, observing
-from coderoom.steps.watching import watch_client
 
 _LIMITS: Final = {"tokens": "max_tokens", "seconds": "max_seconds"}
 """The limits that are options of the generator, by the names of those of a budget."""

@@ -28,15 +28,16 @@ from coderoom._util.autogen import (
     work_dir_of,
     workbenches_of,
 )
-from coderoom._util.json_output import model_name_of
-from coderoom._util.prices import price_table, priced_as
-from coderoom._util.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
-from coderoom.budgets import Budget, Spending, make_budget
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.models.budgets import Budget, Spending, make_budget
+from coderoom.models.names import model_name_of
+from coderoom.models.prices import price_table, priced_as
+from coderoom.models.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
+from coderoom.models.watching import watch_client
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.journal import FILES_IN
@@ -46,7 +47,7 @@ from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.steps import StepObserver, observing
-from coderoom.steps.watching import watch_client, watch_tools
+from coderoom.steps.watching import watch_tools
 from coderoom.teams import BudgetTermination, conditions_of
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"

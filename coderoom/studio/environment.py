@@ -22,9 +22,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
-from coderoom._util.services import NO_KEY
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.models.services import NO_KEY
 
 PINS: Final = Path(__file__).with_name("requirements.txt")
 """The exact version of every package in Studio's environment."""

@@ -29,13 +29,13 @@ from autogen_agentchat.messages import (
 from autogen_core import Image
 from autogen_core.models import RequestUsage
 
-from coderoom._util.services import advice_for
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
 from coderoom.agents.conversation import picture_of
 from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
+from coderoom.models.services import advice_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact
 

@@ -18,11 +18,11 @@ from typing import Any, Final, NoReturn
 
 from rich.console import Console
 
-from coderoom._util.services import OPENAI, key_of
 from coderoom._util.text import visible
 from coderoom.configs import make_gallery
 from coderoom.errors import RequestError, StudioError
 from coderoom.executors import adopt_orphans, descendants, kill_until_gone
+from coderoom.models.services import OPENAI, key_of
 from coderoom.studio.contents import Contents, RefusedError, Rest, forget_if_new
 from coderoom.studio.environment import (
     Report,

@@ -14,8 +14,8 @@ from pydantic import Field
 from coderoom._util.autogen import CONDITIONS, COUNTERS, STOP_MESSAGES
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.budgets import Budget, Spending
 from coderoom.errors import BudgetExceeded, RequestError
+from coderoom.models.budgets import Budget, Spending
 from coderoom.outcome import Outcome
 from coderoom.steps import CODE, MODEL
 

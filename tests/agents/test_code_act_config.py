@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from coderoom.agents import CodeActAgent, CodeActAgentConfig
 from coderoom.approval import RuleApproval
-from coderoom.budgets import Budget
 from coderoom.configs import ReplayModel, check_team
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.models.budgets import Budget
 from tests.agents.acting import MakeActor, Multiply, Shop, add, outputs, subtraction
 from tests.agents.helpers import TASK, Approver, python, stream
 

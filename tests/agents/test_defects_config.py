@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent
 from coderoom.approval import NeverApprove
-from coderoom.budgets import Budget
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
+from coderoom.models.budgets import Budget
 from tests.agents.helpers import (
     BAD,
     GOOD,

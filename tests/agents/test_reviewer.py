@@ -19,7 +19,7 @@ from PIL import Image as Pictures
 from pydantic import ValidationError
 
 from coderoom.agents import ReviewerAgent, ReviewVerdict
-from coderoom.budgets import Budget
+from coderoom.models.budgets import Budget
 from coderoom.outcome import Outcome
 from tests.agents.helpers import (
     BAD,

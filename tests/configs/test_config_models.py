@@ -14,7 +14,6 @@ from autogen_core.models import UserMessage
 from autogen_ext.models.openai import AzureOpenAIChatCompletionClient, OpenAIChatCompletionClient
 
 from coderoom._util.autogen import agents_of, model_client_of
-from coderoom._util.json_output import innermost_client
 from coderoom.configs import (
     ReplayModel,
     default_model,
@@ -25,6 +24,7 @@ from coderoom.configs import (
     team_warnings,
 )
 from coderoom.errors import ConfigError, MissingDependencyError, RequestError
+from coderoom.models.names import innermost_client
 from tests.configs.config_files import ENV, TEAM, changed, found, write
 from tests.support.commands import coderoom
 from tests.support.openai_server import OpenAIServer

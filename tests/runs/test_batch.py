@@ -20,8 +20,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from coderoom.budgets import Budget
 from coderoom.errors import RequestError
+from coderoom.models.budgets import Budget
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
 from coderoom.runs.items import make_check, why_not_passed

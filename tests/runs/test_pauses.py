@@ -12,11 +12,11 @@ import pytest
 from coderoom.agents import CodeExecutorAgent
 from coderoom.configs import ReplayModel
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.models.watching import watch_client
 from coderoom.runs import Journal
 from coderoom.runs.run_log import RunLog
 from coderoom.sandbox import Limits, Sandbox
 from coderoom.steps import observing
-from coderoom.steps.watching import watch_client
 
 pytestmark = pytest.mark.slow
 

@@ -163,7 +163,7 @@ async def test_a_budget_holds_on_all_nodes_and_a_node_without_a_place_to_write_i
     items, model = tasks(tmp_path, 6), "openai:gpt-4o-2024-08-06"
     cluster.add_node(num_cpus=1, env_vars={**os.environ, "TMPDIR": "/proc/nowhere"})
     cluster.add_node(num_cpus=1)
-    from coderoom.budgets import Budget
+    from coderoom.models.budgets import Budget
 
     batch = Batch("code-act", items, tmp_path / "out", model=model, engine="ray", address=cluster.address)
     (tmp_path / "prices.yaml").write_text("gpt-4o: [2.5, 10]\n")

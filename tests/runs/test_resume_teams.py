@@ -16,9 +16,9 @@ from autogen_core import CancellationToken
 from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent
-from coderoom.budgets import Budget
 from coderoom.configs import ReplayModel, dump_team
 from coderoom.executors import SandboxCodeExecutor
+from coderoom.models.budgets import Budget
 from coderoom.runs import Journal, Run, RunRecord, RunRequest, prepare_run
 from tests.support.openai_server import Failure, OpenAIServer
 

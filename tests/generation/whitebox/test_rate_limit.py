@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from coderoom._util.tasks import RateLimiter
 from coderoom.generation import AICodeGenerator
+from coderoom.models.rates import RateLimiter
 from tests.support import openai_server as server
 
 from ..scripted import ScriptedModel, function, test

@@ -20,10 +20,10 @@ from autogen_core.models import UserMessage
 from coderoom._util import database
 from coderoom.agents import CodeActAgent
 from coderoom.configs import ReplayModel
+from coderoom.models.watching import watch_client
 from coderoom.runs import Journal, RunRecord, run_log
 from coderoom.runs.run_log import RunLog, conversations
 from coderoom.steps import observing
-from coderoom.steps.watching import watch_client
 
 
 async def test_a_function_answers_old_code_from_the_journal_and_new_code_itself(tmp_path: Path) -> None:

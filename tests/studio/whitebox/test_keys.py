@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coderoom._util.services import key_of
+from coderoom.models.services import key_of
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from autogen_core.tools import FunctionTool
 
 from coderoom.configs import RecordedModel, ReplayModel, make_model
 from coderoom.errors import RequestError
+from coderoom.models.watching import watch_client
 from coderoom.runs import Recorder
 from coderoom.steps import StepObserver, observing
-from coderoom.steps.watching import watch_client
 from tests.support.commands import coderoom
 from tests.support.openai_server import OpenAIServer
 from tests.support.selector_team import respond, selector

@@ -38,7 +38,7 @@ _SERVICES: Final = (
 
 def priced_as(model_client: Any) -> str:
     """The name of a client's model for `cost_of`, after its server if that is not one of the services in the table."""
-    from coderoom._util.json_output import address_of, model_name_of
+    from coderoom.models.names import address_of, model_name_of
 
     name, host = model_name_of(model_client), urlsplit(address_of(model_client)).netloc.rpartition("@")[2]
     domain = host.partition(":")[0]
@@ -69,7 +69,7 @@ def price_table(*, with_shipped: bool = True) -> dict[str, tuple[float, float]]:
 def _table(own: Path | None, with_shipped: bool) -> dict[str, tuple[float, float]]:
     prices: dict[str, tuple[float, float]] = {}
     if with_shipped:
-        prices = _read("prices.yaml", resources.files("coderoom._util").joinpath("prices.yaml").read_text("utf-8"))
+        prices = _read("prices.yaml", resources.files("coderoom.models").joinpath("prices.yaml").read_text("utf-8"))
     if own is None:
         return prices
     try:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from coderoom._util.json_output import json_objects, parse_tolerantly
-from coderoom._util.structured import ask_structured
 from coderoom.agents import RetryDecision, ReviewVerdict
+from coderoom.models.json_output import json_objects, parse_tolerantly
+from coderoom.models.structured import ask_structured
 from tests.agents.helpers import Client, FailingClient, decide, verdict
 
 NO_BRACES = st.text(alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="{}"), max_size=200)

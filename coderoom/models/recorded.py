@@ -26,10 +26,10 @@ from typing_extensions import TypedDict
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.json_output import REQUEST_FOR_JSON
 from coderoom._util.text import Masking
 from coderoom.errors import RequestError
-from coderoom.steps.watching import request_of
+from coderoom.models.json_output import REQUEST_FOR_JSON
+from coderoom.models.watching import request_of
 
 
 class ReplayUsage(StrictConfig):

@@ -10,15 +10,15 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.json_output import (
+from coderoom._util.tasks import aside, await_with_token
+from coderoom._util.text import encodable
+from coderoom.models.json_output import (
     output_arguments,
     parse_tolerantly,
     request_for_json,
     send_for_json,
 )
-from coderoom._util.replies import make_ready
-from coderoom._util.tasks import aside, await_with_token
-from coderoom._util.text import encodable
+from coderoom.models.replies import make_ready
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 

@@ -15,11 +15,11 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel
 
 from coderoom import dump_team, execute_code, load_team
-from coderoom._util.structured import ask_structured
 from coderoom.configs import ReplayModel, check_team, resolve_model
 from coderoom.errors import RequestError
 from coderoom.generation import AICodeGenerator, AutoGenModel
 from coderoom.models import RateLimitedClient
+from coderoom.models.structured import ask_structured
 from tests.support.openai_server import OpenAIServer, Reply
 
 MODEL = "gpt-4o-2024-08-06"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 from weakref import ref
 
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.tasks import one_more
 from coderoom._util.text import encodable, in_texts
+from coderoom.models.names import address_of, innermost_client, is_openai, model_name_of
+from coderoom.models.rates import one_more
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 T = TypeVar("T")
@@ -77,7 +76,7 @@ def output_arguments(model_client: Any, schema: type[BaseModel]) -> dict[str, An
     """The arguments of `create` for an answer in `schema`, as far as the model supports that."""
     if not model_client.model_info.get("structured_output"):
         return {"json_output": True if model_client.model_info.get("json_output") else None}
-    if not _is_openai(model_client):
+    if not is_openai(model_client):
         return {"json_output": schema}
     # The same request as with `json_output=schema`. With that, the client would parse the answer: a malformed one
     # raises, its text and token counts are lost, and a valid one causes a warning of pydantic's.
@@ -124,46 +123,6 @@ async def send_for_json(
 def may_refuse_arguments(error: Exception) -> bool:
     """Whether a service may have refused a request for the arguments that not every service knows."""
     return getattr(error, "status_code", None) in _REFUSED and not _OTHER_REASONS.search(str(error))
-
-
-def _is_openai(model_client: Any) -> bool:
-    # By name, since the import is slow and often not needed.
-    kinds = type(innermost_client(model_client)).__mro__
-    return any(kind.__module__.startswith("autogen_ext.models.openai") for kind in kinds)
-
-
-def innermost_client(model_client: Any) -> Any:
-    """The client that sends the requests, if others are wrapped around it, such as a cache or a rate limit."""
-    while hasattr(inner := getattr(model_client, "client", None), "model_info"):
-        model_client = inner
-    return model_client
-
-
-def config_of(client: Any) -> Mapping[str, Any]:
-    """A client's config; empty if it has none."""
-    with suppress(Exception):  # Not every client has a config.
-        config: Mapping[str, Any] = client.dump_component().config
-        return config
-    return {}
-
-
-def address_of(model_client: Any) -> str:
-    """The address of the server that a client asks; empty if that is not known."""
-    client = innermost_client(model_client)
-    config = config_of(client)
-    default = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1" if _is_openai(client) else ""
-    return str(config.get("base_url") or config.get("azure_endpoint") or config.get("host") or default)
-
-
-def model_name_of(model_client: Any) -> str:
-    """The name of a client's model; clients have no common attribute for it."""
-    client = innermost_client(model_client)
-    name = config_of(client).get("model")
-    if isinstance(name, str):
-        return name
-    if recording := getattr(client, "recording", None):
-        return f"replay:{recording}"
-    return f"{type(client).__name__}:{client.model_info.get('family', 'unknown')}"
 
 
 def strict_schema(schema: Any) -> Any:

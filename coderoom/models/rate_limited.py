@@ -15,8 +15,9 @@ from autogen_core.tools import Tool, ToolSchema
 from pydantic import Field
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
-from coderoom._util.tasks import RateLimiter, await_with_token
+from coderoom._util.tasks import await_with_token
 from coderoom.errors import RequestError
+from coderoom.models.rates import RateLimiter
 
 __all__ = ["RateLimitedClient", "RateLimitedClientConfig"]
 

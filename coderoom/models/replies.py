@@ -17,9 +17,11 @@ from contextlib import aclosing, suppress
 from functools import wraps
 from typing import Any, Final
 
-from coderoom._util.json_output import innermost_client, may_refuse_arguments
-from coderoom._util.services import causes_of
-from coderoom._util.tasks import close_with_loop, one_more
+from coderoom._util.tasks import close_with_loop
+from coderoom.models.json_output import may_refuse_arguments
+from coderoom.models.names import innermost_client
+from coderoom.models.rates import one_more
+from coderoom.models.services import causes_of
 
 NO_REPLY: Final = "the answer is no reply of a model"
 NO_PART: Final = "the service sent what is no part of a reply: "
@@ -47,7 +49,7 @@ async def make_ready(model_client: Any) -> None:
     """Prepare a client for a request in this event loop."""
     from coderoom._util.autogen import transports_of  # It imports AutoGen, as the client's owner has done.
 
-    await close_with_loop(model_client, transports_of)
+    await close_with_loop(innermost_client(model_client), transports_of)
     keep_whole(model_client)
 
 
@@ -59,7 +61,8 @@ def keep_whole(model_client: Any) -> None:
     """
     from coderoom._util.autogen import http_client_of, retries_of
 
-    client, http = innermost_client(model_client), http_client_of(model_client)
+    client = innermost_client(model_client)
+    http = http_client_of(client)
     if not hasattr(http, "event_hooks") or hasattr(client.create_stream, _WATCHED):
         return
     check_responses(http)

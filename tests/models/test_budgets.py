@@ -16,14 +16,14 @@ from autogen_agentchat.tools import AgentTool
 from autogen_core.models import CreateResult, UserMessage
 from pydantic import ValidationError
 
-from coderoom._util.prices import cost_of, priced_as
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, ReviewerAgent
-from coderoom.budgets import Budget, limiting
 from coderoom.configs import ReplayModel, load_team, make_model
 from coderoom.errors import AgentError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.generation import AICodeGenerator
 from coderoom.models import RateLimitedClient
+from coderoom.models.budgets import Budget, limiting
+from coderoom.models.prices import cost_of, priced_as
 from coderoom.teams import BudgetTermination, CodingTeam
 from tests.support.commands import coderoom, recording
 from tests.support.openai_server import OpenAIServer
