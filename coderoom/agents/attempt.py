@@ -24,9 +24,8 @@ from coderoom.agents.replay import PastCell, digest_of, run_again
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
 from coderoom.executors import runner_for
-from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, FunctionCall
+from coderoom.sandbox import ExecutionResult, FunctionCall, OnOutput
 from coderoom.steps import CODE, cell, note, once
 
 CodeFormat = Literal["fence", "execute"]

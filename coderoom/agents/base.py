@@ -58,10 +58,9 @@ from coderoom.agents.conversation import (
 )
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
-from coderoom.executors.base import OnOutput
 from coderoom.models.budgets import Budget
 from coderoom.outcome import Outcome
-from coderoom.sandbox import with_output
+from coderoom.sandbox import OnOutput, with_output
 from coderoom.steps import CODE, MODEL
 
 Item = BaseAgentEvent | BaseChatMessage | Response

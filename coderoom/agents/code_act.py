@@ -37,8 +37,8 @@ from coderoom.agents.tools import (
 )
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
-from coderoom.executors.base import OnOutput
 from coderoom.models.budgets import Budget
+from coderoom.sandbox import OnOutput
 
 _REMEMBERED = 50
 

@@ -20,9 +20,8 @@ from coderoom.agents.replay import PastCell, run_again
 from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.executors.base import OnOutput
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, host_functions
+from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OnOutput, host_functions
 
 OnError = Literal["keep", "rollback"]
 

@@ -16,9 +16,9 @@ from coderoom._util.autogen import is_executor_started
 from coderoom._util.tasks import await_with_token, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
-from coderoom.executors.base import CANCELLED_CODE, TIMEOUT_CODE, OnOutput, SandboxedExecutor
+from coderoom.executors.base import SandboxedExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult
+from coderoom.sandbox import CANCELLED_CODE, ExecutionResult, OnOutput
 
 
 @runtime_checkable
@@ -53,6 +53,7 @@ class Checkpoints(Protocol):
         ...
 
 
+TIMEOUT_CODE = 124
 _JUPYTER = frozenset({"JupyterCodeExecutor", "DockerJupyterCodeExecutor"})
 
 

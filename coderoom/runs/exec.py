@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -25,10 +25,18 @@ from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Writer
 from coderoom.runs.workspace import FileChanges, open_workspace
-from coderoom.sandbox import CodeError, ExecutionResult, Limits, OutputChunk, Sandbox, Session
+from coderoom.sandbox import (
+    CANCELLED_CODE,
+    CodeError,
+    ExecutionResult,
+    Limits,
+    OutputChunk,
+    Sandbox,
+    Session,
+    named_file,
+    save_named,
+)
 from coderoom.steps import StepObserver
-
-_CANCELLED_CODE: Final = 125
 
 _STATE: Final = (
     "The session was restarted: earlier variables are gone.",
@@ -176,15 +184,12 @@ def _without_state(message: str) -> str:
     return message
 
 
-_FILE_NAME: Final = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
-
-
 def check_request(source: Source, arguments: Sequence[str]) -> None:
     """Refuse arguments that no block takes, and blocks that name a file outside of the workspace."""
     if arguments and all(block.language not in ("python", "sh") for block in source.blocks):
         raise RequestError(f"{source.name!r} takes no arguments: only code in python, sh and bash does.")
     for number, block in enumerate(source.blocks, start=1):
-        name = _named_file(source, block)
+        name = None if source.kind == "script" else named_file(block)
         try:
             name_inside("-" if name is None else name)
         except RequestError:
@@ -215,23 +220,6 @@ def code_to_run(block: Block, arguments: Sequence[str]) -> str:
     if not arguments or block.language != "sh":
         return block.code
     return f"set -- {shlex.join(arguments)}; {block.code}"
-
-
-def keep_file(source: Source, block: Block) -> str:
-    """The shell commands that write a block to the file that its first line names; empty if it names none."""
-    name = _named_file(source, block)
-    if name is None:
-        return ""
-    path = f"./{name_inside(name)}"
-    folder = str(PurePosixPath(path).parent)
-    return f"mkdir -p {shlex.quote(folder)} && printf %s {shlex.quote(block.code)} > {shlex.quote(path)}"
-
-
-def _named_file(source: Source, block: Block) -> str | None:
-    if source.kind == "script":
-        return None
-    match = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
-    return None if match is None else match[1].strip("\"'`")
 
 
 async def run_file(
@@ -331,7 +319,7 @@ class _FileRun:
         if len(result.runs) < result.total:
             number = len(result.runs) + 1
             block = result.source.blocks[number - 1]
-            self._add(BlockRun(number, block, Outcome.CANCELLED, _CANCELLED_CODE, "", seconds))
+            self._add(BlockRun(number, block, Outcome.CANCELLED, CANCELLED_CODE, "", seconds))
         if self.started_at is not None:
             self.view.show_run(result.runs[-1])
 
@@ -378,9 +366,10 @@ class _FileRun:
 
     async def _run_block(self, session: Session, number: int, block: Block) -> BlockRun:
         source = self.result.source
-        keeping = keep_file(source, block)
-        result = await self._run_cell(session, keeping, "sh") if keeping else None
-        if result is None or result.success:
+        problem = "" if source.kind == "script" else await save_named(block, self.sandbox, self.result.workspace)
+        if problem:
+            result = ExecutionResult(Outcome.ERROR, 1, error=CodeError("OSError", problem))
+        else:
             code = code_to_run(block, self.arguments)
             self.cells += [number] if block.language == "python" else []
             final = self.fresh or number == self.result.total

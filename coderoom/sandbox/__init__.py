@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
+    from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
     from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
     from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule, WallName
     from coderoom.sandbox.functions.callables import check_functions, host_functions
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
     from coderoom.sandbox.guest.restricted import Rulebook
     from coderoom.sandbox.policy import find as find_violations
     from coderoom.sandbox.policy import restricted_rules
-    from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, OutputChunk
+    from coderoom.sandbox.result import (
+        CANCELLED_CODE,
+        Artifact,
+        CodeError,
+        ExecutionResult,
+        FunctionCall,
+        OnOutput,
+        OutputChunk,
+    )
     from coderoom.sandbox.sandbox import Sandbox
     from coderoom.sandbox.session import Checkpoint, Session
     from coderoom.sandbox.walls import WallReport
@@ -35,10 +44,12 @@ if TYPE_CHECKING:
     from coderoom.sandbox.walls import probe_all as probe_walls
 
 __all__ = [
+    "CANCELLED_CODE",
     "LANGUAGES",
     "PROGRAMS",
     "STATE_LOST",
     "Artifact",
+    "BlocksRun",
     "CallRecorder",
     "Checkpoint",
     "CodeError",
@@ -46,6 +57,7 @@ __all__ = [
     "FunctionCall",
     "HostFunction",
     "Limits",
+    "OnOutput",
     "OutputChunk",
     "RecordedCall",
     "Rulebook",
@@ -60,13 +72,20 @@ __all__ = [
     "choose_wall",
     "find_violations",
     "host_functions",
+    "named_file",
     "probe_walls",
     "remark_on",
     "restricted_rules",
+    "save_named",
     "with_output",
 ]
 
 _MODULES = {
+    "BlocksRun": "coderoom.sandbox.blocks_run",
+    "CANCELLED_CODE": "coderoom.sandbox.result",
+    "OnOutput": "coderoom.sandbox.result",
+    "named_file": "coderoom.sandbox.blocks_run",
+    "save_named": "coderoom.sandbox.blocks_run",
     "Artifact": "coderoom.sandbox.result",
     "CallRecorder": "coderoom.sandbox.functions.recorder",
     "Checkpoint": "coderoom.sandbox.session",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -154,3 +154,9 @@ class ExecutionResult:
     def result(self) -> Any:
         """The value; the name that `execute_code` uses."""
         return self.value
+
+
+CANCELLED_CODE = 125
+"""The exit code of code that was cancelled."""
+OnOutput = Callable[[OutputChunk], None]
+"""Is called with the output of code while it runs."""

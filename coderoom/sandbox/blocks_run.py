@@ -1,0 +1,313 @@
+"""Runs blocks of code in a sandbox, up to the first that fails. Used by executors and by `coderoom exec`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from coderoom._util.files import name_inside, write_inside
+from coderoom._util.tasks import run_uncancellable
+from coderoom._util.temporary import empty_folder, remove_folder
+from coderoom._util.text import with_line
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.outcome import Outcome
+from coderoom.sandbox.cell import STATE_LOST, remark_on
+from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.result import CANCELLED_CODE, ExecutionResult, OnOutput
+from coderoom.sandbox.sandbox import Sandbox
+from coderoom.sandbox.session import Checkpoint, Session
+
+_END_SECONDS = 2.0
+_FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
+
+
+class Code(Protocol):
+    """A block of code: the project's own, or AutoGen's."""
+
+    @property
+    def code(self) -> str:
+        """The text of the code."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """The name of its language."""
+        ...
+
+
+def named_file(block: Code) -> str | None:
+    """The file that the first line of a block names."""
+    named = _FILE_NAME.fullmatch(block.code.partition("\n")[0])
+    return None if named is None else named[1].strip("\"'`")
+
+
+async def save_named(block: Code, sandbox: Sandbox, work_dir: Path) -> str:
+    """Save a block to the file that it names, if any; return why that is not possible, or an empty text."""
+    name = named_file(block)
+    if name is None:
+        return ""
+    try:
+        sandbox.reject("", block.language)
+        await asyncio.to_thread(write_inside, work_dir, name_inside(name), block.code.encode("utf-8", "replace"))
+    except RequestError as error:
+        return str(error)
+    except OSError as error:
+        return (
+            f"Filename is not in the workspace: the file {name!r} cannot be written ({error.strerror or error}). "
+            "Name a plain file whose folders are not links."
+        )
+    return ""
+
+
+def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
+    """Return the results of several blocks as one, whose outcome is that of the last."""
+    if not results:
+        return ExecutionResult(Outcome.OK, 0)
+    if len(results) == 1:
+        return results[0]
+    return replace(
+        results[-1],
+        stdout="".join(result.stdout for result in results),
+        stderr="".join(result.stderr for result in results),
+        output="".join(result.output for result in results),
+        duration=sum(result.duration for result in results),
+        truncated=any(result.truncated for result in results),
+        output_size=sum(result.output_size for result in results),
+        # A file that a later block has changed again is listed once.
+        artifacts=tuple({artifact.name: artifact for result in results for artifact in result.artifacts}.values()),
+        artifacts_left_out=sum(result.artifacts_left_out for result in results),
+        code="\n".join(result.code for result in results),
+        state_lost=any(result.state_lost for result in results),
+        calls=tuple(call for result in results for call in result.calls),
+    )
+
+
+class BlocksRun:
+    """Runs blocks in a sandbox: in one session, or each with a fresh state.
+
+    Args:
+        sandbox: The sandbox, whose workspace is `work_dir`.
+        work_dir: The folder of the code.
+        functions: The functions of the host that the code may call.
+        in_session: Whether variables are kept from block to block.
+        shows_values: Whether the output has the value of a last expression.
+        temporary: Whether the folder is emptied by a restart, and removed at the end.
+        leave: Takes the sandbox at the end.
+
+    Attributes:
+        interrupted: The result of the last run, if that was cancelled.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        work_dir: Path,
+        functions: Sequence[HostFunction],
+        *,
+        in_session: bool,
+        shows_values: bool,
+        temporary: bool,
+        leave: Callable[[Sandbox], Awaitable[object]],
+    ) -> None:
+        self.sandbox = sandbox
+        self.work_dir = work_dir
+        self._functions = functions
+        self._in_session = in_session
+        self._shows_values = shows_values
+        self._temporary = temporary
+        self._leave = leave
+        self.loop = asyncio.get_running_loop()
+        self.interrupted: ExecutionResult | None = None
+        self._lock = asyncio.Lock()  # The blocks of two calls must not mix in a session.
+        self._session: Session | None = None
+        self._lost = False
+        self._keeps_files = True
+        self._runs: set[asyncio.Task[Any]] = set()
+        self._ended_runs: set[asyncio.Task[Any]] = set()
+
+    async def run(self, blocks: Sequence[Code], on_output: OnOutput | None) -> ExecutionResult:
+        """Run blocks in order, up to the first that fails. Call it in its own task, which is cancelled to end them.
+
+        The outcome is `cancelled` if `restart`, `offer` or `close` ended the run.
+        """
+        self.interrupted = None
+        task = asyncio.current_task()
+        assert task is not None
+        self._runs.add(task)
+        results: list[ExecutionResult] = []
+        try:
+            async with self._lock if self._in_session else contextlib.nullcontext():
+                return await self._reject(blocks) or await self._run_blocks(blocks, on_output, results)
+        except asyncio.CancelledError:
+            result = replace(combined(results), outcome=Outcome.CANCELLED, exit_code=CANCELLED_CODE)
+            if task in self._ended_runs:
+                return result
+            self.interrupted = result
+            raise
+        finally:
+            self._runs.discard(task)
+            self._ended_runs.discard(task)
+
+    async def _reject(self, blocks: Sequence[Code]) -> ExecutionResult | None:
+        """Return the result for blocks if the policy rejects one of them."""
+        if self.sandbox.config.policy == "open":
+            return None
+        for number, block in enumerate(blocks, start=1):
+            result = await self.sandbox.check(block.code, block.language)
+            if result is not None:
+                if len(blocks) == 1:
+                    return result
+                output = f"Block {number} of {len(blocks)} is not allowed, so none was run.\n{result.output}"
+                return replace(result, output=output)
+        return None
+
+    async def _run_blocks(
+        self, blocks: Sequence[Code], on_output: OnOutput | None, results: list[ExecutionResult]
+    ) -> ExecutionResult:
+        for block in blocks:
+            problem = await save_named(block, self.sandbox, self.work_dir)
+            if problem:
+                results.append(ExecutionResult(Outcome.ERROR, 1, output=f"{problem}\n"))
+                break
+            async with self._open_session() as session:
+                await self._run_cell(session, block, on_output, results)
+            if results[-1].outcome is not Outcome.OK:
+                break
+        return combined(results)
+
+    @contextlib.asynccontextmanager
+    async def _open_session(self) -> AsyncIterator[Session]:
+        if not self._in_session:
+            async with self.sandbox.session() as session:
+                yield session
+            return
+        try:
+            yield await self._get_session()
+        except SandboxUnavailable:
+            await self._drop_session()
+            raise
+
+    async def _run_cell(
+        self, session: Session, block: Code, on_output: OnOutput | None, results: list[ExecutionResult]
+    ) -> None:
+        lost, self._lost = self._lost, False
+        cell = asyncio.ensure_future(
+            session.run(block.code, language=block.language, on_output=on_output, final=not self._in_session)
+        )
+        try:
+            await asyncio.wait((cell,))
+        except asyncio.CancelledError:
+            # If the session ends the code, variables and output are kept.
+            with contextlib.suppress(asyncio.CancelledError):  # A second cancellation changes nothing.
+                await run_uncancellable(_end_cell(session, cell))
+            if cell.done() and not cell.cancelled() and cell.exception() is None:
+                self._lost = lost or cell.result().state_lost
+                results.append(self._worded(cell.result(), asyncio.current_task() not in self._ended_runs))
+            raise
+        try:
+            result = self._worded(cell.result(), is_kept=True)
+        except RequestError as error:  # The language is unknown.
+            result = ExecutionResult(Outcome.ERROR, 1, output=f"{error}\n")
+        if lost and not result.state_lost:
+            result = replace(result, output=f"[{STATE_LOST}]\n{result.output}", state_lost=True)
+        results.append(result)
+
+    def _worded(self, result: ExecutionResult, is_kept: bool) -> ExecutionResult:
+        """Return the result with the output that the author of the code reads.
+
+        That is the printed output, the value of a last expression as in a notebook, and a remark if the code was
+        ended or reached a limit.
+        """
+        in_session, output = self._in_session and is_kept, result.output
+        if self._shows_values and result.value_repr is not None:
+            output = with_line(output, result.value_repr)
+        if result.outcome is not Outcome.OK or result.state_lost:
+            remark = remark_on(result, self.sandbox.limits, in_session)
+            output = with_line(output, f"[{remark}]") if remark else output
+        return replace(result, output=output, state_lost=in_session and result.state_lost)
+
+    async def _get_session(self) -> Session:
+        if self._session is None:
+            self._session = self.sandbox.session(self._functions)
+        await self._session.start()
+        return self._session
+
+    async def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            self._lost = self._in_session
+            with contextlib.suppress(SandboxUnavailable):
+                await session.close()
+
+    async def offer(self, functions: Sequence[HostFunction]) -> None:
+        """Replace the functions that the code may call; the session is restarted."""
+        await self._end_runs()
+        async with self._lock:
+            self._functions = functions
+            await self._drop_session()
+
+    async def restart(self) -> None:
+        """End all runs and restart the session; a temporary folder is emptied."""
+        await self._end_runs()
+        async with self._lock:
+            await self._drop_session()
+            self._lost = False
+            if self._temporary:
+                await asyncio.to_thread(empty_folder, self.work_dir)
+
+    async def checkpoint(self) -> Checkpoint:
+        """Save the variables, and the files unless there are too many."""
+        async with self._lock:
+            session = await self._get_session()
+            try:
+                return await session.checkpoint(files=self._keeps_files)
+            except RequestError:
+                if not self._in_session or not self._keeps_files:
+                    raise
+                mark = await session.checkpoint()  # Raises again if files were not the cause.
+                self._keeps_files = False  # The attempt costs a copy, so it is not repeated.
+                return mark
+
+    async def rollback(self, mark: Checkpoint) -> str:
+        """Restore a checkpoint, and return what was restored."""
+        async with self._lock:
+            if mark.session is not self._session:
+                raise RequestError("This checkpoint is gone: the session was restarted, or it is another executor's.")
+            await self._session.rollback(mark)
+        self._lost = False
+        kept = (["variables"] if self._in_session else []) + (["files"] if mark.files else [])
+        return " and ".join(kept)
+
+    async def close(self) -> None:
+        """End all runs and remove temporary files; can be called from any event loop."""
+        await run_uncancellable(self._close())
+
+    async def _close(self) -> None:
+        if self.loop is asyncio.get_running_loop():
+            await self._end_runs()
+            if self._session is not None:
+                await self._session.close()
+        await self._leave(self.sandbox)
+        if self._temporary:
+            await asyncio.to_thread(remove_folder, self.work_dir)
+
+    async def _end_runs(self) -> None:
+        tasks = list(self._runs)
+        self._ended_runs.update(tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+
+async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> None:
+    await session.cancel()
+    await asyncio.wait((cell,), timeout=_END_SECONDS)
+    if not cell.done():
+        cell.cancel()
+        await asyncio.wait((cell,), timeout=_END_SECONDS)
