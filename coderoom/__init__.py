@@ -7,8 +7,9 @@ This package loads and writes team files, and answers questions by code (`execut
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 __version__ = "0.1.0.dev0"
 
@@ -20,22 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeRoomError", "__version__", "agent", "dump_team", "execute_code", "load_team"]
 
-
-_MODULES = {
-    "CodeRoomError": "errors",
-    "agent": "agents.function_agent",
-    "dump_team": "configs",
-    "execute_code": "runs",
-    "load_team": "configs",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, so that `import coderoom` and `coderoom --help` do not import AutoGen.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"coderoom.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Lazy, so that `import coderoom` and `coderoom --help` do not import AutoGen.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.agents.function_agent": "agent",
+        "coderoom.configs": "dump_team load_team",
+        "coderoom.errors": "CodeRoomError",
+        "coderoom.runs": "execute_code",
+    },
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.agents.attempt import Selection
@@ -36,34 +37,17 @@ __all__ = [
     "StopReason",
 ]
 
-_MODULES = {
-    "ApprovalFuncType": "coderoom.approval",
-    "ApprovalRequest": "coderoom.approval",
-    "ApprovalResponse": "coderoom.approval",
-    "CodeActAgent": "coderoom.agents.code_act",
-    "CodeActAgentConfig": "coderoom.agents.code_act",
-    "CodeExecutorAgent": "coderoom.agents.code_executor",
-    "CodeExecutorAgentConfig": "coderoom.agents.code_executor",
-    "CodeGeneratorAgent": "coderoom.agents.code_generator",
-    "CodeGeneratorAgentConfig": "coderoom.agents.code_generator",
-    "HumanApprovedAgent": "coderoom.agents.human_approved",
-    "HumanApprovedAgentConfig": "coderoom.agents.human_approved",
-    "RetryDecision": "coderoom.agents.code_executor",
-    "ReviewIssue": "coderoom.agents.reviewer",
-    "ReviewVerdict": "coderoom.agents.reviewer",
-    "ReviewerAgent": "coderoom.agents.reviewer",
-    "ReviewerAgentConfig": "coderoom.agents.reviewer",
-    "Selection": "coderoom.agents.attempt",
-    "StopReason": "coderoom.agents.metadata",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, so that one agent is imported without the others and the generator.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Lazy, so that one agent is imported without the others and the generator.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.agents.attempt": "Selection",
+        "coderoom.agents.code_act": "CodeActAgent CodeActAgentConfig",
+        "coderoom.agents.code_executor": "CodeExecutorAgent CodeExecutorAgentConfig RetryDecision",
+        "coderoom.agents.code_generator": "CodeGeneratorAgent CodeGeneratorAgentConfig",
+        "coderoom.agents.human_approved": "HumanApprovedAgent HumanApprovedAgentConfig",
+        "coderoom.agents.metadata": "StopReason",
+        "coderoom.agents.reviewer": "ReviewerAgent ReviewerAgentConfig ReviewIssue ReviewVerdict",
+        "coderoom.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
+    },
+)

@@ -8,8 +8,9 @@ An approval does not isolate the code that runs; the executor does.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
@@ -36,31 +37,13 @@ __all__ = [
     "ask_approval",
 ]
 
-_MODULES = {
-    "AlwaysApprove": "coderoom.approval.base",
-    "Approval": "coderoom.approval.base",
-    "ApprovalFuncType": "autogen_agentchat.agents",
-    "ApprovalRequest": "autogen_agentchat.agents",
-    "ApprovalResponse": "autogen_agentchat.agents",
-    "ChainApproval": "coderoom.approval.base",
-    "HumanApproval": "coderoom.approval.human",
-    "InputApproval": "coderoom.approval.human",
-    "InputFunc": "coderoom.approval.human",
-    "ModelApproval": "coderoom.approval.automatic",
-    "NeverApprove": "coderoom.approval.base",
-    "Rule": "coderoom.approval.automatic",
-    "RuleApproval": "coderoom.approval.automatic",
-    "approve_once": "coderoom.approval.base",
-    "ask_approval": "coderoom.approval.base",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, so that an approval is imported without the others.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Lazy, so that an approval is imported without the others.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "autogen_agentchat.agents": "ApprovalFuncType ApprovalRequest ApprovalResponse",
+        "coderoom.approval.automatic": "ModelApproval Rule RuleApproval",
+        "coderoom.approval.base": "AlwaysApprove Approval ChainApproval NeverApprove approve_once ask_approval",
+        "coderoom.approval.human": "HumanApproval InputApproval InputFunc",
+    },
+)

@@ -13,8 +13,9 @@ a gallery for AutoGen Studio, and `make_schema` the JSON Schema of team files; `
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.configs.converting import Conversion, convert_team
@@ -57,25 +58,17 @@ __all__ = [
     "write_starter",
 ]
 
-_MODULES = (
-    "configs.reading",
-    "models.recorded",
-    "configs.loading",
-    "configs.dumping",
-    "configs.schema",
-    "configs.converting",
-    "configs.gallery",
+# Lazy, because AutoGen takes a third of a second to import, and most commands do not need it.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.configs.converting": "Conversion convert_team",
+        "coderoom.configs.dumping": "dump_team known_secrets secrets_of write_made",
+        "coderoom.configs.gallery": "make_gallery",
+        "coderoom.configs.loading": "check_team default_model load_team "
+        "make_model resolve_model shipped_teams team_warnings",
+        "coderoom.configs.reading": "Source find_source read_team write_starter",
+        "coderoom.configs.schema": "make_schema",
+        "coderoom.models.recorded": "RecordedModel ReplayModel",
+    },
 )
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, because AutoGen takes a third of a second to import, and most commands do not need it.
-    for module in _MODULES if name in __all__ else ():
-        found = getattr(importlib.import_module(f"coderoom.{module}"), name, None)
-        if found is not None:
-            return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

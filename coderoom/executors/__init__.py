@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
@@ -31,32 +32,15 @@ __all__ = [
     "send",
 ]
 
-_MODULES = {
-    "Checkpoints": "coderoom.executors.runner",
-    "Execution": "coderoom.sandbox:ExecutionResult",
-    "ExecutorRunner": "coderoom.executors.runner",
-    "LocalCodeExecutor": "coderoom.executors.sandbox",
-    "SandboxCodeExecutor": "coderoom.executors.sandbox",
-    "SandboxCodeResult": "coderoom.executors.base",
-    "adopt_orphans": "coderoom._util.processes",
-    "bound_output": "coderoom._util.text",
-    "descendants": "coderoom._util.processes",
-    "end_descendants": "coderoom._util.processes",
-    "keeps_variables": "coderoom.executors.runner",
-    "kill_until_gone": "coderoom._util.processes",
-    "runner_for": "coderoom.executors.runner",
-    "save_output": "coderoom._util.text",
-    "send": "coderoom._util.processes",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, so that an executor is imported without the others.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, other_name = _MODULES[name].partition(":")
-    return getattr(importlib.import_module(module), other_name or name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Lazy, so that an executor is imported without the others.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom._util.processes": "adopt_orphans descendants end_descendants kill_until_gone send",
+        "coderoom._util.text": "bound_output save_output",
+        "coderoom.executors.base": "SandboxCodeResult",
+        "coderoom.executors.runner": "Checkpoints ExecutorRunner keeps_variables runner_for",
+        "coderoom.executors.sandbox": "LocalCodeExecutor SandboxCodeExecutor",
+        "coderoom.sandbox": "Execution=ExecutionResult",
+    },
+)

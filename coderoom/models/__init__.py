@@ -6,24 +6,14 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.models.budgets import Budget, Spending, limiting, make_budget
     from coderoom.models.rate_limited import RateLimitedClient, RateLimitedClientConfig
     from coderoom.models.recorded import RecordedModel, ReplayModel
-
-_MODULES = {
-    "Budget": "budgets",
-    "RateLimitedClient": "rate_limited",
-    "RateLimitedClientConfig": "rate_limited",
-    "RecordedModel": "recorded",
-    "ReplayModel": "recorded",
-    "Spending": "budgets",
-    "limiting": "budgets",
-    "make_budget": "budgets",
-}
 
 __all__ = [
     "Budget",
@@ -36,13 +26,12 @@ __all__ = [
     "make_budget",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Lazy, because quick commands need the names of services, and no AutoGen.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"coderoom.models.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Lazy, because quick commands need the names of services, and no AutoGen.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.models.budgets": "Budget Spending limiting make_budget",
+        "coderoom.models.rate_limited": "RateLimitedClient RateLimitedClientConfig",
+        "coderoom.models.recorded": "RecordedModel ReplayModel",
+    },
+)

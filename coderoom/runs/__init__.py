@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
@@ -82,16 +83,26 @@ __all__ = [
     "team_tree",
 ]
 
-_MODULES = (
-    "journal", "exec_source", "exec", "exec_view", "doctor", "interrupts",  # Those that need no AutoGen come first.
-    "team_run", "durable", "observers", "record", "run_log", "execute_question", "batch", "solving", "view",
-)  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, because `coderoom doctor` and `coderoom exec` need no AutoGen.
-    for module in _MODULES if name in __all__ else ():
-        found = importlib.import_module(f"coderoom.runs.{module}")
-        if hasattr(found, name):
-            return getattr(found, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Lazy, because `coderoom doctor` and `coderoom exec` need no AutoGen.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.runs.batch": "Batch",
+        "coderoom.runs.doctor": "NOT_ISOLATED Finding ModelCheck ServiceState "
+        "check_model examine models_to_check services",
+        "coderoom.runs.durable": "Run",
+        "coderoom.runs.exec": "BlockRun FileResult run_file",
+        "coderoom.runs.exec_source": "read_blocks",
+        "coderoom.runs.exec_view": "ExecView",
+        "coderoom.runs.execute_question": "ExecuteCodeResult execute_code",
+        "coderoom.runs.interrupts": "EXIT_INTERRUPTED",
+        "coderoom.runs.journal": "Journal RunEntry Step Writer open_journal",
+        "coderoom.runs.observers": "Recorder exporting",
+        "coderoom.runs.record": "RunRecord",
+        "coderoom.runs.run_log": "RunLog",
+        "coderoom.runs.solving": "Solved resume_solve solve",
+        "coderoom.runs.team_run": "DEFAULT_WORKSPACE WALL_VARIABLE WORKSPACE_VARIABLE "
+        "PreparedRun RunRequest prepare_run run_team",
+        "coderoom.runs.view": "RunView chat team_tree",
+    },
+)

@@ -14,8 +14,9 @@ what it may do.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
@@ -80,51 +81,23 @@ __all__ = [
     "with_output",
 ]
 
-_MODULES = {
-    "BlocksRun": "coderoom.sandbox.blocks_run",
-    "CANCELLED_CODE": "coderoom.sandbox.result",
-    "OnOutput": "coderoom.sandbox.result",
-    "named_file": "coderoom.sandbox.blocks_run",
-    "save_named": "coderoom.sandbox.blocks_run",
-    "Artifact": "coderoom.sandbox.result",
-    "CallRecorder": "coderoom.sandbox.functions.recorder",
-    "Checkpoint": "coderoom.sandbox.session",
-    "CodeError": "coderoom.sandbox.result",
-    "ExecutionResult": "coderoom.sandbox.result",
-    "FunctionCall": "coderoom.sandbox.result",
-    "HostFunction": "coderoom.sandbox.functions.function",
-    "LANGUAGES": "coderoom.sandbox.cell",
-    "Limits": "coderoom.sandbox.config",
-    "OutputChunk": "coderoom.sandbox.result",
-    "PROGRAMS": "coderoom.sandbox.cell",
-    "RecordedCall": "coderoom.sandbox.functions.recorder",
-    "Rulebook": "coderoom.sandbox.guest.restricted",
-    "STATE_LOST": "coderoom.sandbox.cell",
-    "Sandbox": "coderoom.sandbox.sandbox",
-    "SandboxConfig": "coderoom.sandbox.config",
-    "SandboxUnavailable": "coderoom.errors",
-    "Session": "coderoom.sandbox.session",
-    "SourceModule": "coderoom.sandbox.config",
-    "WallName": "coderoom.sandbox.config",
-    "WallReport": "coderoom.sandbox.walls",
-    "check_functions": "coderoom.sandbox.functions.callables",
-    "choose_wall": "coderoom.sandbox.walls:choose",
-    "find_violations": "coderoom.sandbox.policy:find",
-    "host_functions": "coderoom.sandbox.functions.callables",
-    "probe_walls": "coderoom.sandbox.walls:probe_all",
-    "remark_on": "coderoom.sandbox.cell",
-    "restricted_rules": "coderoom.sandbox.policy",
-    "with_output": "coderoom.sandbox.cell",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy, so that a config is checked without what runs code.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, _, other_name = _MODULES[name].partition(":")
-    return getattr(importlib.import_module(module), other_name or name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Lazy, so that a config is checked without what runs code.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.errors": "SandboxUnavailable",
+        "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
+        "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on with_output",
+        "coderoom.sandbox.config": "Limits SandboxConfig SourceModule WallName",
+        "coderoom.sandbox.functions.callables": "check_functions host_functions",
+        "coderoom.sandbox.functions.function": "HostFunction",
+        "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",
+        "coderoom.sandbox.guest.restricted": "Rulebook",
+        "coderoom.sandbox.policy": "find_violations=find restricted_rules",
+        "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
+        "ExecutionResult FunctionCall OnOutput OutputChunk",
+        "coderoom.sandbox.sandbox": "Sandbox",
+        "coderoom.sandbox.session": "Checkpoint Session",
+        "coderoom.sandbox.walls": "WallReport choose_wall=choose probe_walls=probe_all",
+    },
+)
