@@ -49,6 +49,7 @@ from coderoom.generation import (
     make_sandbox,
     write_solution,
 )
+from coderoom.generation.languages.named import LanguageName
 from coderoom.models.replies import make_ready
 from coderoom.outcome import Outcome
 
@@ -62,7 +63,7 @@ class CodeGeneratorAgentConfig(StrictConfig):
     name: str
     model_client: ComponentModel
     description: str | None = None
-    language: Literal["python", "javascript", "typescript", "go", "shell"] = "python"
+    language: LanguageName = "python"
     work_dir: str | None = None
     wall: str = "auto"
     max_attempts: int = Field(default=6, ge=1)

@@ -18,6 +18,7 @@ from coderoom import __version__
 from coderoom._util.text import visible
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.models.services import MODEL_FORMS
+from coderoom.sandbox.walls import WALLS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
@@ -93,7 +94,7 @@ def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
-WALL_HELP = "The wall (isolation backend): auto, bubblewrap, namespaces, sandlock, landlock, docker or none."
+WALL_HELP = f"The wall (isolation backend): auto, {', '.join(WALLS.own)}, or that of another package."
 WallOption = Annotated[str, option("NAME", WALL_HELP, "--wall", envvar="CODEROOM_WALL")]
 TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. May be repeated.", "--team")]
 TrustOption = Annotated[

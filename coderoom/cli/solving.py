@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from coderoom.generation import SolutionCache
 
 
+LANGUAGE_HELP = "python, javascript, typescript, go, shell, or a language of another package."
 CacheDirOption = Annotated[
     Path | None, app.option("DIR", "Keep the cache in DIR/journal.sqlite3, and not in the journal.", "--cache-dir")
 ]
@@ -44,7 +45,7 @@ def solve(
     model: Annotated[
         str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
     ] = None,
-    language: Annotated[str, app.option("NAME", "python, javascript, typescript, go, shell.")] = "python",
+    language: Annotated[str, app.option("NAME", LANGUAGE_HELP)] = "python",
     wall: app.WallOption = "auto",
     max_attempts: Annotated[int, app.option("N", "Attempts for each function.", min=1)] = 6,
     max_test_changes: Annotated[int, app.option("N", "Changes of tests for each function.", min=0)] = 2,

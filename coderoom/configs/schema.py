@@ -205,7 +205,7 @@ class _Generator(GenerateJsonSchema):
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         made = super().generate_inner(schema)
-        if schema["type"] not in _SCALARS or made == {"type": "string"}:
+        if not (schema["type"] in _SCALARS or "enum" in made) or made == {"type": "string"}:
             return made
         return {"anyOf": [made, dict(PLACEHOLDER)]}
 

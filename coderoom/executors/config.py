@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom.sandbox import Limits, WallName
+from coderoom.sandbox import EngineName, Limits, WallName
+from coderoom.sandbox.engines import ENGINES, asked_in_vain
 
 if TYPE_CHECKING:
     from coderoom.sandbox import Sandbox
 
 State = Literal["session", "fresh"]
 Policy = Literal["open", "restricted"]
-EngineName = Literal["cpython", "monty"]
 
 
 class LocalCodeExecutorConfig(StrictConfig):
@@ -51,10 +51,11 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
-        unknown = [name for name in ("network", "python", "readable", "options") if getattr(self, name)]
-        unknown += ["wall"] if self.wall != "auto" else []
-        if self.engine == "monty" and unknown:
-            raise ValueError(f"the engine 'monty' has no {' and no '.join(unknown)}; leave that out, or use 'cpython'")
+        # An engine is loaded, and with it the package that brings it, only if it is not the usual one.
+        unknown = [] if self.engine == "cpython" else asked_in_vain(ENGINES.load(self.engine), self)
+        if unknown:
+            without = f"has no {' and no '.join(unknown)}; leave that out, or use 'cpython'"
+            raise ValueError(f"the engine {self.engine!r} {without}")
         return self
 
     @field_serializer("limits")

@@ -17,8 +17,10 @@ from pydantic import ValidationError
 
 from coderoom.errors import RequestError
 from coderoom.executors.base import SandboxedExecutor
-from coderoom.executors.config import EngineName, LocalCodeExecutorConfig, Policy, SandboxCodeExecutorConfig, State
-from coderoom.sandbox import LANGUAGES, Limits, WallName
+from coderoom.executors.config import LocalCodeExecutorConfig, Policy, SandboxCodeExecutorConfig, State
+from coderoom.sandbox import EngineName, Limits, WallName
+from coderoom.sandbox.engines import ENGINES
+from coderoom.sandbox.walls import WALLS
 
 if TYPE_CHECKING:
     from coderoom.sandbox import Checkpoint, HostFunction
@@ -123,8 +125,8 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             folder, created at the start and removed by `stop`, or when this process ends.
         timeout: The time limit of each block, in seconds; it replaces `limits.wall_seconds`.
         state: `session` or `fresh`.
-        wall: `auto` for the strongest available, or `bubblewrap`, `namespaces`, `sandlock`, `landlock`,
-            `docker`; `none` for no wall at all.
+        wall: `auto` for the strongest available, or the name of one, as `coderoom doctor` lists them; `none` for no
+            wall at all.
         preload: Modules that are imported once at the start, for all blocks.
         network: Whether the code may use the network.
         policy: `open`, or `restricted` for a subset of Python, with errors that explain its rules. It is early feedback
@@ -183,9 +185,9 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                 )
             )
         except ValidationError as error:
-            from coderoom.sandbox import Sandbox
-
-            Sandbox(str(wall))  # Suggests the name that was meant.
+            for name, plugins in ((wall, WALLS), (engine, ENGINES)):
+                if name not in plugins:
+                    raise RequestError(plugins.unknown(name)) from None
             raise _refused(error) from None
         super().__init__(config, shows_values=True)
 
@@ -215,8 +217,8 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages that run."""
-        small = self._settings.engine == "monty" or self._settings.policy == "restricted"
-        return ("python",) if small else LANGUAGES
+        languages: Sequence[str] = ENGINES.load(self._settings.engine).languages
+        return ("python",) if self._settings.policy == "restricted" else tuple(languages)
 
     @property
     def wall(self) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
     from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
     from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
-    from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule, WallName
+    from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule, WallName
+    from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.function import HostFunction
     from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
@@ -54,6 +55,9 @@ __all__ = [
     "CallRecorder",
     "Checkpoint",
     "CodeError",
+    "Engine",
+    "EngineName",
+    "EngineSession",
     "ExecutionResult",
     "FunctionCall",
     "HostFunction",
@@ -67,6 +71,8 @@ __all__ = [
     "SandboxUnavailable",
     "Session",
     "SourceModule",
+    "StartedWorker",
+    "Wall",
     "WallName",
     "WallReport",
     "check_functions",
@@ -88,7 +94,8 @@ __getattr__, __dir__ = lazy(
         "coderoom.errors": "SandboxUnavailable",
         "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
         "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on with_output",
-        "coderoom.sandbox.config": "Limits SandboxConfig SourceModule WallName",
+        "coderoom.sandbox.config": "EngineName Limits SandboxConfig SourceModule WallName",
+        "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.function": "HostFunction",
         "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",

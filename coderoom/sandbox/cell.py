@@ -24,6 +24,7 @@ from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
+from coderoom.sandbox.engines import ENGINES
 from coderoom.sandbox.policy import check_apart, check_restricted
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
@@ -101,13 +102,15 @@ def check_cell(
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
     name = language.strip().lower()
     name = _ALIASES.get(name, name)
-    error = None
+    error, engine = None, ENGINES.load(config.engine)
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")
-    elif name != "python" and name not in PROGRAMS:
-        raise RequestError(f"The sandbox does not run {language!r}; it runs {', '.join(LANGUAGES)}.")
-    elif name != "python" and config.engine == "monty":
-        raise RequestError(f"The engine 'monty' runs only Python, and this is {language!r}. engine='cpython' runs it.")
+    elif name not in engine.languages and name in LANGUAGES:
+        runs = ", ".join(engine.languages).replace("python", "Python")
+        elsewhere = "engine='cpython' runs it."
+        raise RequestError(f"The engine {engine.name!r} runs only {runs}, and this is {language!r}. {elsewhere}")
+    elif name not in engine.languages:
+        raise RequestError(f"The sandbox does not run {language!r}; it runs {', '.join(engine.languages)}.")
     elif config.policy == "restricted":
         error = check(code)
     if error is None:

@@ -6,13 +6,15 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import ErrorDetails
 
 from coderoom.errors import RequestError
+from coderoom.sandbox.engines import ENGINES
 from coderoom.sandbox.policy import POLICIES
+from coderoom.sandbox.walls import WALLS
 
 MIB = 1024 * 1024
 
@@ -31,13 +33,8 @@ DEFAULTS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-WallName = Literal["auto", "bubblewrap", "namespaces", "sandlock", "landlock", "docker", "none"]
-"""The names of the walls; `walls.WALLS` has the class of each."""
-_CHOICES: Final[Mapping[str, Sequence[str]]] = {
-    "wall": get_args(WallName),
-    "engine": ("cpython", "monty"),
-    "policy": POLICIES,
-}
+WallName: TypeAlias = Annotated[str, WALLS]
+EngineName: TypeAlias = Annotated[str, ENGINES]
 _WRONG: Final = {
     "preload": "is not a list of texts",
     "limits": "is neither Limits(...) nor a mapping of what differs from them",
@@ -113,11 +110,13 @@ class SourceModule(NamedTuple):
 
 
 def _choice(value: object, info: ValidationInfo) -> str:
-    names = _CHOICES[str(info.field_name)]
-    if not isinstance(value, str) or value not in names:
-        listed = ", ".join(map(repr, names))
-        raise RequestError(f"There is no {info.field_name} {value!r}; there are {listed}.{_near(value, names)}")
-    return value
+    plugins = {"wall": WALLS, "engine": ENGINES}.get(str(info.field_name))
+    if plugins is not None and (not isinstance(value, str) or value not in plugins):
+        raise RequestError(plugins.unknown(value))
+    if plugins is None and value not in POLICIES:
+        listed = ", ".join(map(repr, POLICIES))
+        raise RequestError(f"There is no {info.field_name} {value!r}; there are {listed}.{_near(value, POLICIES)}")
+    return str(value)
 
 
 def _mapping(value: object, info: ValidationInfo) -> dict[Any, Any]:
@@ -156,7 +155,7 @@ class SandboxConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
     wall: Annotated[str, PlainValidator(_choice)] = "auto"
-    engine: Annotated[Literal["cpython", "monty"], PlainValidator(_choice)] = "cpython"
+    engine: Annotated[str, PlainValidator(_choice)] = "cpython"
     preload: Annotated[tuple[Name | SourceModule, ...], BeforeValidator(_listed)] = ()
     limits: Limits = Field(default_factory=Limits)
     workspace: Annotated[Path | None, BeforeValidator(_folder)] = None

@@ -6,13 +6,14 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check, check_cell, reporting_failures
-from coderoom.sandbox.config import Limits, SandboxConfig, SourceModule
-from coderoom.sandbox.engines import CPythonEngine, Engine, EngineSession, MontyEngine
+from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule
+from coderoom.sandbox.contracts import Engine, EngineSession
+from coderoom.sandbox.engines import ENGINES, asked_in_vain
 from coderoom.sandbox.functions.callables import Offer, Offered
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
@@ -26,8 +27,8 @@ class Sandbox:
     is a fork of it.
 
     Args:
-        wall: `auto` for the strongest wall that works on this machine, or `bubblewrap`, `namespaces`, `sandlock`,
-            `landlock`, `docker`; `none` for no wall at all.
+        wall: `auto` for the strongest wall that works on this machine, or the name of one, as `probe_walls` lists
+            them; `none` for no wall at all.
         preload: Modules that are imported once, for all runs and sessions; a `SourceModule` need not be installed.
         limits: `Limits`, or a mapping of those that differ from the defaults.
         workspace: A folder that the code may read and write, at `/workspace`; it is created if it does not exist.
@@ -52,7 +53,7 @@ class Sandbox:
         self,
         wall: str = "auto",
         *,
-        engine: Literal["cpython", "monty"] = "cpython",
+        engine: EngineName = "cpython",
         preload: Sequence[str | SourceModule] = (),
         limits: Limits | Mapping[str, Any] | None = None,
         workspace: str | Path | None = None,
@@ -78,7 +79,7 @@ class Sandbox:
             concurrency=concurrency,
             options={} if options is None else options,
         )
-        self._engine: Engine = (MontyEngine if engine == "monty" else CPythonEngine)(self.config)
+        self._engine: Engine = _make_engine(self.config)
         self._closed = False
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -268,6 +269,16 @@ class Sandbox:
     def _check_open(self) -> None:
         if self._closed:
             raise RequestError("The sandbox is closed; make a new one with Sandbox(...).")
+
+
+def _make_engine(config: SandboxConfig) -> Engine:
+    engine: type[Engine] = ENGINES.load(config.engine)
+    for name in asked_in_vain(engine, config):
+        value, elsewhere = getattr(config, name), "engine='cpython' runs all of Python"
+        if name == "wall":
+            raise RequestError(f"The engine {engine.name!r} stands behind no wall, but got wall={value!r}.")
+        raise RequestError(f"{name}={value!r}: the engine {engine.name!r} has no such thing; {elsewhere}.")
+    return engine(config)
 
 
 def _make_workspace(folder: Path) -> None:

@@ -13,7 +13,7 @@ from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellabl
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines import EngineSession
+from coderoom.sandbox.contracts import EngineSession
 from coderoom.sandbox.functions.callables import Offer
 from coderoom.sandbox.functions.calls import calls_of
 from coderoom.sandbox.functions.function import HostFunction

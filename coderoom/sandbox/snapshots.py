@@ -15,7 +15,7 @@ from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import Limits
-from coderoom.sandbox.engines import EngineSession
+from coderoom.sandbox.contracts import EngineSession
 
 _MOST_FILES = 20_000
 _DEEPEST = 100

@@ -108,4 +108,4 @@ def test_a_mistake_in_a_file_has_its_line(tmp_path: Path, key: str, value: str, 
 
 async def test_every_wall_of_the_sandbox_can_be_chosen() -> None:
     for name in ("auto", "none", *(report.name for report in await probe_walls())):
-        assert SandboxCodeExecutor(wall=name).wall == name  # type: ignore[arg-type]
+        assert SandboxCodeExecutor(wall=name).wall == name

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
 
 from coderoom import judge
-from coderoom.errors import RequestError
+from coderoom._util.plugins import Plugins
 from coderoom.generation.languages import Language
-from coderoom.generation.languages.go import GoLanguage
-from coderoom.generation.languages.javascript import JavaScriptLanguage
-from coderoom.generation.languages.python import PythonLanguage
-from coderoom.generation.languages.shell import ShellLanguage
-from coderoom.generation.languages.typescript import TypeScriptLanguage
 from coderoom.sandbox import Sandbox
 
-_LANGUAGES: dict[str, Callable[[], Language]] = {
-    "python": PythonLanguage,
-    "javascript": JavaScriptLanguage,
-    "typescript": TypeScriptLanguage,
-    "go": GoLanguage,
-    "shell": ShellLanguage,
-}
+LANGUAGES: Final = Plugins(
+    "language",
+    {
+        "python": "coderoom.generation.languages.python:PythonLanguage",
+        "javascript": "coderoom.generation.languages.javascript:JavaScriptLanguage",
+        "typescript": "coderoom.generation.languages.typescript:TypeScriptLanguage",
+        "go": "coderoom.generation.languages.go:GoLanguage",
+        "shell": "coderoom.generation.languages.shell:ShellLanguage",
+    },
+    ("name", "labels", "suffix", "ways", "harness", "load", "check"),
+)
+LanguageName: TypeAlias = Annotated[str, LANGUAGES]
 
 
 def language_named(language: str | Language) -> Language:
     """The language with a name; a `Language` is returned unchanged."""
     if isinstance(language, Language):
         return language
-    if language not in _LANGUAGES:
-        raise RequestError(f"Unknown language {language!r:.80}; known are {', '.join(_LANGUAGES)}.")
-    return _LANGUAGES[language]()
+    found: Language = LANGUAGES.load(language)()
+    return found
 
 
 def make_sandbox(wall: str = "auto", language: str | Language = "python", **options: Any) -> Sandbox:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom._util.plugins import Plugins
+from coderoom.errors import CodeRoomError, SandboxUnavailable
 
 if TYPE_CHECKING:
-    from coderoom.sandbox.walls.docker.engine import DockerWorker
-    from coderoom.sandbox.walls.docker.wall import DockerWall
-    from coderoom.sandbox.walls.local import LocalWorker, ProbedWall
+    from coderoom.sandbox.contracts import Wall
 
-    Wall: TypeAlias = ProbedWall | DockerWall
-    StartedWorker: TypeAlias = LocalWorker | DockerWorker
-
-# The class of each wall, imported late: mostly only one is needed.
-WALLS = {
-    "bubblewrap": "coderoom.sandbox.walls.namespaces:BubblewrapWall",
-    "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",
-    "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
-    "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
-    "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
-    "none": "coderoom.sandbox.walls.local:NoWall",
-}
-AUTO_ORDER = ("bubblewrap", "namespaces", "sandlock", "landlock", "docker")
+# The class of each wall, strongest first, imported late: mostly only one is needed.
+WALLS: Final = Plugins(
+    "wall",
+    {
+        "bubblewrap": "coderoom.sandbox.walls.namespaces:BubblewrapWall",
+        "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",
+        "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
+        "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
+        "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
+        "none": "coderoom.sandbox.walls.local:NoWall",
+    },
+    ("name", "probe", "start"),
+    besides=["auto"],
+)
 _chosen: list[str] = []
 _log = logging.getLogger(__name__)
 NOT_INSTALLED = "There is no "
@@ -52,21 +52,33 @@ class WallReport:
 
 def make_wall(name: str) -> Wall:
     """A wall by its name."""
-    if name not in WALLS:
-        raise RequestError(f"There is no wall {name!r}; there are {', '.join(map(repr, WALLS))}.")
-    module, _, cls = WALLS[name].partition(":")
-    return cast("Wall", getattr(importlib.import_module(module), cls)())
+    return cast("Wall", WALLS.load(name)())
 
 
 async def probe_all() -> list[WallReport]:
-    """Try which walls can be built here, those of `AUTO_ORDER` in its order."""
-    return list(await asyncio.gather(*(make_wall(name).probe() for name in AUTO_ORDER)))
+    """Try which walls can be built here: CodeRoom's own, strongest first, then those of other packages."""
+    return list(await asyncio.gather(*map(_probe, _candidates())))
+
+
+def _candidates() -> Iterator[str]:
+    yield from (name for name in WALLS.own if name != "none")
+    yield from WALLS.foreign()  # Read only where none of CodeRoom's own can be built.
+
+
+async def _probe(name: str) -> WallReport:
+    try:
+        return await make_wall(name).probe()
+    except Exception as error:  # A broken package must not keep others from their walls.
+        if name in WALLS.own:
+            raise
+        known = isinstance(error, CodeRoomError)
+        return WallReport(name, False, str(error) if known else f"Its probe failed: {type(error).__name__}: {error}")
 
 
 def _tell_of(failed: list[WallReport], name: str) -> None:
     """Tell that a stronger wall is installed here and does not work, which a user would not notice."""
     for report in failed:
-        if not report.detail.startswith(NOT_INSTALLED):
+        if report.name in WALLS.own and not report.detail.startswith(NOT_INSTALLED):
             _log.warning(
                 "Code runs behind the wall %r, since the stronger wall %r cannot be built here: %s %s",
                 *(name, report.name, report.detail, report.remedy),
@@ -74,18 +86,26 @@ def _tell_of(failed: list[WallReport], name: str) -> None:
 
 
 async def choose() -> Wall:
-    """The first wall of `AUTO_ORDER` that can be built here; the error lists what each lacks, and what to do."""
+    """The strongest wall that can be built here; the error lists what each lacks, and what to do.
+
+    A wall of another package is taken only if its attribute `auto` says so and none of CodeRoom's own can be built: a
+    package that is installed for something else must not decide where code runs.
+    """
     if _chosen:
         return make_wall(_chosen[0])
     reports: list[WallReport] = []
-    for name in AUTO_ORDER:
-        report = await make_wall(name).probe()
-        if report.available:
+    for name in _candidates():
+        report = await _probe(name)
+        if report.available and (name in WALLS.own or getattr(WALLS.load(name), "auto", False) is True):
             _chosen[:] = [name]
             _tell_of(reports, name)
             return make_wall(name)
         reports.append(report)
-    listed = "\n".join(f"- {report.name}: {report.detail} {report.remedy}".rstrip() for report in reports)
+    usable = "It can be built, but `auto` does not take it: name it."
+    listed = "\n".join(
+        f"- {report.name}: {usable if report.available else f'{report.detail} {report.remedy}'}".rstrip()
+        for report in reports
+    )
     raise SandboxUnavailable(
         f"No wall between code and this machine can be built:\n{listed}\n"
         'Do one of these, or run code that you trust without a wall: wall="none".'

@@ -70,7 +70,8 @@ class PathRuleWall(ProbedWall):
     def _start(self, argv: Sequence[str], boot: Mapping[str, Any]) -> Start:
         return Start(argv, boot)
 
-    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+    async def prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        """See `ProbedWall.prepare`."""
         self._check()
         layout = await asyncio.to_thread(_layout, spec, self.name)
         private = temporary_folder()
@@ -168,10 +169,12 @@ class LandlockWall(PathRuleWall):
                 f"The kernel's Landlock is of ABI {version}, which lets code empty its user's files; it takes ABI 3."
             )
 
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
+        """See `ProbedWall.remedy`."""
         return "" if landlock.abi() >= _WITH_TRUNCATE else _NEEDED
 
-    def _describe(self, facts: Facts) -> tuple[str, str]:
+    def describe(self, facts: Facts) -> tuple[str, str]:
+        """See `ProbedWall.describe`."""
         version = landlock.abi()
         but = "how much it writes to its temporary folder is not bounded"
         if version < _WITH_SCOPES:
@@ -205,14 +208,16 @@ class SandlockWall(PathRuleWall):
         own = [sys.executable, "-I", "-S", "-B", "-c", _WARDEN, str(config_fd)]
         return Start(own, boot, fds=[config_fd])
 
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
+        """See `ProbedWall.remedy`."""
         try:
             _find()
         except SandboxUnavailable:
             return _INSTALL
         return "" if landlock.abi() >= _ABI else _KERNEL
 
-    def _describe(self, facts: Facts) -> tuple[str, str]:
+    def describe(self, facts: Facts) -> tuple[str, str]:
+        """See `ProbedWall.describe`."""
         _, version = _find()
         by = f"Landlock ABI {landlock.abi()} twice, by sandlock {version} around the worker and closer around the code"
         but = "sessions are not kept from each other's files, and what is written to the disk is not bounded"

@@ -265,11 +265,11 @@ class ProbedWall(ABC):
         try:
             facts = await self._facts(None)
             if not facts.error:
-                detail, remedy = self._describe(facts)
+                detail, remedy = self.describe(facts)
                 return WallReport(self.name, available=True, detail=detail, remedy=remedy)
-            return WallReport(self.name, available=False, detail=facts.error, remedy=self._remedy())
+            return WallReport(self.name, available=False, detail=facts.error, remedy=self.remedy())
         except SandboxUnavailable as error:  # It was there when it was probed first.
-            return WallReport(self.name, available=False, detail=str(error), remedy=self._remedy())
+            return WallReport(self.name, available=False, detail=str(error), remedy=self.remedy())
         except RequestError:  # No wall works with this interpreter.
             raise
         except Exception as error:
@@ -286,18 +286,18 @@ class ProbedWall(ABC):
             raise RequestError(f"The wall {self.name!r} has no options, but got {', '.join(map(repr, spec.options))}.")
         facts = await self._facts(spec.workspace, spec.python)
         if facts.error:
-            raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {facts.error} {self._remedy()}".strip())
+            raise SandboxUnavailable(f"The wall {self.name!r} cannot be built: {facts.error} {self.remedy()}".strip())
         return await self._launch(spec, self.program, facts)
 
     @abstractmethod
-    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+    async def prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
         """How to start a line of Python behind the wall; what is made for it is undone by `tidying`."""
 
     @abstractmethod
-    def _describe(self, facts: Facts) -> tuple[str, str]:
+    def describe(self, facts: Facts) -> tuple[str, str]:
         """How the wall is built here, and what would make it stronger."""
 
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
         """What would make the wall available."""
         return ""
 
@@ -307,7 +307,7 @@ class ProbedWall(ABC):
         with theirs, contextlib.ExitStack() as tidying, contextlib.ExitStack() as unwind:
             unwind.callback(ours.close)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
-            start = await self._prepare(spec, f"CONTROL = {theirs.fileno()}; {program}", facts, tidying)
+            start = await self.prepare(spec, f"CONTROL = {theirs.fileno()}; {program}", facts, tidying)
             worker = LocalWorker(ours, start)
             try:
                 await worker.start(theirs.fileno())
@@ -382,7 +382,8 @@ class NoWall(ProbedWall):
 
     name = "none"
 
-    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+    async def prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        """See `ProbedWall.prepare`."""
         interpreter = await asyncio.to_thread(Interpreter.of, spec.python, None)
         scratch = str(temporary_folder())
         tidying.callback(remove_folder, Path(scratch))
@@ -401,7 +402,8 @@ class NoWall(ProbedWall):
         }
         return Start(python_arguments(interpreter.executable, str(OUTSIDE), program), boot)
 
-    def _describe(self, facts: Facts) -> tuple[str, str]:
+    def describe(self, facts: Facts) -> tuple[str, str]:
+        """See `ProbedWall.describe`."""
         return "no wall: code can do whatever the user who starts it can do.", ""
 
 

@@ -41,7 +41,8 @@ class MountNamespaceWall(ProbedWall):
 
     by_file_system = True  # Not every file system can show root's files as another user's.
 
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
+        """See `ProbedWall.remedy`."""
         return namespaces_remedy()
 
     def _describe_as(self, by: str, facts: Facts) -> tuple[str, str]:
@@ -81,7 +82,8 @@ class NamespacesWall(MountNamespaceWall):
 
     name = "namespaces"
 
-    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+    async def prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        """See `ProbedWall.prepare`."""
         layout, boot = await _lay_out(spec, facts, tidying)
         root = {
             "read_only": layout.read_only,
@@ -104,7 +106,8 @@ class NamespacesWall(MountNamespaceWall):
             {**boot, "enter": enter, "environment": dict(spec.env)},
         )
 
-    def _describe(self, facts: Facts) -> tuple[str, str]:
+    def describe(self, facts: Facts) -> tuple[str, str]:
+        """See `ProbedWall.describe`."""
         return self._describe_as("without a program besides Python", facts)
 
 
@@ -136,7 +139,8 @@ class BubblewrapWall(MountNamespaceWall):
 
     name = "bubblewrap"
 
-    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+    async def prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+        """See `ProbedWall.prepare`."""
         # Check the workspace first: a `bwrap` inside it would seem to be missing.
         await asyncio.to_thread(layout_for, spec)
         bwrap, version = await asyncio.to_thread(_find, spec.workspace)
@@ -168,14 +172,16 @@ class BubblewrapWall(MountNamespaceWall):
             functools.partial(_worker_pid, info),
         )
 
-    def _remedy(self) -> str:
+    def remedy(self) -> str:
+        """See `ProbedWall.remedy`."""
         try:
             _find(None)
         except SandboxUnavailable:
             return _INSTALL
-        return super()._remedy()
+        return super().remedy()
 
-    def _describe(self, facts: Facts) -> tuple[str, str]:
+    def describe(self, facts: Facts) -> tuple[str, str]:
+        """See `ProbedWall.describe`."""
         return self._describe_as(f"bwrap {'.'.join(map(str, _find(None)[1]))}", facts)
 
 

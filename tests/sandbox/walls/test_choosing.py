@@ -6,12 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import get_args
 
 import pytest
 
 from coderoom.cli.app import WALL_HELP
-from coderoom.sandbox import Sandbox, WallName, probe_walls
+from coderoom.sandbox import Sandbox, probe_walls
 from coderoom.sandbox.walls import WALLS
 from tests.support.commands import ROOT
 
@@ -32,8 +31,11 @@ asyncio.run(main())
 
 
 def test_every_list_of_walls_has_each() -> None:
-    assert set(get_args(WallName)) == {"auto", *WALLS}
-    assert set(re.findall(r"[a-z]+", WALL_HELP)) >= set(get_args(WallName))
+    names = {"auto", *WALLS.own}
+    assert set(WALLS.names()) >= names
+    assert set(re.findall(r"[a-z]+", WALL_HELP)) >= names
+    page = (ROOT / "docs" / "walls.md").read_text()
+    assert re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE) == list(WALLS.own)
 
 
 async def test_every_wall_says_something_and_the_first_that_works_is_taken() -> None:

@@ -123,7 +123,7 @@ class TestStarting:
         await asyncio.wait((waiting,))
         gate.open.set()
         await until(lambda: not sandbox._engine.lost)
-        sandbox._engine._worker.kill()  # type: ignore[union-attr]
+        sandbox._engine._worker.kill()  # type: ignore[attr-defined]
         assert sandbox._engine.lost
         try:
             assert (await sandbox.run("1 + 1")).value == 2
@@ -211,7 +211,7 @@ class TestClosing:
     ) -> None:
         session = sandbox.session()
         await session.start()
-        worker: Any = sandbox._engine._worker  # type: ignore[union-attr]
+        worker: Any = sandbox._engine._worker  # type: ignore[attr-defined]
         async with session._lock:  # As a cell has it that is just being ended.
             closing = asyncio.create_task(session.close())
             await asyncio.sleep(0.01)

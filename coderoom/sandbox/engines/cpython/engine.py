@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
-from coderoom.sandbox.cell import unavailable
+from coderoom.sandbox.cell import LANGUAGES, unavailable
 from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
@@ -28,7 +28,7 @@ from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.walls import choose, make_wall
 
 if TYPE_CHECKING:
-    from coderoom.sandbox.walls import StartedWorker, Wall
+    from coderoom.sandbox.contracts import StartedWorker, Wall
 
 _PATIENCE = 120.0  # For the start, with all imports.
 _PLOTS = {"matplotlib", "numpy", "pandas"}  # Come with an extra.
@@ -51,6 +51,10 @@ def _compiled(name: str, source: str) -> str:
 
 class CPythonEngine:
     """The real interpreter, in forks of a warm worker behind a wall."""
+
+    name = "cpython"
+    languages = LANGUAGES
+    lacks = ()
 
     def __init__(self, config: SandboxConfig) -> None:
         self._config = config.model_copy(update={"env": environment(config.env)})

@@ -53,6 +53,9 @@ class MontyEngine:
     open, and `disk_bytes` limits what a cell writes.
     """
 
+    name = "monty"
+    languages = ("python",)
+    lacks = ("network", "python", "readable", "options", "wall")
     wall = "monty"
 
     def __init__(self, config: SandboxConfig) -> None:
@@ -242,11 +245,6 @@ class MontyWorker:
 
 
 def _check(config: SandboxConfig) -> None:
-    if config.wall != "auto":
-        raise RequestError(f"The engine 'monty' stands behind no wall, but got wall={config.wall!r}.")
-    for name in ("network", "python", "readable", "options"):
-        if value := getattr(config, name):
-            raise RequestError(f"{name}={value!r}: the engine 'monty' has no such thing; {ELSE}.")
     names = [each if isinstance(each, str) else each.name for each in config.preload]
     unknown = [name for name in names if name not in MODULES]
     if unknown:

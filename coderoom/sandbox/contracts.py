@@ -1,0 +1,160 @@
+"""What a wall and an engine are: the two places where other packages plug into the sandbox.
+
+`docs/plugins.md` describes how; `coderoom.testing` has the tests that prove one.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.result import ExecutionResult, OutputChunk
+from coderoom.sandbox.walls import WallReport
+
+Program: TypeAlias = Any
+"""A row of `coderoom.sandbox.PROGRAMS`."""
+
+
+class StartedWorker(Protocol):
+    """The process behind a wall that runs `coderoom_guest.main`."""
+
+    @property
+    def control(self) -> socket.socket:
+        """The host's end of its control socket, of the family `AF_UNIX` and the type `SOCK_SEQPACKET`."""
+
+    @property
+    def boot(self) -> Mapping[str, Any]:
+        """What it has to do at its start: see `coderoom.sandbox.guest.isolation.boot`."""
+
+    async def end(self) -> None:
+        """End it and everything behind the wall at once; a second call does nothing."""
+
+    def kill(self) -> None:
+        """As `end`, without an event loop."""
+
+    def describe_death(self) -> str:
+        """Why it ended by itself, as far as known."""
+
+
+class Wall(Protocol):
+    """A wall (isolation backend). A class of one is made without arguments.
+
+    `coderoom.sandbox.walls.local.ProbedWall` has all of it for walls whose worker is a process of this machine.
+
+    Attributes:
+        name: Its name, which is also that of its entry point in the group `coderoom.walls`.
+        auto: Whether `auto` may take it, if it can be built and none of CodeRoom's own walls can. `False` if missing.
+    """
+
+    name: ClassVar[str]
+
+    async def probe(self) -> WallReport:
+        """Try whether it can be built here, which takes a few seconds at most."""
+
+    async def start(self, spec: SandboxConfig) -> StartedWorker:
+        """Start a worker behind it; `spec.env` is the worker's whole environment.
+
+        Raises:
+            SandboxUnavailable: It cannot be built; the message says why and what to do.
+            RequestError: An option is wrong.
+        """
+
+
+class EngineSession(Protocol):
+    """An interpreter state. Its methods are called one after the other, but for `cancel` and `suspend_output`."""
+
+    async def run(
+        self,
+        code: str,
+        program: Program | None,
+        timeout: float | None,
+        final: bool,
+        on_chunk: Callable[[OutputChunk], None] | None,
+    ) -> ExecutionResult:
+        """Run a cell.
+
+        What the code does is in the result, with its outcome. An exception says that the engine has failed.
+
+        Args:
+            code: The cell.
+            program: What runs it; `None` for Python, and for languages that the engine interprets itself.
+            timeout: How many seconds it may take; `None`: `limits.wall_seconds`.
+            final: Whether nothing follows, so that the state ends with it.
+            on_chunk: Called with each piece of output, in the event loop.
+        """
+
+    async def cancel(self) -> None:
+        """End the cell that runs: its result has the outcome `cancelled`."""
+
+    async def checkpoint(self) -> Any:
+        """Keep the state; the result is what `rollback` and `release` are given."""
+
+    async def rollback(self, handle: Any, /) -> None:
+        """Return to a state that was kept; those that were kept after it are gone, which is a `RequestError`."""
+
+    def release(self, handle: Any, /) -> None:
+        """Forget a state that was kept; a second call does nothing."""
+
+    async def restart(self) -> None:
+        """Return to the fresh state; what was kept is gone."""
+
+    def suspend_output(self, suspended: bool) -> None:
+        """Stop (`True`) or continue the reading of output, and with it the code that prints."""
+
+    def frozen(self) -> AbstractAsyncContextManager[None]:
+        """A context in which nothing writes to the workspace, while its files are copied."""
+
+    async def close(self) -> None:
+        """End everything; a second call does nothing."""
+
+    def abandon(self) -> None:
+        """As `close`, for a session that nobody closed: without waiting, in the event loop."""
+
+
+class Engine(Protocol):
+    """What interprets cells. A class of one is made with the sandbox's configuration, and refuses what it cannot do.
+
+    Attributes:
+        name: Its name, which is also that of its entry point in the group `coderoom.engines`.
+        languages: The languages of the cells that it runs.
+        lacks: The arguments of `Sandbox` that it has no use for, so that they are refused: `wall` if it needs none.
+    """
+
+    name: ClassVar[str]
+    languages: ClassVar[Sequence[str]]
+    lacks: ClassVar[Collection[str]]
+
+    def __init__(self, config: SandboxConfig) -> None: ...
+
+    @property
+    def wall(self) -> str:
+        """The name of its wall; its own name if it needs none."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What is known of it once it is started, such as versions."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is not started, or has ended: then it is started again."""
+
+    async def start(self) -> None:
+        """Start it.
+
+        Raises:
+            SandboxUnavailable: It cannot be started; the message says why and what to do.
+            MissingDependencyError: Something has to be installed.
+        """
+
+    async def open(self, functions: Mapping[str, HostFunction]) -> EngineSession:
+        """Open a session with a fresh state, in which code can call these functions of the host."""
+
+    async def close(self) -> None:
+        """End everything, sessions too; a second call does nothing."""
+
+    def kill(self) -> None:
+        """As `close`, without an event loop; another event loop may start it again."""
