@@ -11,7 +11,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, heading, list_block
 
-from coderoom.blocks.execute_tags import TAG, TagIndex, read_tags
+from coderoom.blocks.execute_tags import read_tags
 from coderoom.blocks.fences import (
     Find,
     Info,
@@ -29,6 +29,7 @@ from coderoom.blocks.fences import (
     scan_of,
 )
 from coderoom.blocks.strings import strings_of
+from coderoom.blocks.tags import TAG, TagIndex
 from coderoom.blocks.thoughts import TAG as THOUGHT
 from coderoom.blocks.thoughts import Thoughts, find_all
 from coderoom.errors import RequestError

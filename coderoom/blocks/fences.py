@@ -14,7 +14,7 @@ from markdown_it.rules_block import StateBlock
 from coderoom.blocks.strings import strings_of
 
 if TYPE_CHECKING:
-    from coderoom.blocks.execute_tags import TagIndex
+    from coderoom.blocks.tags import TagIndex
     from coderoom.blocks.thoughts import Thoughts
 
 _SPELLINGS = {
