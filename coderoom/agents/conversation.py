@@ -36,9 +36,10 @@ from autogen_core.tools import Tool
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
+from coderoom._util.closing import at_end_of_run, note_run
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.files import read_inside
-from coderoom._util.tasks import at_end_of_run, await_with_token, cancel_and_wait, note_run
+from coderoom._util.tasks import await_with_token, cancel_and_wait
 from coderoom._util.text import encodable, named
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import MOST_CALLS, Attempt
@@ -47,7 +48,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import ModelError
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.prices import priced_as
-from coderoom.models.replies import make_ready
+from coderoom.models.ready import make_ready
 from coderoom.models.structured import Answer, ask_structured
 from coderoom.sandbox import Artifact
 from coderoom.steps import MODEL

@@ -11,8 +11,8 @@ from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.models import ChatCompletionClient, SystemMessage, UserMessage
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, model_validator
 
+from coderoom._util.closing import at_end_of_run
 from coderoom._util.components import Seconds, StrictConfig, TimedConfig
-from coderoom._util.tasks import at_end_of_run
 from coderoom.approval.base import Approval, ask_approval, no
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
 from coderoom.models.structured import ask_structured

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
+from coderoom._util.closing import at_end_of_run, note_run
 from coderoom._util.components import ArgumentsConfig
-from coderoom._util.tasks import at_end_of_run, await_with_token, note_run
+from coderoom._util.tasks import await_with_token
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import SandboxUnavailable
 

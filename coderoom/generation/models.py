@@ -22,7 +22,8 @@ from coderoom.models.json_output import (
     strict_schema,
 )
 from coderoom.models.names import innermost_client, model_name_of
-from coderoom.models.replies import check_responses, make_ready
+from coderoom.models.ready import make_ready
+from coderoom.models.replies import check_responses
 from coderoom.models.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ have `limiting`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import monotonic
 from typing import Any, Final, Self
 
@@ -206,8 +206,9 @@ def limiting(team: Any, budget: Budget) -> Iterator[Spending]:
         raise RequestError(
             f"A team, an agent or a model client can be limited, and not {what!r}: pass its model client."
         )
-    for client in clients_of(team):
-        watch_client(client)
     spending = Spending(budget)
-    with observing(spending):
+    with ExitStack() as stack:
+        for client in clients_of(team):
+            stack.callback(watch_client(client))
+        stack.enter_context(observing(spending))
         yield spending

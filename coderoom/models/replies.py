@@ -17,7 +17,6 @@ from contextlib import aclosing, suppress
 from functools import wraps
 from typing import Any, Final
 
-from coderoom._util.tasks import close_with_loop
 from coderoom.models.json_output import may_refuse_arguments
 from coderoom.models.names import innermost_client
 from coderoom.models.rates import one_more
@@ -43,14 +42,6 @@ _BLANK: Final = b" \t\r\n\xef\xbb\xbf"
 _SHOWN: Final = 200
 _PAUSE_SECONDS: Final = 0.1
 _WATCHED: Final = "coderoom_whole"
-
-
-async def make_ready(model_client: Any) -> None:
-    """Prepare a client for a request in this event loop."""
-    from coderoom._util.autogen import transports_of  # It imports AutoGen, as the client's owner has done.
-
-    await close_with_loop(innermost_client(model_client), transports_of)
-    keep_whole(model_client)
 
 
 def keep_whole(model_client: Any) -> None:

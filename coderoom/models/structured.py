@@ -10,7 +10,8 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.tasks import aside, await_with_token
+from coderoom._util.aside import aside
+from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
 from coderoom.models.json_output import (
     output_arguments,
@@ -18,7 +19,7 @@ from coderoom.models.json_output import (
     request_for_json,
     send_for_json,
 )
-from coderoom.models.replies import make_ready
+from coderoom.models.ready import make_ready
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 

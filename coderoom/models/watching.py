@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import cache, wraps
 from typing import Any, Final
 
+from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, LLMMessage
 from autogen_core.tools import Tool
 from pydantic import BaseModel
 
+from coderoom._util.tasks import await_with_token
 from coderoom.models.names import config_of, innermost_client, model_name_of
 from coderoom.models.prices import priced_as
 from coderoom.models.replies import keep_whole
-from coderoom.steps import MODEL, doing_step, find_step, is_observed, once
+from coderoom.steps import MODEL, await_step, doing_step, find_step, is_observed, once
+from coderoom.steps.watching import put
 
-_WATCHED: Final = "coderoom_watched"
 
-
-def watch_client(client: Any) -> None:
-    """Make each request of a model client a step, from now on."""
+def watch_client(client: Any) -> Callable[[], None]:
+    """Make each request of a model client a step, until what this returns is called."""
     keep_whole(client)
+    return put(client, lambda: _watched(client))
+
+
+def _watched(client: Any) -> dict[str, Any]:
     create, create_stream = client.create, client.create_stream
-    if hasattr(create, _WATCHED):
-        return
     asked = cache(lambda: facts_of(client))
 
     def load(found: Any) -> CreateResult:
@@ -32,10 +35,20 @@ def watch_client(client: Any) -> None:
         getattr(client, "skip_reply", lambda: None)()
         return CreateResult.model_validate(found)
 
+    async def wait(request: Any, arguments: Mapping[str, Any]) -> None:
+        token = arguments.get("cancellation_token") or CancellationToken()
+        await await_with_token(await_step(MODEL, request), token)
+
     @wraps(create)
     async def created(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
         request = request_of(asked(), messages, arguments) if is_observed() else {}
-        return await once(MODEL, request, lambda: create(messages, **arguments), _dump, load)
+
+        async def ask() -> CreateResult:
+            await wait(request, arguments)
+            result: CreateResult = await create(messages, **arguments)
+            return result
+
+        return await once(MODEL, request, ask, _dump, load)
 
     @wraps(create_stream)
     async def streamed(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
@@ -45,14 +58,14 @@ def watch_client(client: Any) -> None:
             yield load(found)
             return
         with doing_step(MODEL, request) as keep:  # If the reader leaves before the result, it has failed.
+            await wait(request, arguments)
             async with aclosing(create_stream(messages, **arguments)) as items:
                 async for item in items:
                     if isinstance(item, CreateResult):
                         await keep(_dump(item))
                     yield item
 
-    setattr(created, _WATCHED, True)
-    client.create, client.create_stream = created, streamed
+    return {"create": created, "create_stream": streamed}
 
 
 def request_of(

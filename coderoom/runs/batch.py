@@ -26,6 +26,7 @@ from coderoom._util.text import counted
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, Spending
+from coderoom.models.rates import Pace
 from coderoom.models.services import MODEL_VARIABLE
 from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
 from coderoom.runs.item_run import (
@@ -35,7 +36,6 @@ from coderoom.runs.item_run import (
     PASSED,
     UNCHECKED,
     ItemRunner,
-    Pace,
     Result,
     Setup,
     made,
@@ -52,7 +52,7 @@ from coderoom.runs.team_run import (
     folder_of,
     try_out,
 )
-from coderoom.steps import CODE, MODEL, StepObserver
+from coderoom.steps import CODE, MODEL
 
 if TYPE_CHECKING:
     from coderoom.runs.ray_engine import RayEngine
@@ -238,15 +238,15 @@ class Batch:
 
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute
-        pace = None if rates == (None, None) else Pace(*rates)
         work = self.out.absolute() / "work"
-        common = setup, lambda name: work / name, self._journal, pace
+        common = setup, lambda name: work / name, self._journal
         if self.engine == "local":
-            return ItemRunner(*common, self._spending or StepObserver())
+            pace = [] if rates == (None, None) else [Pace(*rates)]
+            return ItemRunner(*common, [*([self._spending] if self._spending else []), *pace])
         from coderoom.runs.ray_engine import RayEngine
 
         resources = self.address, self.cpus, self.memory
-        return RayEngine(*common, self._spending, *resources, self.notes.append, self.isolation)
+        return RayEngine(*common, rates, self._spending, *resources, self.notes.append, self.isolation)
 
     # --- The folder ---
 

@@ -8,24 +8,19 @@ import logging
 import platform
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
-from coderoom._util.autogen import clients_of
-from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
 from coderoom.configs import default_model, find_source, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError
 from coderoom.models.budgets import Budget
 from coderoom.models.prices import cost_of, priced_as
-from coderoom.models.rates import RateLimiter
 from coderoom.models.watching import watch_client
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Check, Item, why_not_passed
@@ -39,7 +34,6 @@ OWNER: Final = "the batch"
 """Whose the budget of all items is, in words."""
 _log = logging.getLogger("coderoom.runs")
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
-_MINUTE: Final = 60.0
 _TRANSIENT: Final = re.compile(
     r"RateLimitError|APIConnectionError|APITimeoutError|InternalServerError|Error code: 408|ConnectionError"
     r"|SandboxUnavailable"
@@ -94,57 +88,6 @@ class Result:
         return cls(item, repeat, ERRORED, FAILED, "", why, 0, 0, None, 0, 0, run, 0.0, checked_by="")
 
 
-class Pace:
-    """Delays requests to models, so that there are not more of them, and of their tokens, in a minute than allowed."""
-
-    def __init__(self, requests: float | None, tokens: int | None) -> None:
-        self.rates = requests, tokens
-        self._limiter = None if requests is None else RateLimiter(requests)
-        self._tokens = tokens
-        self._used: deque[tuple[float, int]] = deque()
-
-    def delay(self, client: Any) -> None:
-        """Delay the requests of a client from now on."""
-        create, create_stream = client.create, client.create_stream
-
-        @wraps(create)
-        async def later(*arguments: Any, **named: Any) -> Any:
-            await await_with_token(self.wait(), named.get("cancellation_token") or CancellationToken())
-            reply = await create(*arguments, **named)
-            self.count(_tokens_of(reply))
-            return reply
-
-        @wraps(create_stream)
-        async def stream_later(*arguments: Any, **named: Any) -> Any:
-            await await_with_token(self.wait(), named.get("cancellation_token") or CancellationToken())
-            async for item in create_stream(*arguments, **named):
-                self.count(_tokens_of(item))
-                yield item
-
-        client.create, client.create_stream = later, stream_later
-
-    async def wait(self) -> None:
-        """Wait until the next request may begin."""
-        if self._limiter is not None:
-            await self._limiter.begin()
-        while self._tokens is not None:
-            while self._used and self._used[0][0] < time.monotonic() - _MINUTE:
-                self._used.popleft()
-            if sum(tokens for _, tokens in self._used) < self._tokens:
-                return
-            await asyncio.sleep(min(1.0, self._used[0][0] + _MINUTE - time.monotonic() + 0.01))
-
-    def count(self, tokens: int) -> None:
-        """Count tokens that were used."""
-        if tokens and self._tokens is not None:
-            self._used.append((time.monotonic(), tokens))
-
-
-def _tokens_of(item: Any) -> int:
-    usage = getattr(item, "usage", None)
-    return 0 if usage is None else usage.prompt_tokens + usage.completion_tokens
-
-
 @dataclass(frozen=True)
 class Setup:
     """What the runs of all items have in common: a request without its task, and the retries and budget of each run."""
@@ -172,8 +115,7 @@ class ItemRunner:
         setup: What all runs have in common.
         folder_of: The workspace of a run, by its name.
         journal: Where the runs are kept.
-        pace: Delays requests to models.
-        limits: Refuses steps that the budget of all items does not cover, if there is one.
+        observers: Refuse steps that the budget of all items does not cover, and delay requests to models.
         stopped: Why no more items may run; empty if they may.
         room: How many runs there are at a time, unless the user says another number.
         walls: What isolates the code, if that is only known now.
@@ -182,8 +124,7 @@ class ItemRunner:
     setup: Setup
     folder_of: Callable[[str], Path]
     journal: Journal
-    pace: Pace | None
-    limits: StepObserver
+    observers: Sequence[StepObserver]
     stopped: str = ""
     room: ClassVar[int] = 4
     walls: ClassVar[Set[str]] = frozenset()
@@ -256,13 +197,10 @@ class ItemRunner:
         else:
             prepared = self.setup.prepare(item.task, item.files, workspace)
             run = Run.begin(prepared, self.journal, command="batch", budget=self.setup.budget, run=name)
-        if self.pace is not None:
-            for client in clients_of(run.prepared.team):
-                self.pace.delay(client)
         token = CancellationToken()
         self._tokens.add(token)
         try:
-            with observing(self.limits):
+            with observing(*self.observers):
                 record = await run.go(lambda message: None, token=token)
         finally:
             self._tokens.discard(token)
@@ -309,11 +247,9 @@ class ItemRunner:
         """Why an answer does not pass a check, or nothing, and the tokens and the price of a reviewer."""
         model = None if check.reviewer is None else make_model(self.setup.request.model or default_model())
         if model is not None:
-            if self.pace is not None:
-                self.pace.delay(model)
             watch_client(model)
         try:
-            with observing(self.limits):
+            with observing(*self.observers):
                 why = await why_not_passed(
                     check,
                     item.task,

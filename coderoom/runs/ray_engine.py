@@ -28,9 +28,10 @@ from coderoom.configs import find_source
 from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
 from coderoom.executors.base import WarmSandboxes
 from coderoom.models.budgets import Spending
+from coderoom.models.rates import Pace
 from coderoom.models.services import MODEL_VARIABLE
 from coderoom.runs.exec_view import chosen_isolation
-from coderoom.runs.item_run import ItemRunner, Pace, Result, Setup, made, name_of
+from coderoom.runs.item_run import ItemRunner, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
 from coderoom.steps import StepObserver
@@ -106,7 +107,7 @@ class RayEngine:
         setup: Setup,
         folder_of: Callable[[str], Path],
         journal: Journal,
-        pace: Pace | None,
+        rates: tuple[float | None, int | None],
         spending: Spending | None,
         address: str | None,
         cpus: float,
@@ -141,11 +142,10 @@ class RayEngine:
             raise
         travel = travel_of(setup)
         self._meter: Any = None
-        if pace is not None or spending is not None:
+        if rates != (None, None) or spending is not None:
             here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
             keeper = ray.remote(num_cpus=0)(_Meter).options(scheduling_strategy=here, max_concurrency=1_000)
-            self._meter = keeper.remote(travel.environment, None if pace is None else pace.rates, spending)
-        self._pacer, self._limiter = (None if each is None else self._meter for each in (pace, spending))
+            self._meter = keeper.remote(travel.environment, rates, spending)
         self._travel = ray.put(travel)
         # Besides the item, an actor hears that it is to stop.
         options: dict[str, Any] = {
@@ -246,7 +246,7 @@ class RayEngine:
     async def _start(self) -> None:
         """Start an actor. A node where that fails may be tried again; if it fails everywhere, the batch ends."""
         for _ in range(_MOST_STARTS):
-            actor: Any = self._actor.remote(self._travel, self._pacer, self._limiter)
+            actor: Any = self._actor.remote(self._travel, self._meter)
             try:
                 version = await actor.version.remote()
                 if version == coderoom.__version__:
@@ -323,7 +323,7 @@ def travel_of(setup: Setup) -> Travel:
 class ItemActor:
     """An actor that runs items, one after the other, in an event loop of its own."""
 
-    def __init__(self, travel: Travel, pacer: Any = None, limiter: Any = None) -> None:
+    def __init__(self, travel: Travel, meter: Any = None) -> None:
         os.environ.update(travel.environment)
         self._opened = ExitStack()
         if travel.logs:
@@ -342,9 +342,8 @@ class ItemActor:
             raise _on_this_node(error) from None
         self._journal = Journal(self._root / "journal.sqlite3", required=True)
         self._sandboxes = WarmSandboxes()
-        pace = None if pacer is None else _RemotePace(pacer)
-        limits = StepObserver() if limiter is None else _RemoteLimits(limiter)
-        self._runner = ItemRunner(setup, lambda name: self._workspace, self._journal, pace, limits)
+        observers = [] if meter is None else [_Remote(meter)]
+        self._runner = ItemRunner(setup, lambda name: self._workspace, self._journal, observers)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
@@ -418,48 +417,26 @@ class _Meter:
     """An actor that keeps the rates and the budget of a batch, for tasks on all nodes."""
 
     def __init__(
-        self,
-        environment: Mapping[str, str],
-        rates: tuple[float | None, int | None] | None,
-        spending: Spending | None,
+        self, environment: Mapping[str, str], rates: tuple[float | None, int | None], spending: Spending | None
     ) -> None:
         os.environ.update(environment)  # It may name a file of prices.
-        self._pace = Pace(*(rates or (None, None)))
-        self._spending = spending or StepObserver()
+        self._pace = Pace(*rates)
+        self._observers: list[StepObserver] = [self._pace] if spending is None else [spending, self._pace]
 
-    async def wait(self) -> None:
-        await self._pace.wait()
-
-    async def count(self, tokens: int) -> None:
-        self._pace.count(tokens)
+    async def wait(self, kind: str) -> None:
+        await self._pace.wait(kind, {})
 
     async def tell(self, method: str, *arguments: Any, **named: Any) -> str:
         try:
-            getattr(self._spending, method)(*arguments, **named)
+            for observer in self._observers:
+                getattr(observer, method)(*arguments, **named)
         except BudgetExceeded as error:
             return str(error)
         return ""
 
 
-class _RemotePace(Pace):
-    """Delays requests as the actor says."""
-
-    def __init__(self, meter: Any) -> None:
-        super().__init__(None, None)
-        self._meter = meter
-
-    async def wait(self) -> None:
-        """Wait until the next request may begin."""
-        await self._meter.wait.remote()
-
-    def count(self, tokens: int) -> None:
-        """Count tokens that were used."""
-        if tokens:
-            self._meter.count.remote(tokens)
-
-
-class _RemoteLimits(StepObserver):
-    """Refuses steps that the budget of the actor does not cover."""
+class _Remote(StepObserver):
+    """Delays and refuses steps as the actor says."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter
@@ -467,6 +444,10 @@ class _RemoteLimits(StepObserver):
     def before(self, kind: str, request: Any) -> None:
         """Ask the actor, and count the step there."""
         self._tell("before", kind, request)
+
+    async def wait(self, kind: str, request: Any) -> None:
+        """Wait until the next request may begin."""
+        await self._meter.wait.remote(kind)
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Have the actor charge for a step."""

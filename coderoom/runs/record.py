@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -26,15 +24,15 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
 
 from coderoom import generation
-from coderoom._util.autogen import agents_of, current_agent, executor_of
-from coderoom._util.terminal import asking
+from coderoom._util.autogen import agents_of, clients_of, current_agent, executor_of, workbenches_of
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.models.prices import cost_of
+from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
-from coderoom.sandbox import OutputChunk
-from coderoom.steps import CODE, MODEL, StepObserver, once
+from coderoom.steps import CODE, MODEL, StepObserver
+from coderoom.steps.watching import watch_executor, watch_questions, watch_tools
 
 NO_CODE = "no_code"
 """The outcome of a run without code, so that nothing shows whether it worked."""
@@ -331,10 +329,19 @@ _CUT: Final = {
 
 
 class RunFacts(StepObserver):
-    """Notes what no message shows: what an agent does now, tokens of requests of a selector, and replies cut short."""
+    """Notes what no message shows.
 
-    def __init__(self, record: RunRecord) -> None:
+    That is what an agent does now, tokens of requests of a selector, replies cut short, and the code of agents that do
+    not report it.
+
+    Args:
+        record: The record of the run.
+        watch: Gets what such code writes while it runs.
+    """
+
+    def __init__(self, record: RunRecord, watch: Callable[[ModelClientStreamingChunkEvent], None]) -> None:
         self._record = record
+        self._watch = watch
 
     def before(self, kind: str, request: Any) -> None:
         """Note what the agent does now."""
@@ -342,75 +349,39 @@ class RunFacts(StepObserver):
             self._record.begin(agent, _ACTIVITIES[kind])
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
-        """Note a request to a model."""
+        """Note a request to a model, or a run of code."""
+        name = current_agent()
+        if kind == CODE and "outcome" not in result:
+            self._record._runs += 1
+            self._record._results[name] = CodeResult(**result)
         if kind != MODEL:
             return
-        name = current_agent()
         if cut := _CUT.get(result.get("finish_reason", ""), "").format(name or "the team"):
             self._record.notices += [cut] if cut not in self._record.notices else []
         if name and name not in self._record.models and not result.get("cached"):
             self._record.without_messages.setdefault(name, []).append(RequestUsage(**result["usage"]))
             self._record.priced_as.setdefault(name, request.get("priced_as", ""))
 
-
-_SETTLE_SECONDS: Final = 0.15
-Watch = Callable[[ModelClientStreamingChunkEvent], None]
+    def write(self, agent: str, text: str) -> None:
+        """Show what code writes."""
+        self._watch(ModelClientStreamingChunkEvent(content=text, source=agent, metadata={keys.EVENT: keys.OUTPUT}))
 
 
 @contextmanager
-def noting_steps(team: Any, record: RunRecord, watch: Watch) -> Iterator[None]:
-    """Make it a step of the run when an agent of AutoGen's runs code, and when one asks a person.
+def watching(team: Any) -> Iterator[None]:
+    """Make all that the parts of a team do steps of its run, until the end of this context.
 
-    `watch` gets the output of code that such an agent runs in a sandbox, while it runs.
+    That is requests and calls of tools, and code and questions of agents of AutoGen; ours report their own.
     """
     with ExitStack() as stack:
-
-        def put(owner: Any, name: str, noting: Any) -> None:
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, noting)
-
+        for client in clients_of(team):
+            stack.callback(watch_client(client))
+        for workbench in workbenches_of(team):
+            stack.callback(watch_tools(workbench))
         for agent in agents_of(team, hidden=True):
             executor = executor_of(agent)
             if executor is not None and not isinstance(agent, CodeExecutorAgent | CodeActAgent | HumanApprovedAgent):
-                run = _noting_run(agent.name, executor.execute_code_blocks, record, watch)
-                put(executor, "execute_code_blocks", run)
+                stack.callback(watch_executor(executor))
             if isinstance(agent, UserProxyAgent) and not isinstance(agent, HumanApprovedAgent):
-                put(agent, "input_func", _noting_question(agent.input_func))
+                stack.callback(watch_questions(agent))
         yield
-
-
-def _noting_run(name: str, execute: Callable[..., Any], record: RunRecord, watch: Watch) -> Callable[..., Any]:
-    def show(chunk: OutputChunk) -> None:
-        watch(ModelClientStreamingChunkEvent(content=chunk.text, source=name, metadata={keys.EVENT: keys.OUTPUT}))
-
-    live = {"on_output": show} if "on_output" in inspect.signature(execute).parameters else {}
-
-    async def noted(*args: Any, **kwargs: Any) -> CodeResult:
-        record._runs += 1
-        blocks = args[0] if args else kwargs["code_blocks"]
-        request = {"blocks": [[block.language, block.code] for block in blocks]}
-        result: CodeResult = await once(
-            CODE,
-            request,
-            lambda: execute(*args, **kwargs, **live),
-            lambda result: {"exit_code": result.exit_code, "output": result.output},
-            lambda known: CodeResult(**known),
-        )
-        record._results[name] = result
-        return result
-
-    return noted
-
-
-def _noting_question(ask: Any) -> Any:
-    async def noted(*args: Any, **kwargs: Any) -> str:
-        async def ask_now() -> str:
-            # A team passes messages on with a short delay.
-            await asyncio.sleep(_SETTLE_SECONDS)
-            with asking():
-                answer: str = await ask(*args, **kwargs)
-            return answer
-
-        return await once("input", {}, ask_now, str, str)
-
-    return noted

@@ -18,17 +18,16 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
+from coderoom._util.aside import aside
 from coderoom._util.autogen import (
     agents_of,
-    clients_of,
     closers_of,
     condition_of,
     executor_of,
     model_client_of,
     work_dir_of,
-    workbenches_of,
 )
-from coderoom._util.tasks import aside, await_with_token
+from coderoom._util.tasks import await_with_token
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
@@ -37,17 +36,15 @@ from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.names import model_name_of
 from coderoom.models.prices import price_table, priced_as
 from coderoom.models.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
-from coderoom.models.watching import watch_client
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.journal import FILES_IN
 from coderoom.runs.observers import run_span, tracers
-from coderoom.runs.record import RunFacts, RunRecord, noting_steps
+from coderoom.runs.record import RunFacts, RunRecord, watching
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
 from coderoom.steps import StepObserver, observing
-from coderoom.steps.watching import watch_tools
 from coderoom.teams import BudgetTermination, conditions_of
 
 WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
@@ -273,10 +270,10 @@ async def run_team(
     try:
         with (
             run_span(record.team, record.run) as span,
-            noting_steps(team, record, show),
+            watching(team),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
-            observing(*_observers(team, log, spending), RunFacts(record), *observers),
+            observing(*_observers(team, log, spending), RunFacts(record, show), *observers),
         ):
             if spending is not None:
                 for model in record.priced_as.values():
@@ -397,10 +394,6 @@ async def _run(
 def _observers(team: Any, log: RunLog, spending: Spending | None) -> list[StepObserver]:
     """Who sees the steps of a run: the journal, its budget, and that of the team."""
     conditions = [each for each in conditions_of(condition_of(team)) if isinstance(each, BudgetTermination)]
-    for client in clients_of(team):
-        watch_client(client)
-    for workbench in workbenches_of(team):
-        watch_tools(workbench)
     for condition in conditions:
         condition.is_checked = True
         condition.spending.reset()

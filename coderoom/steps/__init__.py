@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-from coderoom._util.tasks import aside, is_large
+from coderoom._util.aside import aside, is_large
 
 T = TypeVar("T")
 
@@ -31,6 +31,9 @@ class StepObserver:
     def before(self, kind: str, request: Any) -> None:
         """A step is about to be done; an exception refuses it."""
 
+    async def wait(self, kind: str, request: Any) -> None:
+        """Delays a request to a model that is about to be done."""
+
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """A step has its result, which was known or is new; from any thread."""
 
@@ -39,6 +42,9 @@ class StepObserver:
 
     def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
         """An agent has decided something: `decision`, `verdict`."""
+
+    def write(self, agent: str, text: str) -> None:
+        """The code that an agent runs has written something, which nobody else shows."""
 
     def note(self, text: str) -> None:
         """There is something to tell the user of the run."""
@@ -115,6 +121,18 @@ def tell_step(kind: str, facts: Mapping[str, Any]) -> None:
     """Say what an agent has decided."""
     for observer in _observers.get():
         observer.tell(kind, facts)
+
+
+def write_step(agent: str, text: str) -> None:
+    """Say what the code of an agent writes while it runs."""
+    for observer in _observers.get():
+        observer.write(agent, text)
+
+
+async def await_step(kind: str, request: Any) -> None:
+    """Wait until a step, which nobody has refused, may begin."""
+    for observer in _observers.get():
+        await observer.wait(kind, request)
 
 
 def note(text: str) -> None:

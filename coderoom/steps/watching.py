@@ -1,27 +1,62 @@
-"""Calls of tools by AutoGen's agents as steps."""
+"""Live objects whose work becomes steps: tools, executors and questions. Those of models are in `coderoom.models`."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import wraps
 from typing import Any, Final
 
+from autogen_core.code_executor import CodeResult
 from autogen_core.tools import ToolResult
 
-from coderoom._util.autogen import streams
-from coderoom.steps import once
+from coderoom._util.autogen import current_agent, streams
+from coderoom._util.terminal import asking
+from coderoom.steps import CODE, once, write_step
 
 _WATCHED: Final = "coderoom_watched"
+_SETTLE_SECONDS: Final = 0.15
+
+Undo = Callable[[], None]
 
 
-def watch_tools(workbench: Any) -> None:
-    """Make each call of a tool a step, from now on; an agent or a team that is a tool has steps of its own."""
+def put(owner: Any, make: Callable[[], Mapping[str, Any]]) -> Undo:
+    """Put other methods in the place of an object's own, until all who asked for it have undone it.
+
+    Args:
+        owner: The object.
+        make: Makes the methods by their names, if nobody has before.
+
+    Returns:
+        What undoes it.
+    """
+    shared = vars(owner).get(_WATCHED)
+    if shared is None:
+        methods = make()
+        shared = {"before": {name: vars(owner).get(name) for name in methods}, "count": 0}
+        vars(owner).update(methods, **{_WATCHED: shared})
+    shared["count"] += 1
+
+    def undo() -> None:
+        shared["count"] -= 1
+        if not shared["count"]:
+            del vars(owner)[_WATCHED]
+            for name, before in shared["before"].items():
+                if before is None:
+                    del vars(owner)[name]
+                else:
+                    vars(owner)[name] = before
+
+    return undo
+
+
+def watch_tools(workbench: Any) -> Undo:
+    """Make each call of a tool a step; an agent or a team that is a tool has steps of its own."""
     call_tool: Callable[..., Awaitable[ToolResult]] = workbench.call_tool
     stream: Any = getattr(workbench, "call_tool_stream", None)
-    if hasattr(call_tool, _WATCHED):
-        return
 
     @wraps(call_tool)
     async def called(name: str, arguments: Mapping[str, Any] | None = None, *rest: Any, **more: Any) -> ToolResult:
@@ -41,11 +76,47 @@ def watch_tools(workbench: Any) -> None:
             async for item in items:
                 yield item
 
-    setattr(called, _WATCHED, True)
-    workbench.call_tool = called
-    if stream is not None:
-        workbench.call_tool_stream = streamed
+    return put(workbench, lambda: {"call_tool": called} | ({} if stream is None else {"call_tool_stream": streamed}))
 
 
 def _dump_result(result: ToolResult) -> dict[str, Any]:
     return {**result.model_dump(mode="json"), "value": result.to_text("[image]")}
+
+
+def watch_executor(executor: Any) -> Undo:
+    """Make each run of code a step: for agents of AutoGen, since ours do so themselves."""
+    execute = executor.execute_code_blocks
+    is_live = "on_output" in inspect.signature(execute).parameters
+
+    @wraps(execute)
+    async def executed(*arguments: Any, **named: Any) -> CodeResult:
+        blocks = arguments[0] if arguments else named["code_blocks"]
+        agent = current_agent()
+        live = {"on_output": lambda chunk: write_step(agent, chunk.text)} if is_live else {}
+        result: CodeResult = await once(
+            CODE,
+            {"blocks": [[block.language, block.code] for block in blocks]},
+            lambda: execute(*arguments, **named, **live),
+            lambda result: {"exit_code": result.exit_code, "output": result.output},
+            lambda known: CodeResult(**known),
+        )
+        return result
+
+    return put(executor, lambda: {"execute_code_blocks": executed})
+
+
+def watch_questions(agent: Any) -> Undo:
+    """Make each question that AutoGen's agent asks a person a step."""
+    ask = agent.input_func
+
+    async def asked(*arguments: Any, **named: Any) -> str:
+        async def ask_now() -> str:
+            # A team passes messages on with a short delay.
+            await asyncio.sleep(_SETTLE_SECONDS)
+            with asking():
+                answer: str = await ask(*arguments, **named)
+            return answer
+
+        return await once("input", {}, ask_now, str, str)
+
+    return put(agent, lambda: {"input_func": asked})

@@ -23,7 +23,7 @@ from weakref import WeakSet
 import uvicorn
 
 from coderoom._util.autogen import agents_of, closers_of
-from coderoom._util.tasks import at_end_of_run, closing_what_opens
+from coderoom._util.closing import at_end_of_run, closing_what_opens
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.studio.autogenstudio import SETTINGS, application, current_run, going_runs, store
 from coderoom.studio.messages import StudioMessages, error_message, run_message

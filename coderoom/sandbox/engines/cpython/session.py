@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any
 
-from coderoom._util.tasks import aside, is_large, retrieve_exception, run_uncancellable
+from coderoom._util.aside import aside, is_large
+from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig

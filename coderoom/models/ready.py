@@ -1,0 +1,62 @@
+"""Prepares a model client for requests: its replies are whole, and its connections end with the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any
+from weakref import ref
+
+from coderoom.models.names import innermost_client
+from coderoom.models.replies import keep_whole
+
+
+async def make_ready(model_client: Any) -> None:
+    """Prepare a client for a request in this event loop."""
+    await _close_with_loop(innermost_client(model_client))
+    keep_whole(model_client)
+
+
+Open = dict[ref[Any], list[Any]]
+
+_open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], Open]] = {}
+
+
+async def _close_with_loop(model_client: Any) -> None:
+    """Close a client's connections when the running event loop ends. The client can still be used in another loop.
+
+    AutoGen's teams do not close clients. Open connections cause warnings when the interpreter ends, and an error when
+    the client is used in a second event loop.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _open:
+        for old in [old for old in _open if old.is_closed()]:
+            del _open[old]
+        opened: Open = {}
+        # Asynchronous generators are closed when a loop ends.
+        at_end = _close_at_end(loop, opened)
+        _open[loop] = at_end, opened
+        await anext(at_end)
+    opened = _open[loop][1]
+    if ref(model_client) not in opened:
+        for dead in [client for client in opened if client() is None]:
+            await _close(opened.pop(dead))
+        from coderoom._util.autogen import transports_of  # It imports AutoGen, as the client's owner has done.
+
+        opened[ref(model_client)] = transports_of(model_client)
+
+
+async def _close_at_end(loop: asyncio.AbstractEventLoop, opened: Open) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        _open.pop(loop, None)
+        for transports in list(opened.values()):
+            await _close(transports)
+
+
+async def _close(transports: list[Any]) -> None:
+    for transport in transports:
+        with suppress(Exception):
+            await transport.aclose()
