@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coderoom._util.distribution import MORE_NEEDED, is_slim
+from coderoom.errors import MissingDependencyError
+
 
 def lazy(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the `__getattr__` and `__dir__` of a package.
@@ -25,6 +28,11 @@ def lazy(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any],
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, old = names[name]
-        return getattr(importlib.import_module(module), old)
+        try:
+            return getattr(importlib.import_module(module), old)
+        except ModuleNotFoundError as error:
+            if not is_slim():
+                raise
+            raise MissingDependencyError(f"{package}.{name} {MORE_NEEDED}") from error
 
     return get, lambda: sorted(sys.modules[package].__all__)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
@@ -28,6 +30,28 @@ def asking() -> Iterator[None]:
         for pause in _pauses:
             stack.enter_context(pause())
         yield
+
+
+class PlainConsole:
+    """Stands for Rich's console where Rich is not installed: text as it is, without colours and what moves.
+
+    Args:
+        quiet: Whether nothing is shown.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.file = sys.stdout
+
+    def print(self, text: str = "") -> None:
+        """Write a line."""
+        if not self.quiet:
+            self.file.write(f"{text}\n")
+            self.file.flush()
+
+    def rule(self, title: str = "") -> None:
+        """Write a line across the terminal that begins with a title."""
+        self.print(f"{title} ".lstrip().ljust(shutil.get_terminal_size().columns, "-"))
 
 
 _NAME = "coderoom"

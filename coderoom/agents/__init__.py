@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from coderoom._util.lazy import lazy
 
+import coderoom._util.full  # noqa: F401
+
 if TYPE_CHECKING:
     from coderoom.agents.attempt import Selection
     from coderoom.agents.code_act import CodeActAgent, CodeActAgentConfig

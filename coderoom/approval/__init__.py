@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from coderoom._util.lazy import lazy
 
+import coderoom._util.full  # noqa: F401
+
 if TYPE_CHECKING:
     from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 

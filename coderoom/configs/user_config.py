@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Final
 
-from coderoom.errors import ConfigError, Problem, RequestError
+from coderoom.errors import ConfigError, MissingDependencyError, Problem, RequestError
 
 _VARIABLES: Final = {
     "model": "CODEROOM_MODEL",
@@ -32,8 +32,12 @@ def apply_user_config(env: MutableMapping[str, str]) -> dict[str, str]:
     if not path.is_file():
         return {}
     # Only here, because few have such a file, and each command begins with this.
-    from coderoom.configs.reading import find_source, read_document
-    from coderoom.configs.yaml import did_you_mean
+    try:
+        from coderoom.configs.reading import find_source, read_document
+        from coderoom.configs.yaml import did_you_mean
+    except ModuleNotFoundError as error:  # `ruamel.yaml`, which coderoom-slim leaves out.
+        words = f"The config file {str(path)!r} cannot be read without {error.name}: pip install 'coderoom-slim[cli]'"
+        raise MissingDependencyError(words) from error
     from coderoom.sandbox import Sandbox
 
     document = read_document(find_source(path))

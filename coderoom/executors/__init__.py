@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from coderoom._util.lazy import lazy
 
+import coderoom._util.full  # noqa: F401
+
 if TYPE_CHECKING:
     from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
     from coderoom._util.text import bound_output, save_output

@@ -17,6 +17,7 @@ Expected results never enter the process of the functions: values and exceptions
 
 from __future__ import annotations
 
+import coderoom._util.full  # noqa: F401
 from coderoom.errors import GenerationError
 from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
 from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from coderoom._util.distribution import install_command
 from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, Session, remark_on
@@ -32,7 +33,7 @@ OUTPUT_BYTES: Final = 32_768
 
 def missing(name: str, extra: str) -> MissingDependencyError:
     """The error for a framework that is not installed."""
-    return MissingDependencyError(f"{name} is not installed: pip install 'coderoom[{extra}]'")
+    return MissingDependencyError(f"{name} is not installed: {install_command(extra)}")
 
 
 def text_of(result: ExecutionResult, limits: Limits, *, in_session: bool = True) -> str:

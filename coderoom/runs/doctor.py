@@ -18,10 +18,10 @@ from time import perf_counter
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from coderoom._util.distribution import FULL, is_slim
 from coderoom._util.processes import default_python
 from coderoom.configs.user_config import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
-from coderoom.generation import GoLanguage, TypeScriptLanguage
 from coderoom.models.services import (
     MODEL_VARIABLE,
     OPENAI,
@@ -69,13 +69,21 @@ async def examine() -> list[Finding]:
     elsewhere = "" if default_python() == sys.executable else f"; code runs in {default_python()}"
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}{elsewhere}"),
-        *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
-        *(_package(name, _PLOTS) for name in ("matplotlib", "pandas")),
+        *_packages(),
         *await _walls(),
         await _monty(),
         *_languages(),
         _config(),
-        _key(),
+        *(() if is_slim() else (*_generated_languages(), _key())),
+    ]
+
+
+def _packages() -> list[Finding]:
+    if is_slim():
+        return [Finding("coderoom", "missing", f"agents, teams and `solve` need it: {FULL}")]
+    return [
+        *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
+        *(_package(name, _PLOTS) for name in ("matplotlib", "pandas")),
     ]
 
 
@@ -124,6 +132,13 @@ def _languages() -> list[Finding]:
             found.append(Finding(language, "missing", detail))
         else:
             found.append(Finding(language, "ok", path))
+    return found
+
+
+def _generated_languages() -> list[Finding]:
+    from coderoom.generation import GoLanguage, TypeScriptLanguage
+
+    found = []
     if importlib.util.find_spec("tree_sitter_javascript") is None:
         detail = "pip install 'coderoom[javascript]' to generate functions in JavaScript"
         found.append(Finding("generated javascript", "missing", detail))

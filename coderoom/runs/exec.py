@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
-from rich.console import Console
 
 from coderoom._util.files import name_inside
+from coderoom._util.terminal import PlainConsole
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -37,6 +37,9 @@ from coderoom.sandbox import (
     save_named,
 )
 from coderoom.steps import StepObserver
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _STATE: Final = (
     "The session was restarted: earlier variables are gone.",
@@ -224,7 +227,7 @@ def code_to_run(block: Block, arguments: Sequence[str]) -> str:
 
 async def run_file(
     source: Source,
-    console: Console,
+    console: Console | PlainConsole,
     *,
     arguments: Sequence[str] = (),
     workspace: Path,

@@ -6,12 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.rule import Rule
-from rich.syntax import Syntax
-from rich.text import Text
-
+from coderoom._util.terminal import PlainConsole
 from coderoom._util.text import visible
 from coderoom.outcome import Outcome
 from coderoom.runs.doctor import NOT_ISOLATED
@@ -19,6 +14,9 @@ from coderoom.runs.exec_source import Source
 from coderoom.sandbox import choose_wall
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
     from coderoom.runs.exec import BlockRun, FileResult
 
 NO_WALL: Final = "none"
@@ -30,14 +28,14 @@ _LONGEST_TAIL: Final = 400
 class ExecView:
     """Shows the blocks of a file and their output.
 
-    On a terminal, the last incomplete line and the running time are shown below the output. To a file or a pipe, output
-    is written as it is.
+    On a terminal, the last incomplete line and the running time are shown below the output. To a file or a pipe, and
+    without Rich, output is written as it is.
 
     Args:
         console: Where to show it.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console | PlainConsole) -> None:
         self._console = console
         self._live: Live | None = None
         self._begun = 0.0
@@ -50,22 +48,35 @@ class ExecView:
         show_isolation(self._console, result.isolation)
         if result.workspace_made:
             words = f"The workspace {str(result.workspace)!r} did not exist and was created."
-            self._console.print(Text(visible(words), style="yellow"), soft_wrap=True)
+            show_line(self._console, words, "yellow")
 
     def show_block(self, source: Source, number: int) -> None:
         """Show a block that is about to run; of a script, only what it prints."""
         block = source.blocks[number - 1]
-        title = Text.assemble((f"{number}", "bold cyan"), f" {block.tag or block.language}, {source.where(block)}")
-        self._console.print()
-        self._console.print(Rule(title, align="left", style="dim"))
-        if source.kind != "script":
-            self._console.print(Syntax(visible(block.code.rstrip()), block.language, theme="ansi_dark", word_wrap=True))
-            self._console.print(Rule(style="dim"))
+        place = f" {block.tag or block.language}, {source.where(block)}"
+        code = visible(block.code.rstrip())
+        if isinstance(self._console, PlainConsole):
+            self._console.print()
+            self._console.rule(f"{number}{place}")
+            if source.kind != "script":
+                self._console.print(code)
+                self._console.rule()
+        else:
+            from rich.live import Live
+            from rich.rule import Rule
+            from rich.syntax import Syntax
+            from rich.text import Text
+
+            self._console.print()
+            self._console.print(Rule(Text.assemble((f"{number}", "bold cyan"), place), align="left", style="dim"))
+            if source.kind != "script":
+                self._console.print(Syntax(code, block.language, theme="ansi_dark", word_wrap=True))
+                self._console.print(Rule(style="dim"))
+            if self._console.is_interactive and not self._console.quiet:
+                self._live = Live(self, console=self._console, transient=True, refresh_per_second=8)
+                self._live.start()
         self._begun = time.monotonic()
         self._printed = False
-        if self._console.is_interactive and not self._console.quiet:
-            self._live = Live(self, console=self._console, transient=True, refresh_per_second=8)
-            self._live.start()
 
     def show_output(self, text: str) -> None:
         """Show a piece of output as it comes."""
@@ -81,20 +92,26 @@ class ExecView:
         if len(self._rest) > _LONGEST_LINE:
             lines, end, self._rest = text, "\n", ""
         if end:
-            self._console.print(Text(visible(lines)), soft_wrap=True)
+            show_line(self._console, lines)
 
     def show_run(self, run: BlockRun) -> None:
         """Show the result of a block."""
         self.stop()
         if not self._printed:
-            self._console.print(Text("(no output)", style="dim"))
+            show_line(self._console, "(no output)", "dim")
         style = "green" if run.outcome is Outcome.OK else "red"
         if run.place is not None and run.error is not None:
             first = f"{run.error.type}: {run.error.message}".partition("\n")[0].rstrip(": ")
             places = f"{run.place}, {run.cause}" if run.cause else run.place
-            self._console.print(Text(visible(f"{places}: {first}"), style=f"bold {style}"), soft_wrap=True)
+            show_line(self._console, f"{places}: {first}", f"bold {style}")
         subject = f"{run.outcome} · exit code {run.exit_code} · {run.seconds:.2f} s"
-        self._console.print(Rule(Text(subject, style=style), align="left", style=style))
+        if isinstance(self._console, PlainConsole):
+            self._console.rule(subject)
+        else:
+            from rich.rule import Rule
+            from rich.text import Text
+
+            self._console.print(Rule(Text(subject, style=style), align="left", style=style))
 
     def stop(self) -> None:
         """Show the rest of the output, and end the region that is redrawn."""
@@ -111,13 +128,13 @@ class ExecView:
         well = sum(run.outcome is Outcome.OK for run in result.runs)
         style = "bold green" if result.succeeded else "bold red"
         words = f"{well} of {result.total} blocks succeeded" + (", then it was cancelled" if result.cancelled else "")
-        self._console.print(Text(words, style=style))
+        show_line(self._console, words, style)
         if result.files:
             files = ", ".join(os.path.relpath(file) for file in result.files)
-            self._console.print(Text(visible(f"files made or changed: {files}"), style="dim"), soft_wrap=True)
+            show_line(self._console, f"files made or changed: {files}", "dim")
         for block in result.source.skipped:
             label = repr(visible(block.tag)) if block.tag else "no language"
-            self._console.print(Text(f"not run: the block at line {block.line} ({label})", style="yellow"))
+            show_line(self._console, f"not run: the block at line {block.line} ({label})", "yellow")
 
     def _write(self, text: str) -> None:
         # Not by Rich, which turns tabs into spaces and adds a line end.
@@ -128,6 +145,9 @@ class ExecView:
 
     def __rich__(self) -> RenderableType:
         # The region below the output while a block runs.
+        from rich.console import Group
+        from rich.text import Text
+
         seconds = Text(f"running, {time.monotonic() - self._begun:.0f} s", style="dim")
         return Group(Text(visible(self._rest[-_LONGEST_TAIL:])), seconds) if self._rest else seconds
 
@@ -144,10 +164,20 @@ async def chosen_isolation(name: str) -> str:
     return ", ".join(sorted({wall if each == "auto" else each for each in names}))
 
 
-def show_isolation(console: Console, name: str) -> None:
+def show_line(console: Console | PlainConsole, words: str, style: str = "", *, wrap: bool = False) -> None:
+    """Show a text, which may have several lines; Rich may wrap it."""
+    if isinstance(console, PlainConsole):
+        console.print(visible(words))
+    else:
+        from rich.text import Text
+
+        console.print(Text(visible(words), style=style), soft_wrap=not wrap)
+
+
+def show_isolation(console: Console | PlainConsole, name: str) -> None:
     """Show how the wall of this name isolates code from this machine, or that it does not."""
     if name == NO_WALL:
-        console.print(Text(NOT_ISOLATED, style="yellow"))
+        show_line(console, NOT_ISOLATED, "yellow", wrap=True)
     elif name not in ("", NO_CODE_IS_RUN):
-        chosen = visible(name).replace("auto", "the strongest wall of each node")
-        console.print(Text(f"Code is isolated from this machine by: {chosen}", style="green"))
+        chosen = name.replace("auto", "the strongest wall of each node")
+        show_line(console, f"Code is isolated from this machine by: {chosen}", "green", wrap=True)

@@ -7,6 +7,7 @@ ends it with this process.
 
 from __future__ import annotations
 
+import coderoom._util.full  # noqa: F401
 from coderoom.studio.environment import prepare_environment
 from coderoom.studio.start import RunningStudio, run_studio
 

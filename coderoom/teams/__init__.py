@@ -1,5 +1,6 @@
 """Teams, and the conditions that stop them."""
 
+import coderoom._util.full  # noqa: F401
 from coderoom.teams.coding_team import CodingTeam, CodingTeamConfig
 from coderoom.teams.conditions import (
     BudgetTermination,

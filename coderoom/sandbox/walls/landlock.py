@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from coderoom._util.distribution import install_command
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
@@ -45,7 +46,6 @@ _NEEDED = "It takes Linux 6.2 or later, with `landlock` among the security modul
 # For sandlock.
 _OLDEST, _TOO_NEW = (0, 8), (0, 10)
 _ABI = 6
-_INSTALL = "Install it with `pip install 'coderoom[sandlock]'`."
 _KERNEL = "It takes Linux 6.12 or later, with `landlock` among the security modules (`lsm=` at boot)."
 # Puts itself under sandlock's rules and becomes the worker. In a process of its own: what sandlock does to a process it
 # does for good, and loading it takes 12 MB.
@@ -213,7 +213,7 @@ class SandlockWall(PathRuleWall):
         try:
             _find()
         except SandboxUnavailable:
-            return _INSTALL
+            return f"Install it with `{install_command('sandlock')}`."
         return "" if landlock.abi() >= _ABI else _KERNEL
 
     def describe(self, facts: Facts) -> tuple[str, str]:

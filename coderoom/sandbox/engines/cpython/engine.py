@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from coderoom._util.distribution import install_command
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 from coderoom.sandbox.cell import LANGUAGES, unavailable
@@ -149,7 +150,7 @@ class Worker:
             listed = "; ".join(f"{name!r} ({why})" for name, why in missing.items())
             install = "Install them for the interpreter that the sandbox uses"
             if _PLOTS.issuperset(missing) and self._config.python is None and self._wall.name != "docker":
-                install = "Install them with pip install 'coderoom[plots]'"
+                install = f"Install them with {install_command('plots')}"
             raise MissingDependencyError(
                 f"Modules of preload cannot be imported inside the sandbox: {listed}. "
                 f"{install}, or leave them out of preload."

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from coderoom._util.distribution import install_command
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Program, artifacts_of, stopped
@@ -102,7 +103,7 @@ class MontyEngine:
                 raise
             raise SandboxUnavailable(
                 f"The engine 'monty' cannot be started with pydantic-monty {monty.__version__}: {error}. A version "
-                "that is known to work comes with: pip install 'coderoom[monty]'"
+                f"that is known to work comes with: {install_command('monty')}"
             ) from error
 
     async def close(self) -> None:
@@ -266,7 +267,7 @@ def _monty() -> Any:
         return importlib.import_module("pydantic_monty")
     except ImportError as error:
         raise MissingDependencyError(
-            "The engine 'monty' needs pydantic-monty, which is not installed: pip install 'coderoom[monty]'"
+            f"The engine 'monty' needs pydantic-monty, which is not installed: {install_command('monty')}"
         ) from error
 
 
