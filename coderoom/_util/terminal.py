@@ -7,6 +7,10 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Pause = Callable[[], AbstractContextManager[None]]
 
@@ -36,12 +40,13 @@ class PlainConsole:
     """Stands for Rich's console where Rich is not installed: text as it is, without colours and what moves.
 
     Args:
+        stderr: Whether to write to standard error.
         quiet: Whether nothing is shown.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, stderr: bool = False, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.file = sys.stdout
+        self.file = sys.stderr if stderr else sys.stdout
 
     def print(self, text: str = "") -> None:
         """Write a line."""
@@ -52,6 +57,15 @@ class PlainConsole:
     def rule(self, title: str = "") -> None:
         """Write a line across the terminal that begins with a title."""
         self.print(f"{title} ".lstrip().ljust(shutil.get_terminal_size().columns, "-"))
+
+
+def make_console(*, stderr: bool = False, quiet: bool = False) -> Console | PlainConsole:
+    """Rich's console, or a plain one where Rich is not installed, in `coderoom-slim`."""
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError:
+        return PlainConsole(stderr=stderr, quiet=quiet)
+    return Console(stderr=stderr, quiet=quiet)
 
 
 _NAME = "coderoom"

@@ -15,10 +15,9 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import typer
-
+from coderoom._util.distribution import FULL, is_slim
 from coderoom._util.text import visible
 
 # Each module adds its commands to the application, in this order.
@@ -26,7 +25,7 @@ from coderoom._util.text import visible
 from coderoom.cli import app, runs, batch, journal, solving, teams, doors, machine
 
 # isort: on
-from coderoom.errors import CodeRoomError, ConfigError
+from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError
 
 __all__ = ["app", "batch", "doors", "journal", "machine", "main", "runs", "solving", "teams"]
 
@@ -56,14 +55,14 @@ def main(*, owns_process: bool = True) -> NoReturn:
         warnings.filterwarnings("ignore", message="Resolved model mismatch")
     try:
         code = app.app(standalone_mode=False, obj=owns_process)
-    except _UsageProblem as error:
+    except app.UsageProblem as error:
         if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "solve", "chat"):
             error.message += ". Quote a task of several words."
         if _flag("--json"):
             app.print_json({"succeeded": False, "error": error.format_message(), "problems": []})
         error.show()
         code = error.exit_code
-    except (typer.Abort, KeyboardInterrupt):
+    except (app.typer.Abort, KeyboardInterrupt):
         code = app.EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit) as error:
         # The reader of the output has closed it, which Rich tells by a `SystemExit`.
@@ -87,12 +86,10 @@ def _open_standard_streams() -> None:
     os.close(descriptor)
 
 
-# Typer bundles Click or uses an installed one, and does not export the base class of its errors.
-_UsageProblem: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-
-
 def _report(error: Exception) -> int:
     """Say what has failed; return the exit code."""
+    if isinstance(error, ModuleNotFoundError) and is_slim():
+        error = MissingDependencyError(f"This needs more of CodeRoom than coderoom-slim installs: {FULL}")
     is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     is_bug = not isinstance(error, CodeRoomError) and not is_full
     words = f"{type(error).__name__}: {error}" if is_bug else str(error)

@@ -6,13 +6,10 @@ import codecs
 import json
 import os
 import sys
-from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coderoom import __version__
 from coderoom._util.text import visible
@@ -20,62 +17,17 @@ from coderoom.errors import ConfigError, JournalError, MissingDependencyError, R
 from coderoom.models.services import MODEL_FORMS
 from coderoom.sandbox.walls import WALLS
 
+if TYPE_CHECKING or find_spec("typer"):
+    import typer as typer
+
+    from coderoom.cli.help import Command as Command
+    from coderoom.cli.help import Group as Group
+    from coderoom.cli.help import UsageProblem as UsageProblem
+else:  # In coderoom-slim.
+    from coderoom.cli import plain as typer
+    from coderoom.cli.plain import Command, Group, UsageProblem  # noqa: F401
+
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
-
-_HYPHEN = "\ue000"
-"""Stands for a hyphen while lines are wrapped, so that names are not broken."""
-
-
-_context: Any = TyperCommand.context_class  # Of Click, which Typer bundles.
-_formatter: Any = _context.formatter_class
-
-
-class _Formatter(_formatter):  # type: ignore[misc]
-    """Wraps lines at white space only."""
-
-    def write_text(self, text: str) -> None:
-        super().write_text(text.replace("-", _HYPHEN))
-
-    def write_dl(self, rows: Sequence[tuple[str, str]], **widths: int) -> None:
-        super().write_dl([(first, second.replace("-", _HYPHEN)) for first, second in rows], **widths)
-
-    def getvalue(self) -> str:
-        return str(super().getvalue()).replace(_HYPHEN, "-")
-
-
-class _Context(_context):  # type: ignore[misc]
-    formatter_class = _Formatter
-
-
-class _PlainHelp:
-    """Help in which a flag has no type, and an argument is a word in capitals."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if isinstance(param, TyperOption) and param.is_flag:
-                param.metavar = ""
-            elif isinstance(param, TyperArgument):
-                param.metavar = param.metavar or (param.name or "").upper()
-                param.display_type_rich = lambda ctx: ""  # type: ignore[method-assign]
-        return params
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
-        return [piece.replace("{", "").replace("}", "") for piece in pieces]
-
-
-class Command(_PlainHelp, TyperCommand):
-    """A command of the application."""
-
-    context_class = _Context
-
-
-class Group(_PlainHelp, TyperGroup):
-    """Several commands."""
-
-    context_class = _Context
-
 
 app = typer.Typer(
     cls=Group,

@@ -10,12 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from coderoom._util.files import refusing
 from coderoom._util.terminal import log_to_stderr
 from coderoom.cli import app
-from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json, typer
 from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, TimeoutOption, budgets_of
 from coderoom.errors import RequestError
 

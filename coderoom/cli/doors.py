@@ -10,9 +10,8 @@ import sys
 from functools import partial
 from typing import Annotated, Any
 
-import typer
-
 from coderoom.cli import app
+from coderoom.cli.app import typer
 from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, TimeoutOption, WorkspaceOption, budgets_of
 from coderoom.errors import RequestError
 

@@ -10,12 +10,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coderoom._util.files import refusing
 from coderoom._util.text import counted, visible
 from coderoom.cli import app
-from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json, typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:

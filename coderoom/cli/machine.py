@@ -10,10 +10,8 @@ import textwrap
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from coderoom.cli import app
-from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json
+from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json, typer
 from coderoom.errors import CodeRoomError
 from coderoom.models.services import SERVICES
 

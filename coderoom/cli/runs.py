@@ -10,10 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coderoom.cli import app
-from coderoom.cli.app import end_code
+from coderoom.cli.app import end_code, typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
@@ -301,8 +299,7 @@ def execute(
     earlier blocks stay. Blocks in python, sh, bash and javascript run; one marked no-run (```python no-run) does
     not.
     """
-    from rich.console import Console
-
+    from coderoom._util.terminal import make_console
     from coderoom.runs import Writer, open_journal, read_blocks, run_file
 
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
@@ -310,7 +307,7 @@ def execute(
     with ExitStack() as stack:
         run_it = run_file(
             source,
-            Console(quiet=as_json),
+            make_console(quiet=as_json),
             arguments=arguments or (),
             workspace=workspace,
             timeout=timeout,

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from coderoom._util.database import FILE_NAME
 from coderoom._util.terminal import log_to_stderr
 from coderoom._util.text import counted
 from coderoom.cli import app
+from coderoom.cli.app import typer
 from coderoom.cli.runs import budgets_of
 from coderoom.errors import RequestError
 from coderoom.models.services import MODEL_FORMS

@@ -8,11 +8,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from coderoom._util.text import visible
 from coderoom.cli import app
-from coderoom.cli.app import EXIT_OK, EXIT_WRONG_REQUEST, print_json
+from coderoom.cli.app import EXIT_OK, EXIT_WRONG_REQUEST, print_json, typer
 from coderoom.errors import Problem, RequestError
 
 
