@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coderoom._util.lazy import lazy
-
 import coderoom._util.full  # noqa: F401
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse

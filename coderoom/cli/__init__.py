@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import NoReturn
 
-from coderoom._util.distribution import FULL, is_slim
+from coderoom._util.distribution import MORE_NEEDED, is_slim
 from coderoom._util.text import visible
 
 # Each module adds its commands to the application, in this order.
@@ -89,7 +89,7 @@ def _open_standard_streams() -> None:
 def _report(error: Exception) -> int:
     """Say what has failed; return the exit code."""
     if isinstance(error, ModuleNotFoundError) and is_slim():
-        error = MissingDependencyError(f"This needs more of CodeRoom than coderoom-slim installs: {FULL}")
+        error = MissingDependencyError(f"This command {MORE_NEEDED}")
     is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     is_bug = not isinstance(error, CodeRoomError) and not is_full
     words = f"{type(error).__name__}: {error}" if is_bug else str(error)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coderoom._util.lazy import lazy
-
 import coderoom._util.full  # noqa: F401
+from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
