@@ -10,9 +10,10 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from coderoom._util.files import open_folder, write_inside
@@ -116,12 +117,39 @@ def in_texts(data: Any, change: Callable[[str], str]) -> Any:
     return [in_texts(each, change) for each in data] if isinstance(data, list | tuple) else data
 
 
+def dump_json(data: Any, *, sort_keys: bool = False) -> str:
+    """`json.dumps` with long texts written piece by piece, so that other threads go on meanwhile."""
+    longer: list[str] = []
+    mark = token_hex(16)  # Which is not in any of the texts.
+
+    def without(data: Any) -> Any:
+        if isinstance(data, str) and len(data) > _PIECE:
+            longer.append(data)
+            return f"{mark}{len(longer) - 1}."
+        if isinstance(data, Mapping):
+            return {key: without(value) for key, value in data.items()}
+        return [without(each) for each in data] if isinstance(data, list | tuple) else data
+
+    parts: list[str] = json.dumps(without(data), sort_keys=sort_keys).split(mark)
+    for place, part in enumerate(parts[1:], start=1):
+        number, _, rest = part.partition(".")
+        text = longer[int(number)]
+        parts[place] = "".join(json.dumps(text[at : at + _PIECE])[1:-1] for at in range(0, len(text), _PIECE)) + rest
+    return "".join(parts)
+
+
 def encodable(text: str) -> str:
     """The text without lone surrogates, which JSON can contain but no encoding can write."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        parts, begin = [], 0
+        while begin < len(text):  # Piece by piece, so that other threads go on meanwhile.
+            end = begin + _PIECE
+            end -= "\ud800" <= text[end - 1 : end] < "\udc00"  # Two halves that make a character stay together.
+            parts.append(text[begin:end].encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+            begin = end
+        return "".join(parts)
     return text
 
 
@@ -211,8 +239,8 @@ _KEYS: Final = {
     "npm_": r"\w{30,}+",
     "ya29.": r"[\w-]{20,}+",
     "SG.": r"[\w-]{16,}+\.[\w-]{16,}+",
-    # Where the next one may begin in the middle of one, its length is bounded.
-    **dict.fromkeys(("eyJ", "eyK"), r"(?:(?<!-ey[JK])[\w-]{10,}+|[\w-]{10,150}+)\.[\w-]{10,}+\.[\w-]{10,}+"),
+    # The next one may begin in the middle of one.
+    **dict.fromkeys(("eyJ", "eyK"), r"(?=[\w-]{10})(?:\w++|-(?!ey[JK]))++\.[\w-]{10,}+\.[\w-]{10,}+"),
 }
 """What the keys of services begin with, and what follows.
 
@@ -233,6 +261,10 @@ _LONGEST_KEY: Final = 8_192
 _FILE: Final = "-----BEGIN "
 _LONGEST_FILE: Final = 17_000
 """The longest private key in the form of a file."""
+MOST_LOOKED_AT: Final = 8 << 20
+"""Characters with traces of secrets that one `hide` looks at, which takes a second if they are hostile."""
+NOT_LOOKED_AT: Final = "[not looked at for secrets, and left out: "
+"""What a text begins with that stands in place of another one."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -249,6 +281,11 @@ def _at_a_word(length: int) -> str:
     return "|".join(("(?:(?<![A-Za-z0-9_]{0})", *before)).format("." * length) + ")"
 
 
+def _not_looked_at(text: str) -> str:
+    digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{NOT_LOOKED_AT}{len(text):,} characters, SHA-256 {digest}]"
+
+
 class Masking:
     """Replaces secrets in texts: at first, the values of variables of the environment whose names tell of secrets."""
 
@@ -263,7 +300,8 @@ class Masking:
             if len(value) >= SHORTEST_SECRET:
                 self._secrets |= {value: instead, json.dumps(value)[1:-1]: instead}
         known = sorted(self._secrets, key=len, reverse=True)
-        self._longest = len(known[0]) if known else 0
+        self._longest = max(_LONGEST_KEY, len(known[0]) if known else 0)
+        self._traces = (*_TRACES, *known)
         values = list(map(re.escape, known))
         keys = [re.escape(begin) + _at_a_word(len(begin)) + rest for begin, rest in _KEYS.items()]
         token = f"{_BEARER}(?!{'|'.join(values)}){_TOKEN}" if values else f"{_BEARER}{_TOKEN}"
@@ -274,7 +312,9 @@ class Masking:
         """Replace secret values, and what looks like a key, in a text or in all texts of JSON-like data.
 
         If it is `restorable`, a `${NAME}` that was there before gets one more `$`, so that `restore` leaves it alone.
+        Of more than `MOST_LOOKED_AT` characters with traces of secrets, the rest is left out: `NOT_LOOKED_AT`.
         """
+        room = MOST_LOOKED_AT
 
         def instead(found: re.Match[str]) -> str:
             if found.lastindex:  # Only a part is secret.
@@ -282,37 +322,51 @@ class Masking:
             more = f"${found[0]}" if restorable else found[0]
             return self._secrets.get(found[0], more if _REFERENCE.fullmatch(found[0]) else MASK)
 
-        hidden: T = in_texts(data, lambda text: self._replaced(text, instead))
+        def replaced(text: str) -> str:
+            nonlocal room
+            parts: list[str] = []
+            begin = 0
+            for end, stop, is_traced in self._pieces(text):
+                if begin >= end:  # A secret went past this piece.
+                    continue
+                if is_traced:
+                    room -= end - begin
+                    if room < 0:  # The end of a secret that begins here has no traces.
+                        return "".join([*parts, _not_looked_at(text[begin:])])
+                    for found in self._secret.finditer(text, begin, stop):
+                        if found.start() >= end:
+                            break
+                        parts += [text[begin : found.start()], instead(found)]
+                        begin = found.end()
+                if begin < end:
+                    parts.append(text[begin:end])
+                    begin = end
+            return "".join(parts)
+
+        hidden: T = in_texts(data, replaced)
         return hidden
 
-    def _replaced(self, text: str, instead: Callable[[re.Match[str]], str]) -> str:
-        """The text with all secrets replaced; of a long one piece by piece, so that other threads go on meanwhile."""
-        longest = max(_LONGEST_KEY, self._longest)
-        if len(text) <= _PIECE + longest:
-            return self._secret.sub(instead, text)
-        parts, begin, traces = [], 0, (*_TRACES, *self._secrets)
-        for end in range(_PIECE, len(text) + _PIECE, _PIECE):
-            if begin >= end:  # A secret went past this piece.
-                continue
-            stop = end + max(longest, _LONGEST_FILE if text.find(_FILE, begin, end + len(_FILE)) >= 0 else 0)
-            if any(text.find(trace, begin, stop) >= 0 for trace in traces):
-                for found in self._secret.finditer(text, begin, stop):
-                    if found.start() >= end:
-                        break
-                    parts += [text[begin : found.start()], instead(found)]
-                    begin = found.end()
-            if begin < end:
-                parts.append(text[begin:end])
-                begin = end
-        return "".join(parts)
+    def looked_at(self, text: str) -> int:
+        """How many characters `hide` would have to look at, since they have traces of secrets."""
+        return sum((end - 1) % _PIECE + 1 for end, _, is_traced in self._pieces(text) if is_traced)
+
+    def _pieces(self, text: str) -> Iterator[tuple[int, int, bool]]:
+        """Pieces of a text: the end of each, that of what is read for it, and whether this has traces of secrets.
+
+        Other threads go on between two of them.
+        """
+        for begin in range(0, len(text), _PIECE):
+            end = min(begin + _PIECE, len(text))
+            stop = end + max(self._longest, _LONGEST_FILE if text.find(_FILE, begin, end + len(_FILE)) >= 0 else 0)
+            yield end, stop, any(text.find(trace, begin, stop) >= 0 for trace in self._traces)
 
     def dump(self, data: Any, *, restorable: bool = False, sort_keys: bool = False) -> str:
         """The JSON of data after `hide`, which is seldom needed: most data has nothing to hide."""
-        text = json.dumps(data, sort_keys=sort_keys)
+        text = dump_json(data, sort_keys=sort_keys)
         # JSON writes some characters by their number; such a one may be a part of a secret, or stand before it.
-        if not any(trace in text for trace in (*_TRACES, *self._secrets, "\\u")):
+        if not any(trace in text for trace in (*self._traces, "\\u")):
             return text
-        return json.dumps(self.hide(data, restorable=restorable), sort_keys=sort_keys)
+        return dump_json(self.hide(data, restorable=restorable), sort_keys=sort_keys)
 
     def restore(self, data: T, *, values: bool = True) -> T:
         """Undo what `hide` did to restorable data; without `values`, only to each `${NAME}` that was there before."""

@@ -84,6 +84,9 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
     left_out: list[str] = []
     is_code = cut = False
     blocks = [block for text in texts for block in extract_code_blocks(text)]
+    if len(blocks) > _MOST_BLOCKS:  # Which no model writes, and each one is shown, sent and kept.
+        why = f"the text has {len(blocks):,} blocks, and {_MOST_BLOCKS:,} are read"
+        blocks = [Block("code", "", tag="code", unclear=why)]
     if any(block.unclear and not block.no_run for block in blocks):
         return _unclear([block for block in blocks if not block.no_run])
     for block in blocks:
@@ -246,6 +249,7 @@ _CLOSED_THOUGHT = (
     "is to run after the tag, or without one."
 )
 _MOST_NOTES = 20
+_MOST_BLOCKS = 1_000
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
@@ -435,6 +439,10 @@ _RESULT = TypeAdapter(ExecutionResult)
 
 
 def _dump(result: ExecutionResult) -> Any:
-    # The value is for callers of the sandbox; agents read the output.
-    left_out: Any = {"value": True, "value_is_data": True, "code": True, "artifacts": {"__all__": {"data"}}}
+    # Agents read the output, which has the texts that are left out; the value is for callers of the sandbox.
+    left_out: Any = {
+        **dict.fromkeys(("value", "value_is_data", "value_repr", "code", "stdout", "stderr"), True),
+        "error": {"traceback"},
+        "artifacts": {"__all__": {"data"}},
+    }
     return _RESULT.dump_python(result, mode="json", exclude=left_out, fallback=str)

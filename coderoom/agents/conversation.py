@@ -36,6 +36,7 @@ from autogen_core.tools import Tool
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
+from coderoom._util.aside import aside
 from coderoom._util.closing import at_end_of_run, note_run
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.files import read_inside
@@ -238,10 +239,8 @@ async def call_model(
     if result.finish_reason == "unknown" and not (result.content or result.thought or result.usage.prompt_tokens):
         raise ModelError("The answer was empty, and even its end was missing.")
     if isinstance(result.content, str):
-        if f"{result.content}{result.thought}".isascii():  # Then it needs no copy.
-            return result
-        thought = None if result.thought is None else encodable(result.thought)
-        return result.model_copy(update={"content": encodable(result.content), "thought": thought})
+        thought = None if result.thought is None else await aside(encodable, result.thought)
+        return result.model_copy(update={"content": await aside(encodable, result.content), "thought": thought})
     if tools:
         return result
     names = ", ".join(repr(call.name) for call in result.content)
@@ -273,7 +272,7 @@ async def _stream(
             if isinstance(item, CreateResult):
                 result = item
             else:
-                await on_chunk(encodable(item))
+                await on_chunk(await aside(encodable, item))
     except StopAsyncIteration:
         finished = True
         return result

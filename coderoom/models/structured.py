@@ -63,7 +63,7 @@ async def ask_structured(
         if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
         raise
-    text = encodable(result.content) if isinstance(result.content, str) else ""
+    text = await aside(encodable, result.content) if isinstance(result.content, str) else ""
     shown = [message.content for message in messages if isinstance(message, UserMessage)]
     texts = [part for content in shown for part in ([content] if isinstance(content, str) else content)]
     shown = [part for part in texts if isinstance(part, str)]

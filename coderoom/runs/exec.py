@@ -328,7 +328,7 @@ class _FileRun:
 
     def _add(self, run: BlockRun) -> None:
         self.result.runs.append(run)
-        facts = {**run.to_json(self.result.source.kind == "notebook"), "value": None}
+        facts = {**run.to_json(self.result.source.kind == "notebook"), "value": None, "value_repr": None}
         self.writer.write("code", facts, seconds=run.seconds)
         for observer in self.observers:
             request = {"blocks": [[run.block.language, run.block.code]]}

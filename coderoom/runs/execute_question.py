@@ -22,6 +22,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
+from coderoom._util.aside import aside
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import encodable
 from coderoom.blocks import extract_code_blocks, without_thoughts
@@ -231,7 +232,7 @@ class _Question:
         self.usage.prompt_tokens += answer.usage.prompt_tokens
         self.usage.completion_tokens += answer.usage.completion_tokens
         # The request offers no tools, so calls of tools are not an answer.
-        text = encodable(answer.content) if isinstance(answer.content, str) else ""
+        text = await aside(encodable, answer.content) if isinstance(answer.content, str) else ""
         # Some services refuse a history with an empty message.
         self.messages.append(AssistantMessage(content=text.strip() or "(no answer)", source="assistant"))
         return text, answer.finish_reason

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeVar
 
 from coderoom._util.aside import is_large
 from coderoom._util.database import OFF, REQUIRED, Database
+from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
 from coderoom.steps import MODEL
 
@@ -176,7 +177,9 @@ class Journal(Database):
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
         texts = self.dump(step.request), self.dump(step.result, restorable=True)
-        row = (run, step.number, step.kind, step.actor, step.key, step.at, step.seconds, *texts)
+        # A resumed run does a step again whose result is not whole.
+        key = "" if NOT_LOOKED_AT in texts[1] else step.key
+        row = (run, step.number, step.kind, step.actor, key, step.at, step.seconds, *texts)
         if is_large(contents := contents or {}):  # Others must not wait for all of them.
             for name, data in contents.items():
                 with self._using(writes=True, synced=False) as database:

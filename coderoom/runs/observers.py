@@ -24,7 +24,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from coderoom import __version__
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import refusing
-from coderoom._util.text import Masking
+from coderoom._util.text import NOT_LOOKED_AT, Masking, dump_json
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.models.recorded import HEADER, dump_messages
 from coderoom.steps import CODE, MODEL, StepObserver, note
@@ -271,13 +271,15 @@ class Recorder(StepObserver):
             mode, head = ("a", "") if self._begun else ("w", self._line(HEADER))
             self._begun = True
             try:
-                self._write(mode, head + self._line(entry))
+                self._write(mode, head + (line := self._line(entry)))
+                if NOT_LOOKED_AT in line:
+                    note(f"In {str(self.file)!r}, a text is left out: it is too long to look for secrets.")
             except RequestError as error:
                 self._failed = True
                 note(f"{error} What follows is not in it.")
 
     def _line(self, entry: Mapping[str, Any]) -> str:
-        return json.dumps(self._masking.hide(entry)) + "\n"
+        return dump_json(self._masking.hide(entry)) + "\n"
 
     def _write(self, mode: str, text: str) -> None:
         what = f"The recording {str(self.file)!r} cannot be written"

@@ -28,7 +28,7 @@ from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
-from coderoom._util.text import Masking, counted
+from coderoom._util.text import MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import RequestError
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
@@ -128,7 +128,8 @@ class RunLog(Writer, StepObserver):
         self._hashes: dict[int, tuple[LLMMessage, str]] = {}
         self._new: dict[str, bytes] = {}
         self._size: int | None = None  # Of what is kept; `None`: not counted yet.
-        self._left_out = 0
+        self._left_out = self._not_looked_at = 0
+        self._room = MOST_LOOKED_AT
         self._asked: defaultdict[str, _Conversation] = defaultdict(_Conversation)
         self._last: tuple[Any, str, _Conversation] = (None, "", _Conversation())
         for step in known:
@@ -216,6 +217,12 @@ class RunLog(Writer, StepObserver):
                 f"Of {files} that the code made, the journal has no content: they are larger than "
                 f"{_LARGEST_FILE >> 20} MiB, or the run had {_MOST_KEPT >> 20} MiB already."
             )
+        if self._not_looked_at:
+            files = counted(self._not_looked_at, "file")
+            record.notices.append(
+                f"Of {files} that the code made, the journal has no content: they have what may be secrets, and more "
+                f"than {MOST_LOOKED_AT >> 20} MiB of a run's files are not looked at for them."
+            )
         record.notices += self.notes
         self.close(record.outcome, record.facts())
         if self.failure:
@@ -234,13 +241,18 @@ class RunLog(Writer, StepObserver):
         return name
 
     def _without_secrets(self, data: bytes) -> bytes | None:
-        """A file without secrets; `None` if it has some, and is not text."""
+        """A file without secrets; `None` if it has some, and is not text, or if too much would have to be looked at."""
         try:
-            text: str = self._masking.hide(data.decode())
+            text, is_text = data.decode(), True
         except UnicodeDecodeError:
-            text = data.replace(b"\0", b"").decode("latin-1")  # UTF-16 has a null beside each plain letter.
-            return data if self._masking.hide(text) == text else None
-        return text.encode()
+            text, is_text = data.replace(b"\0", b"").decode("latin-1"), False  # UTF-16 has a null beside each letter.
+        size = self._masking.looked_at(text)
+        if size > self._room:
+            self._not_looked_at += 1
+            return None
+        self._room -= size
+        hidden: str = self._masking.hide(text)
+        return data if hidden == text else hidden.encode() if is_text else None
 
     def _read_files(self, artifacts: Sequence[dict[str, Any]]) -> dict[str, bytes]:
         """Note the hashes of files, and return their contents as far as there is room."""

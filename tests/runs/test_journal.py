@@ -240,9 +240,24 @@ def test_a_run_is_shown_as_it_was(folder: Folder) -> None:
     steps = [step for step in folder.run("runs", "show")["steps"] if step["kind"] != "message"]
     assert [step["kind"] for step in steps] == ["task", "model", "code", "model"]
     assert "Compute it." in str(steps[1]["request"]["messages"])
-    [artifact] = next(step for step in steps if step["kind"] == "code")["result"]["artifacts"]
+    result = next(step for step in steps if step["kind"] == "code")["result"]
+    assert [name for name, value in result.items() if value == "42\n"] == ["output"]  # Once is enough.
+    [artifact] = result["artifacts"]
     journal = Journal(folder.journal)
     assert journal.content(journal.find("last").id, artifact["hash"]) == b"<p>"
+
+
+@pytest.mark.slow
+def test_what_is_not_looked_at_for_secrets_is_not_kept(folder: Folder) -> None:
+    code = "for n in range(3):\n    open(f'{n}.txt', 'w').write(f'{n}' + ' ://a' * 1_000_000)"
+    model = recording(folder.path / "r.json", [f"```python\n{code}\nopen('9.txt', 'w').write('x')\n```", "Done."])
+    done = folder.run(*RUN, "--model", model)
+    assert [note for note in done["notices"] if note.startswith("Of 2 files that the code made")]
+    step = next(step for step in folder.run("runs", "show")["steps"] if step["kind"] == "code")
+    journal = Journal(folder.journal)
+    run = journal.find("last").id
+    sizes = [(len(journal.content(run, each["hash"])), each["size"]) for each in step["result"]["artifacts"]]
+    assert sizes == [(5_000_001, 5_000_001), (0, 5_000_001), (0, 5_000_001), (1, 1)]
 
 
 def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(folder: Folder) -> None:
