@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -190,3 +191,47 @@ def test_a_large_answer_costs_the_host_little(caged: Caged, name: str) -> None:
     assert found["blocked"] < 3, found
     assert found["artifacts"] <= 100
     assert found["size"] < 3 << 20
+
+
+SENT = """
+for tag, body in json.loads(PACKETS):
+    packet(body.replace("NUMBER", str(number)).encode("latin-1"), tag.encode())
+'alive'
+"""
+EVENTS_OF_RUNNERS = ["ready", "failed", "done", "call", "left", "ended", "limit", "x"]
+ARGUMENTS = ["id", "pid", "call", "name", "args", "kwargs", "error", "limit", "contents", *FIELDS]
+
+
+def random_packets(random: Random) -> list[tuple[str, str]]:
+    """Packets as a hostile guest may send them: whole and cut messages, wrong tags, and fields of any type."""
+    found = []
+    for _ in range(random.randint(1, 12)):
+        fields = {random.choice(ARGUMENTS): random.choice([*NASTY, {"a": NASTY}]) for _ in range(random.randint(0, 6))}
+        body = json.dumps({"event": random.choice(EVENTS_OF_RUNNERS), "id": 0, **fields})
+        body = body.replace('"id": 0', random.choice(['"id": NUMBER', '"id": 0', '"id": "NUMBER"']))
+        if random.random() < 0.3:
+            begin, end = sorted(random.choices(range(len(body) + 1), k=2))
+            body = body[begin:end] + random.choice(["", "\xff\xfe", "}", "\0" * 9])
+        found.append((random.choice("MMMMmoec?"), body))
+    return found
+
+
+async def say_anything(wall: str, seed: int) -> dict[str, Any]:
+    random = Random(seed)
+    found = []
+    async with Sandbox(wall) as sandbox, sandbox.session(functions=[len]) as session:
+        for _ in range(25):
+            code = f"PACKETS = {json.dumps(random_packets(random))!r}\n{CHANNEL}{SENT}"
+            for place in (sandbox, session):
+                result = await place.run(code, timeout=1)  # A call that the host refuses may keep it waiting.
+                json.dumps(told(result)).encode()
+                found.append(result.outcome.value)
+        return {"found": found, "works": await still_works(sandbox)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_packets_end_in_a_result(caged: Caged, seed: int) -> None:
+    found = caged(say_anything, seed)
+    assert found["works"]
+    assert set(found["found"]) <= {"ok", "error", "memory", "timeout"}
+    assert "ok" in found["found"]
