@@ -117,9 +117,11 @@ async def read_line(descriptor: int) -> str | None:
     the interpreter's exit.
     """
     line = bytearray()
+    ready = select.poll()  # Unlike `select.select`, for descriptors above 1023 too.
+    ready.register(descriptor, select.POLLIN)
     while len(line) < _LONGEST_LINE:
         try:
-            if not select.select([descriptor], [], [], 0)[0]:
+            if not ready.poll(0):
                 await asyncio.sleep(_POLL_SECONDS)
                 continue
             # One byte at a time, so that nothing after the line is read.

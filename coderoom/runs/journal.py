@@ -418,6 +418,11 @@ class Writer:
             with suppress(JournalError):
                 self._journal.end(self.run, outcome, facts)
 
+    def discard(self) -> None:
+        """Remove a run in which nothing was asked."""
+        self.close("cancelled", {})
+        self._try(lambda journal: journal.remove([str(self.run)]))
+
     def _try(self, use: Callable[[Journal], T]) -> T | None:
         if self._journal is None or self.failure:
             return None

@@ -381,6 +381,8 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
                 break  # Ctrl-C ends a list of tasks; a person is asked for another one.
             task = await _ask(console)
     finally:
+        if not records and not prepared.record.error:
+            run.log.discard()
         await run.close()
         if owns_process:
             end_descendants()

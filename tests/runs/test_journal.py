@@ -283,6 +283,7 @@ def test_chats_files_and_instructions_are_kept_too(folder: Folder) -> None:
     assert "42" in folder.command("runs", "show").stdout
     model = recording(folder.path / "r.json", [FIRST, "It is set.", SECOND, "It is 42."])
     coderoom("chat", "code-act", "--model", model, cwd=folder.path, env=folder.env(None), stdin="Set x.\nAdd one.\n")
+    coderoom("chat", "code-act", "--model", model, cwd=folder.path, env=folder.env(None), stdin="")  # Without a task.
     shown = folder.command("runs", "show").stdout
     assert "Set x." in shown
     assert "It is 42." in shown

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import pty
 import re
+import resource
 import subprocess
 import sys
 import textwrap
@@ -377,3 +379,17 @@ def test_an_interrupt_ends_the_question() -> None:
     assert process.returncode != 0
     assert b"withdrawn" in more
     assert b"KeyboardInterrupt" in more
+
+
+async def test_a_terminal_may_have_any_descriptor() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(2048, limits[1])), limits[1]))
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 1024)
+    try:
+        os.write(writing, b"yes\n")
+        assert await terminal_module.read_line(high) == "yes"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in (reading, writing, high):
+            os.close(descriptor)
