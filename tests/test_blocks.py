@@ -288,6 +288,22 @@ NEXT = "\n\n```bash\necho next\n```"
         ("js", f"const s = `${{f(`b`, {{a: 1}})}}\n{PAGE}`;\nf(s)"),
         ("ts", f"const r = /[`/]/g, q = a / 2; // it`s\n/* ` */ f('`', `{PAGE}`);"),
         ("js", f"/*\n{PAGE}*/\nf()"),
+        (
+            "js",
+            "if (f(a)) /`/.test(b); else /[`{]/.test(c)\nwhile (x) {\n}\n/`/.test(y)\nx =\n  /`/g; y = x => /'`/\n"
+            "z = `${(a + b) / 2} a/b ${i++ / 2} ${a.if(b) / 2} ${{c: 1}.c / 2} ${d.in / 2} c/d`\n"
+            f"e = [1] / 2\n  / `f`\ng = a /* b */ / `c` / 2; f(`{PAGE}`)",
+        ),
+        (
+            "ts",
+            f"const a: Map<string, B<c>> = `${{b! / 2}} km/h ${{(c as d) / 2}} m/s`; if (e!) /`/.test(e!)\nf(`{PAGE}`)",
+        ),
+        ("jsx", f"const a = <b c={{d}} /> || <b>{{`c`}}</b> || <b>{{`/`}}</b>\nf(`{PAGE}`)"),
+        (
+            "bash",
+            "x=$[1<<3] y=$[ a[1] << (2<<b) ]; a[1<<2]=3; b=([1<<2]=3)\nif((x<<1));then :;fi\n"
+            f"y=\"${{x#'\"'}} ${{x:-it's}}\"\ncat <<'A' <<-'B'\n{PAGE}A\n{PAGE}\tB\ncat <<\\E\n{PAGE}E",
+        ),
         ("python", f"open('R', 'w').write('''{PAGE.strip()}''')"),
         ("bash", "echo '# Use\n\n```sh\nls\n```\nor\n```\nls\n```' > R\nls"),
         ("python", f's = f"""{{x}}\n{PAGE}"""\nprint(s)'),
@@ -310,6 +326,7 @@ def test_fences_in_the_text_of_a_language_belong_to_the_code(language: str, code
         (f"```sh\ncat > R <<'END'\nx\n```\n\nand{NEXT}", "here-document 'END'"),
         (f"```sh\necho 'x\n```{NEXT}", "a quoted string"),
         (f"```js\nf(`x\n```{NEXT}", "a template literal"),
+        (f"```js\na: {{}} /`/ 1\n```{NEXT}", "has two readings"),
         (f'```python\ns = """x\n```{NEXT}', "a triple-quoted string"),
         (f"```ruby\nx = <<~E\n{PAGE}E\n```{NEXT}", "another block seems to begin in it, at line 5"),
         (f"```sh\nls\n```sh\nrm -rf build\n```{NEXT}", "another block seems to begin in it, at line 3"),
@@ -717,6 +734,7 @@ def test_normalizing_twice_changes_nothing(name: str) -> None:
         "a```python\n",
         "```sh\n'\n```\n",
         "/[",
+        ":{}/[",
         "<think></think>",
         "- <think>\n```\n",
     ],

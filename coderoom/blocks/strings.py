@@ -74,9 +74,13 @@ class PythonStrings:
         self.tail = line[opened_at:] if self.open and opened_at >= 0 else None
 
 
-_SUBSTITUTION = r"`|\$\(\(|\$\(|\$\{"
-_SHELL_CODE = re.compile(rf"\\.|\$?'|\$?\"|{_SUBSTITUTION}|\(\(|[()]|\#|<<<|<<-?|\bcase[ \t]+\S+[ \t]+in\b|\besac\b")
-_SHELL_ARITHMETIC = re.compile(rf"\\.|'|\"|{_SUBSTITUTION}|[()]")
+_SUBSTITUTION = r"`|\$\(\(|\$\(|\$\{|\$\["
+# In the subscript of an assignment, `<<` is a shift.
+_ELEMENT = r"\w{0,100}\[[^][\s'\"`$\\]{1,100}\]\+?="
+_SHELL_CODE = re.compile(
+    rf"\\.|{_ELEMENT}|\$?'|\$?\"|{_SUBSTITUTION}|\(\(|[()]|\#|<<<|<<-?|\bcase[ \t]+\S+[ \t]+in\b|\besac\b"
+)
+_SHELL_ARITHMETIC = rf"\\.|'|\"|{_SUBSTITUTION}"
 _SHELL = {
     "'": re.compile("'"),
     "$'": re.compile(r"\\.|'"),
@@ -84,7 +88,8 @@ _SHELL = {
     "${": re.compile(rf"\\.|\$?'|\"|{_SUBSTITUTION}|\}}"),
     # In a parameter that stands in double quotes, a single quote is a character like any other.
     '"${': re.compile(rf"\\.|\"|{_SUBSTITUTION}|\}}"),
-    "((": _SHELL_ARITHMETIC,
+    "((": re.compile(rf"{_SHELL_ARITHMETIC}|[()]"),
+    "[": re.compile(rf"{_SHELL_ARITHMETIC}|[][]"),
 }
 _CLOSES = {
     "'": "'",
@@ -96,10 +101,14 @@ _CLOSES = {
     "$(": ")",
     "(": ")",
     "((": ")",
+    "[": "]",
     "case": "esac",
 }
 _DELIMITER = re.compile(r"[ \t]*((?:\\.|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\`])+)")
 _BEFORE_WORD = " \t;|&()`"
+_BEFORE_ARITHMETIC = re.compile(r"(?:\A|[ \t;|&()`]|\b(?:if|elif|while|until|for|then|else|do))\Z")
+# These have a pattern after them, in which quotes count even between double quotes.
+_BEFORE_PATTERN = re.compile(r"!?(?:\w+|[@*])(?:\[[^][\s]{1,100}\])?[#%/^,]")
 _LONGEST_WORD = 1_000
 
 
@@ -163,12 +172,18 @@ class ShellStrings:
                     bare = re.sub(r"['\"]|\\(?=.)", "", word)
                     self._pending.append((bare, found == "<<-", bare != word))
             elif found in ("$((", "(("):
-                if found == "$((" or match.start() == 0 or line[match.start() - 1] in _BEFORE_WORD:
+                before = line[max(0, match.start() - 10) : match.start()]
+                if found == "$((" or _BEFORE_ARITHMETIC.search(before):
                     self._stack += ["((", "(("]
             elif found == "(":
                 self._stack.append("((" if top == "((" else "(")
             elif found == "${":
-                self._stack.append('"${' if top in ('"', '"${') else "${")
+                is_quoted = top in ('"', '"${') and not _BEFORE_PATTERN.match(line, position)
+                self._stack.append('"${' if is_quoted else "${")
+            elif found in ("$[", "["):
+                self._stack.append("[")
+            elif found.endswith("="):
+                continue
             elif found.startswith("case"):
                 self._stack.append("case")  # The parentheses after its patterns close nothing.
             elif found not in (")", "}", "<<<", "esac"):
@@ -177,60 +192,130 @@ class ShellStrings:
         return opened_at
 
 
-_SCRIPT_CODE = re.compile(r"\\.|//|/\*|/|'|\"|`|[{}]")
+_SCRIPT_CODE = re.compile(r"//|/\*|/|'|\"|`|[{}()]")
 _SCRIPT = {"`": re.compile(r"\\.|`|\$\{"), "/*": re.compile(r"\*/")}
-_REGEX = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\])*\]|[^/\\\[])+/")
-_LONGEST_REGEX = 200
-_BEFORE_REGEX = re.compile(
-    r"(?:\A|[(,=:\[!&|?{};+\-*%~^<>]|\b(?:return|typeof|case|in|of|delete|void|throw|new|else|do|yield|await))\s*\Z"
+_REGEX = re.compile(r"/(?:\\.|\[(?:\\.|[^\]\\])*+\]|[^/\\\[])++/")
+_CHANGES_READING = re.compile(r"['\"`/{}()]")
+# What an expression begins after: then a slash begins a regular expression. After a value, it divides.
+_BEFORE_VALUE = re.compile(
+    r"(?:\A|[(,=:\[!&|?{};+\-*%~^<>]|(?<![.\w$])(?:return|typeof|case|in|of|delete|void|throw|new|else|do|yield|await"
+    r"|default|instanceof))\Z"
 )
+# `x++ / 2` and, in TypeScript, `x! / 2`.
+_POSTFIX = re.compile(r"(?:\+\+|--|(?<!return)[\w$)\]]!)\Z")
+_CONTROL = re.compile(r"(?<![.\w$#])(?:if|while|for|with|for await)\Z")
+_LONGEST_BEFORE = 30
 
 
 class ScriptStrings:
-    """Knows whether a template literal or a comment of JavaScript or TypeScript is open."""
+    """Knows whether a template literal or a comment of JavaScript or TypeScript is open.
 
-    __slots__ = ("_quote", "_stack", "tail")
+    A slash that may begin a regular expression or divide, and matters, leaves the rest `open` for good.
+    """
+
+    __slots__ = ("_after_closing", "_before", "_quote", "_stack", "_unclear", "tail")
     runs_backticks = False
 
     def __init__(self) -> None:
         self._stack: list[str] = []
         self._quote = ""  # of a string that a backslash carries over to the next line
+        self._before = ""  # the last code that was read
+        self._after_closing = ""  # what a slash is after the last closing parenthesis or brace
+        self._unclear = False
         self.tail: str | None = None
 
     @property
     def open(self) -> str:
         """What the next line is inside of."""
+        if self._unclear:
+            return "code after a slash that has two readings"
         top = self._stack[-1] if self._stack else ""
         return {"`": "a template literal", "/*": "a comment"}.get(top, "")
 
     def feed(self, line: str, *, is_fence: bool = False) -> None:
         """Read one line."""
         self.tail = None
-        if is_fence and self.open:
+        if self._unclear or (is_fence and self.open):
             return
-        position, opened_at, depth = 0, len(line), len(self._stack)
-        if self._quote:
-            position = self._read_string(line, 0, self._quote)
+        depth, opened_at = len(self._stack), self._read(line)
+        if self.open and not self._unclear and len(self._stack) > depth:
+            self.tail = line[opened_at:]
+        del self._stack[:-_DEEPEST]
+
+    def _read(self, line: str) -> int:
+        """Read a line; return the offset after the last text that opened."""
+        opened_at = len(line)
+        position = self._read_string(line, 0, self._quote) if self._quote else 0
         while match := _next(_SCRIPT.get(top := self._stack[-1] if self._stack else "", _SCRIPT_CODE), line, position):
-            found, position = match[0], match.end()
+            found = match[0]
+            if top not in _SCRIPT:
+                self._keep(line, position, match.start())
+            position = match.end()
             if found == "//":
-                break
+                return opened_at
             if found in ("'", '"'):
                 position = self._read_string(line, position, found)
             elif found == "/":
-                # After an operator it begins a regular expression, after a value it divides.
-                regex = _REGEX.match(line, match.start(), match.start() + _LONGEST_REGEX)
-                before = line[max(0, match.start() - 20) : match.start()]
-                position = regex.end() if regex and _BEFORE_REGEX.search(before) else position
-            elif found in ("*/", "}") or (found == "`" and top == "`"):
-                if top:
-                    self._stack.pop()
-            elif found in ("/*", "`", "{", "${"):
+                position = self._read_slash(line, match.start())
+            elif found in (")", "}"):
+                self._close(found)
+            elif found == "*/" or (found == "`" and top == "`"):
+                self._stack.pop()
+            elif found == "(":
+                self._stack.append("(regex" if _CONTROL.search(self._before) else "(division")
+            elif found == "{":
+                self._stack.append("{" + self._after_brace())
+            elif found[0] != "\\":
                 self._stack.append("{" if found == "${" else found)
                 opened_at = position
-        if self.open and len(self._stack) > depth:
-            self.tail = line[opened_at:]
-        del self._stack[:-_DEEPEST]
+            if found not in ("/*", "*/", "/"):
+                self._before = self._before[-_LONGEST_BEFORE:] + found[-1]
+            if self._unclear:
+                break
+        if not self._stack or self._stack[-1] not in _SCRIPT:
+            self._keep(line, position, len(line))
+        return opened_at
+
+    def _keep(self, line: str, begin: int, end: int) -> None:
+        """Keep the end of the code between the offsets."""
+        text = line[max(begin, end - _LONGEST_BEFORE) : end]
+        if words := text.strip():
+            space = " " if begin == 0 or text[0].isspace() else ""
+            self._before = (self._before + space + words)[-_LONGEST_BEFORE:]
+
+    def _after_brace(self) -> str:
+        """What a slash is after the brace that closes the one which opens here."""
+        if self._before.endswith(":"):
+            return "unclear"  # The value of a key, or a block after a label.
+        is_value = not self._before.endswith((";", "{", "}", "=>", "else", "do")) and _BEFORE_VALUE.search(self._before)
+        return "division" if is_value and self._before else "regex"
+
+    def _close(self, found: str) -> None:
+        opening = "(" if found == ")" else "{"
+        while opening == "{" and self._stack and self._stack[-1][0] == "(":
+            self._stack.pop()  # A parenthesis that was never closed.
+        if self._stack and self._stack[-1][0] == opening:
+            self._after_closing = self._stack.pop()[1:]
+
+    def _read_slash(self, line: str, start: int) -> int:
+        """Read a regular expression, or a slash that divides; return the offset after it."""
+        before = self._before
+        reading = "regex" if _BEFORE_VALUE.search(before) and not _POSTFIX.search(before) else "division"
+        if before.endswith((")", "}")):
+            reading = self._after_closing
+        # In JSX, the slash of `</b>` or `<b c={1} />` is neither.
+        is_tag = line.startswith("<", start - 1) if start else False
+        is_tag = is_tag or (before.endswith("}") and line.startswith("/>", start))
+        regex = None if reading == "division" or is_tag else _REGEX.match(line, start)
+        if regex is None:
+            # Code that is wrong, or too unusual to be told.
+            self._unclear = reading != "division" and not is_tag
+            self._before = before[-_LONGEST_BEFORE:] + "/"
+            return start + 1
+        if reading == "unclear":
+            self._unclear = bool(_CHANGES_READING.search(regex[0], 1, len(regex[0]) - 1))
+        self._before = "/a"  # a value
+        return regex.end()
 
     def _read_string(self, line: str, position: int, quote: str) -> int:
         self._quote = ""
