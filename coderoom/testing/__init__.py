@@ -9,6 +9,9 @@ async def test_the_team_computes() -> None:
 
 The first run needs the key of the model service and writes `recordings/FILE-TEST.jsonl` beside the test's file. Later
 runs read it, without network and key, in CI too. `pytest --coderoom-record` records again.
+
+Also the suites that prove a wall, an engine or a language: `WallConformance`, `EngineConformance`,
+`PythonEngineConformance`, `LanguageConformance` (see `docs/plugins.md`).
 """
 
 from __future__ import annotations
@@ -27,6 +30,19 @@ import pytest
 if TYPE_CHECKING:
     from autogen_core.models import CreateResult
 
+    from coderoom.testing.engines import EngineConformance, PythonEngineConformance
+    from coderoom.testing.languages import LanguageConformance
+    from coderoom.testing.walls import WallConformance
+
+__all__ = ["EngineConformance", "LanguageConformance", "PythonEngineConformance", "WallConformance"]
+
+_SUITES: Final = {
+    "EngineConformance": "engines",
+    "LanguageConformance": "languages",
+    "PythonEngineConformance": "engines",
+    "WallConformance": "walls",
+}
+
 MARKER: Final = "coderoom_replay"
 _HELP: Final = "coderoom_replay(file=None): ask models once, and take their replies from a recording from then on"
 _CLIENTS: Final = ("openai.OpenAI", "anthropic.Anthropic", "ollama.Ollama", "azure.AzureAI")
@@ -34,6 +50,14 @@ _CLIENTS: Final = ("openai.OpenAI", "anthropic.Anthropic", "ollama.Ollama", "azu
 _SERVERS: Final = ("OPENAI_BASE_URL", "OLLAMA_HOST", "CODEROOM_MODEL")
 """What may name a model that needs no key."""
 _KEYS: Final = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
+
+
+def __getattr__(name: str) -> Any:
+    # Every run of pytest imports this plugin, few need the suites.
+    if name not in _SUITES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    pytest.register_assert_rewrite("coderoom.testing.engines", "coderoom.testing.languages", "coderoom.testing.walls")
+    return getattr(importlib.import_module(f"coderoom.testing.{_SUITES[name]}"), name)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,7 +37,7 @@ class Holder(UserProxyAgent):
 
     component_provider_override = f"{__name__}.Holder"
     component_config_schema: Any = HolderConfig
-    made: list[Holder] = []  # noqa: RUF012
+    made: list[Holder] = []
 
     def __init__(self, name: str, client: ChatCompletionClient, mode: str) -> None:
         errors: dict[str, Exception] = {

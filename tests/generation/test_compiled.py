@@ -219,7 +219,7 @@ async def test_results_that_share_a_list_do_not_pass(sandbox: Sandbox, name: str
 @pytest.mark.parametrize("name", LANGUAGES)
 async def test_a_compiler_that_is_missing_is_named_before_the_model_is_asked(name: str) -> None:
     class Lacking(type(LANGUAGES[name])):  # type: ignore[misc]
-        commands = {"no-such-compiler": "the-package"}  # noqa: RUF012
+        commands = {"no-such-compiler": "the-package"}
 
     model = ScriptedModel([], {}, {})
     with pytest.raises(MissingDependencyError, match="no no-such-compiler; install it with apt-get install the-pa"):
