@@ -9,7 +9,8 @@ from socket import create_server
 
 import pytest
 
-from coderoom.configs import shipped_teams
+from coderoom.configs import shipped_teams, write_starter
+from coderoom.errors import RequestError
 from tests.support.commands import coderoom, recording
 from tests.support.openai_server import Failure, OpenAIServer, Reply
 
@@ -208,6 +209,9 @@ def test_a_model_that_is_no_name_is_not_written(tmp_path: Path) -> None:
     done = coderoom("init", "--model", "?", cwd=tmp_path)
     assert done.returncode == 2
     assert "there is no model '?'" in done.stderr
+    for wrong in ("gpt 4o", "openai:", "-"):
+        with pytest.raises(RequestError, match="there is no model"):
+            write_starter(tmp_path / "team.yaml", model=wrong)
 
 
 def test_mistakes_in_the_users_prices_come_before_the_first_request(tmp_path: Path) -> None:

@@ -280,6 +280,8 @@ def _in_words(error: Exception) -> str:
         return f"{error.strerror or error}."
     if "malformed" in text or "not a database" in text or isinstance(error, json.JSONDecodeError):
         return f"{text}. The file is damaged: move it away, and a new one is made, or name another file."
+    if "disk is full" in text:
+        return f"{text}. Make room on its disk, or name another file."
     if "locked" in text or "locking" in text:
         return f"{text}. Another process keeps it locked, or its folder has no locks, as some network folders."
     return f"{text}."

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -15,9 +16,11 @@ from coderoom._util.terminal import log_to_stderr
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json, typer
 from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, TimeoutOption, budgets_of
-from coderoom.errors import RequestError
+from coderoom.errors import CodeRoomError, RequestError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from coderoom.runs.batch import Batch
 
 
@@ -151,8 +154,10 @@ async def _run(batch: Batch, as_json: bool) -> int:
     with redirect_stdout(sys.stderr), progress:  # Ray prints its log.
         shown = progress.add_task("begins")
         async with batch:
-            show_isolation(Console(stderr=True, quiet=as_json), isolation := batch.isolation)
-            with route_signals(batch.stop):
+            # In a terminal, it must not be written across the line that shows the progress.
+            beside = console if console.is_interactive else Console(stderr=True, quiet=as_json)
+            show_isolation(beside, isolation := batch.isolation)
+            with route_signals(batch.stop), _saying_how_to_go_on(console):
                 async for result in batch:
                     now.add(result)
                     rate = now.total / max(progress.tasks[shown].elapsed or 0, 1e-3)
@@ -195,6 +200,16 @@ async def _run(batch: Batch, as_json: bool) -> int:
         more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
         print_json({"succeeded": passed, **facts, **more})
     return end_code(passed, batch.stopped == "it was interrupted")
+
+
+@contextmanager
+def _saying_how_to_go_on(console: Console) -> Iterator[None]:
+    """Say that a batch whose disk is full, for instance, is not lost."""
+    try:
+        yield
+    except CodeRoomError:
+        console.print("Finished runs are kept: the same command goes on.", style="yellow")
+        raise
 
 
 def _compare(first: Path, second: str | None, as_json: bool) -> int:

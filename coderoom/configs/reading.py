@@ -261,7 +261,7 @@ def write_starter(path: Path, team: str | None = None, model: str | None = None,
         text = source.data.decode()
     if model is not None:
         known = service_of(model) or has_suffix(model) or model.startswith(REPLAY)
-        if not known and (is_model_text(model) or not re.match(r"\w", model)):
+        if model.endswith(":") or (not known and (is_model_text(model) or not re.fullmatch(r"\w\S*", model))):
             raise RequestError(f"there is no model {model!r}; expected {MODEL_FORMS}, or the name of an OpenAI model")
         if re.search(r"[{}$\n]|:\s|\s#", model):
             raise RequestError(f"the model {model!r} cannot be written as a default; expected {MODEL_FORMS}")

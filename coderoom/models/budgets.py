@@ -99,11 +99,16 @@ class Spending(StepObserver):
         self.owner = owner
         self._agent = agent
         self.reset()
+        self._begun: float | None = None  # Until the first step, so that putting a team together takes nothing of it.
 
     def reset(self) -> None:
         """Begin anew."""
         self.used: dict[str, float] = {"tokens": 0, "cost_usd": 0.0, "model_calls": 0, "cells": 0}
         self._begun = monotonic()
+
+    def _seconds(self) -> float:
+        self._begun = self._begun or monotonic()
+        return monotonic() - self._begun
 
     def check(self, kind: str, model: str = "") -> None:
         """Refuse a step of this kind, of a model by its name in the table of prices, if it is not covered.
@@ -114,7 +119,7 @@ class Spending(StepObserver):
         """
         if kind == MODEL:
             self.check_price(model)
-        self.used["seconds"] = monotonic() - self._begun
+        self.used["seconds"] = self._seconds()
         for name in _BEFORE.get(kind, ()):
             limit = getattr(self.budget, name)
             if limit is not None and self.used[name] >= limit:
@@ -145,7 +150,7 @@ class Spending(StepObserver):
 
     def describe(self, first: str) -> str:
         """Which limit was reached, in words, and what was used of the others."""
-        self.used["seconds"] = monotonic() - self._begun
+        self.used["seconds"] = self._seconds()
         limits = [name for name in Budget.model_fields if getattr(self.budget, name) is not None and name != first]
         others = f" ({', '.join(map(self._share, limits))})" if limits else ""
         return f"the budget of {self.owner} was reached: {self._share(first)}{others}"

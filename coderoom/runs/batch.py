@@ -195,7 +195,8 @@ class Batch:
         if self._failure is None:  # Such as a full disk.
             ended = [f"Ended early: {self.stopped}."] * bool(self.stopped)
             writing = asyncio.to_thread(write_report, self.out, self.bad_lines, [*self.notes, *ended])
-            self.summary = await run_uncancellable(writing)
+            with refusing(f"The results in {str(self.out)!r} cannot be summed up"):
+                self.summary = await run_uncancellable(writing)
         self._opened.close()
 
     def stop(self, why: str = "it was interrupted") -> None:

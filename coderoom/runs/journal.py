@@ -412,11 +412,15 @@ class Writer:
 
     def close(self, outcome: str, facts: Mapping[str, Any]) -> None:
         """Say how the run ended, also if nothing else could be written any more, so that nobody takes it for killed."""
-        self._try(lambda journal: journal.end(str(self.run), outcome, facts))
-        if self._journal is not None and self.failure and self.run is not None:
-            self._journal.give_room()
-            with suppress(JournalError):
-                self._journal.end(self.run, outcome, facts)
+        is_kept = False
+        try:
+            self._try(lambda journal: journal.end(str(self.run), outcome, facts))
+            is_kept = not self.failure
+        finally:
+            if self._journal is not None and self.run is not None and not is_kept:
+                self._journal.give_room()
+                with suppress(JournalError):
+                    self._journal.end(self.run, outcome, facts)
 
     def discard(self) -> None:
         """Remove a run in which nothing was asked."""

@@ -71,6 +71,7 @@ def _style() -> str:
 def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     facts = entry.facts
     # The facts are those of the last task, and of the end.
+    of_last = " (the last task)" if sum(step.kind == TASK for step in steps) > 1 else ""
     used = [step.result["usage"] for step in steps if step.kind == MODEL]
     tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
     is_all = tokens == (facts.get("usage") or {}).get("total_tokens")
@@ -89,7 +90,7 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
         "model": _text(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),
         "isolation": _text(facts.get("isolation")),
         "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
-        "time": f"{facts['seconds']:.1f} s" if "seconds" in facts else "",
+        "time": f"{facts['seconds']:.1f} s{of_last}" if "seconds" in facts else "",
         "tokens": f"{tokens:,}{'' if cost is None else f', {in_dollars(cost)}'}" if tokens else "",
         "notes": "<br>".join(_text(note) for note in facts.get("notices") or ()),
         "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
@@ -156,13 +157,12 @@ def _message(step: Step, before: dict[str, str], ran: bool) -> str:
     facts: Mapping[str, str] = data.get("metadata") or {}
     content = data.get("content")
     match data["type"]:
-        case "CodeGenerationEvent":
+        case "CodeGenerationEvent" if data["code_blocks"]:
             code = "\n\n".join(block["code"] for block in data["code_blocks"])
-            language = data["code_blocks"][0]["language"] if data["code_blocks"] else "text"
             change = _difference(before.get(step.actor, ""), code)
             before[step.actor] = code
             prose = f"<details><summary>reply</summary>{_markdown(content)}</details>"
-            return _code(code, language) + change + prose
+            return _code(code, data["code_blocks"][0]["language"]) + change + prose
         case "CodeExecutionEvent":
             return _output(
                 data["result"]["output"], facts.get(keys.OUTCOME) or f"exit code {data['result']['exit_code']}"

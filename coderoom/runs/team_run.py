@@ -30,7 +30,14 @@ from coderoom._util.autogen import (
 from coderoom._util.tasks import await_with_token
 from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
 from coderoom.configs import Source, find_source, load_team, secrets_of
-from coderoom.errors import AgentError, BudgetExceeded, CodeRoomError, RequestError, SandboxUnavailable
+from coderoom.errors import (
+    AgentError,
+    BudgetExceeded,
+    CodeRoomError,
+    JournalError,
+    RequestError,
+    SandboxUnavailable,
+)
 from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
 from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.names import model_name_of
@@ -335,7 +342,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
             raise
     except AgentError as error:
         cause = _root(error)
-        if isinstance(cause, SandboxUnavailable):
+        if isinstance(cause, SandboxUnavailable | JournalError):
             record.error = str(cause)
             raise cause from error
         if isinstance(cause, BudgetExceeded):

@@ -38,7 +38,7 @@ from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import show_isolation
-from coderoom.runs.record import AFTER_ONE_TURN, RunRecord, output_beside
+from coderoom.runs.record import AFTER_ONE_TURN, UNFINISHED, RunRecord, output_beside
 from coderoom.runs.team_run import executors_of, start_sandboxes
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
@@ -289,7 +289,6 @@ def _summary(record: RunRecord) -> RenderableType:
             cost = record.cost_by_agent.get(agent)
             tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
     stop_reason = None if record.stop_reason == AFTER_ONE_TURN else record.stop_reason
-    larger = _larger(record.limit)
     rows = {
         "outcome": record.outcome,
         "error": record.error,
@@ -300,7 +299,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
-        "go on": f"coderoom resume {record.run}{larger}" if record.run and record.outcome in GO_ON else None,
+        "go on": _how_to_go_on(record) if record.run and record.outcome in GO_ON else None,
         "files": "\n".join(map(_short, record.files)) or "none written",
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
@@ -318,13 +317,16 @@ def _summary(record: RunRecord) -> RenderableType:
     return Group(*panels, table)
 
 
-def _larger(limit: str) -> str:
-    """What to add to a command that goes on after this limit, in words."""
-    if "budget" not in limit:
-        return ""
-    unit = limit.partition(" (")[0].rpartition(" ")[2]
-    options = {"s": "--max-seconds", "tokens": "--max-tokens"}
-    return f", with a larger {'--budget' if 'of agent' in limit else options.get(unit, '--budget')}"
+def _how_to_go_on(record: RunRecord) -> str:
+    """The command that goes on with a run, and the option that raises the limit at which it ended."""
+    limit, larger = record.limit, ""
+    if "budget" in limit:
+        unit = limit.partition(" (")[0].rpartition(" ")[2]
+        options = {"s": "--max-seconds", "tokens": "--max-tokens"}
+        larger = "--budget" if "of agent" in limit else options.get(unit, "--budget")
+    elif record.outcome == UNFINISHED and (record.stop_reason or "").startswith("Maximum number of turns"):
+        larger = "--max-turns"
+    return f"coderoom resume {record.run}{larger and f', with a larger {larger}'}"
 
 
 def _short(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from pydantic import ValidationError
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, ReviewerAgent
 from coderoom.configs import ReplayModel, load_team, make_model
-from coderoom.errors import AgentError, RequestError
+from coderoom.errors import AgentError, BudgetExceeded, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.generation import AICodeGenerator
 from coderoom.models import RateLimitedClient
-from coderoom.models.budgets import Budget, limiting
+from coderoom.models.budgets import Budget, Spending, limiting
 from coderoom.models.prices import cost_of, priced_as
 from coderoom.teams import BudgetTermination, CodingTeam
 from tests.support.commands import coderoom, recording
@@ -74,6 +75,15 @@ def test_a_wrong_budget_is_refused(given: str, words: str, tmp_path: Path) -> No
     done = coderoom("run", "code-act", "x", "--model", model, "--budget", given, cwd=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_the_seconds_of_an_agent_begin_with_its_first_step() -> None:
+    spending = Spending(Budget(seconds=0.01), "agent 'coder'")
+    time.sleep(0.02)
+    spending.check("model")
+    time.sleep(0.02)
+    with pytest.raises(BudgetExceeded, match=r"of 0\.01 s"):
+        spending.check("model")
 
 
 async def test_a_team_file_has_budgets_of_the_team_and_of_agents(tmp_path: Path) -> None:

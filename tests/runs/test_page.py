@@ -18,6 +18,7 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from coderoom.runs import Journal, Step
+from coderoom.runs.page import run_page
 from tests.support.commands import coderoom, environment, recording
 
 SCRIPT = "<script>document.title = 'run'</script>"
@@ -43,6 +44,20 @@ def long_run(path: Path, cells: int) -> Journal:
         journal.add(run, Step(3 * number + 4, "message", "coder", "", float(number), 0.0, None, ran))
     journal.end(run, "ok", {"answer": f"{SCRIPT} **42**", "output": f"41 {SCRIPT}", "seconds": 1.0})
     return journal
+
+
+def test_a_retry_without_code_is_words_and_the_next_code_shows_what_has_changed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    run = journal.begin("run", "team", "Compute it.", None, {})
+    for number, code in enumerate(("x = 1", "", "x = 2"), 1):
+        blocks = [{"language": "python", "code": code}] * bool(code)
+        said = {"type": "CodeGenerationEvent", "content": f"Words {number}.", "code_blocks": blocks}
+        journal.add(run, Step(number, "message", "coder", "", 0.0, 0.0, None, said))
+    page = run_page(journal, journal.find(run))
+    assert page.count("what has changed") == 1
+    assert page.count('<pre class="hl">') == 3  # Two codes and a difference.
+    assert "</details><p>Words 2.</p>" in page
+    journal.close()
 
 
 @asynccontextmanager

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import re
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -157,3 +159,23 @@ def test_tokens_stream_on_a_terminal_and_not_into_a_file() -> None:
     assert "whole" in on_terminal
     assert "streamed" not in in_file
     assert "whole" in in_file
+
+
+@pytest.mark.parametrize(
+    ("ended", "option"),
+    [
+        ({"limit": "the budget of the run was reached: 0.5 of 0.5 s"}, "--max-seconds"),
+        ({"limit": "the budget of the run was reached: 9 of 9 tokens (1 of 3 model calls)"}, "--max-tokens"),
+        ({"limit": "the budget of the run was reached: 2 of 2 model calls (9 of 90 tokens)"}, "--budget"),
+        ({"limit": "the budget of agent 'coder' was reached: 9 of 9 tokens"}, "--budget"),
+        ({"stop_reason": "Maximum number of turns 2 reached.", "has_reviewer": True}, "--max-turns"),
+        ({"error": "No answer.", "stop_reason": "Maximum number of turns 2 reached."}, ""),
+    ],
+)
+def test_how_to_go_on_names_the_option_that_raises_the_limit(ended: dict[str, Any], option: str) -> None:
+    out = io.StringIO()
+    record = RunRecord(team="t", task="x", run="r", **ended)
+    record.add(TextMessage(source="coder", content="1", metadata={"coderoom.outcome": "ok"}))
+    RunView(Console(file=out, width=100)).end(record)
+    larger = f", with a larger {option}" if option else ""
+    assert re.search(rf"^go on +coderoom resume r{larger} *$", out.getvalue(), re.MULTILINE), out.getvalue()

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -20,6 +20,7 @@ from autogen_core.models import UserMessage
 from coderoom._util import database
 from coderoom.agents import CodeActAgent
 from coderoom.configs import ReplayModel
+from coderoom.errors import JournalError
 from coderoom.models.watching import watch_client
 from coderoom.runs import Journal, RunRecord, run_log
 from coderoom.runs.run_log import RunLog, conversations
@@ -123,19 +124,22 @@ def test_a_journal_of_the_version_before_is_read_also_where_nothing_can_be_writt
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-def test_the_end_of_a_run_fits_on_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("required", [False, True])
+def test_the_end_of_a_run_fits_on_a_full_disk(tmp_path: Path, required: bool) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", tmp_path], check=True)
     try:
-        journal = Journal(tmp_path / "journal.sqlite3")
+        journal = Journal(tmp_path / "journal.sqlite3", required=required)
         log = RunLog(journal)
         log.begin("run", "t", "x", None, {})
         with suppress(OSError), (tmp_path / "all").open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        log.write("code", {"output": "x" * 100_000})
         record = RunRecord("t", "x")
-        log.end(record)
-        assert "full" in str(record.notices)
+        with pytest.raises(JournalError, match="is full") if required else nullcontext():
+            log.write("code", {"output": "x" * 100_000})
+        with pytest.raises(JournalError, match="is full") if required else nullcontext():
+            log.end(record)
+        assert required or "full" in str(record.notices)
         assert [entry.state for entry in journal.runs()] == [record.outcome]
         journal.close()
     finally:
