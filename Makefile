@@ -3,7 +3,7 @@
 #   make test        the tests, in five minutes       make test-full   all of them: Docker, Studio, attacks, every wall
 #   make lint        style                            make types       mypy
 #   make contract    which package imports which      make check       test, lint, types, contract
-#   make docs        the documentation, in site/
+#   make docs        the documentation, in site/      make dist       what is published, in dist/, tried out
 
 SHELL := /bin/bash
 VENV := .venv
@@ -18,7 +18,7 @@ PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 REST := allwalls or attack or browser or docker or slow or studio
 TASK := When did the annual flow of the Nile at Aswan drop, and by how much? Draw it, with the means before and after.
 
-.PHONY: demo test test-rest test-full check lint types contract docs setup clean
+.PHONY: demo test test-rest test-full check lint types contract docs dist setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,5 +71,10 @@ docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+dist: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dist]'
+	$(BIN)/python scripts/dist build dist
+	$(BIN)/python scripts/dist check dist "$(TASK)"
+
 clean:
-	rm -rf site $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf dist site $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -13,7 +13,10 @@ MORE_NEEDED: Final = f"needs more of CodeRoom than coderoom-slim installs: {FULL
 
 def is_slim() -> bool:
     """Whether only the sandbox, the judge, `coderoom exec` and `coderoom doctor` work here."""
-    return find_spec("autogen_agentchat") is None
+    try:
+        return find_spec("autogen_agentchat") is None
+    except ModuleNotFoundError:  # From a finder that hides it.
+        return True
 
 
 def install_command(extra: str) -> str:

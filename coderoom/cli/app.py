@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,15 +16,16 @@ from coderoom.errors import ConfigError, JournalError, MissingDependencyError, R
 from coderoom.models.services import MODEL_FORMS
 from coderoom.sandbox.walls import WALLS
 
-if TYPE_CHECKING or find_spec("typer"):
+try:
     import typer as typer
 
     from coderoom.cli.help import Command as Command
     from coderoom.cli.help import Group as Group
     from coderoom.cli.help import UsageProblem as UsageProblem
-else:  # In coderoom-slim.
-    from coderoom.cli import plain as typer
-    from coderoom.cli.plain import Command, Group, UsageProblem  # noqa: F401
+except ModuleNotFoundError:  # In coderoom-slim.
+    if not TYPE_CHECKING:
+        from coderoom.cli import plain as typer
+        from coderoom.cli.plain import Command, Group, UsageProblem  # noqa: F401
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
