@@ -246,6 +246,12 @@ def retries_of(model_client: Any) -> int:
     return int(getattr(getattr(model_client, "_client", None), "max_retries", 2))
 
 
+def accept_other_names(model_client: Any) -> None:
+    """Have OpenAI's client say nothing about a service that calls its model by another name."""
+    if hasattr(model_client, "_resolved_model"):
+        model_client._resolved_model = None
+
+
 def transports_of(model_client: Any) -> list[Any]:
     """The connection pools of a client that uses httpx, such as OpenAI's and Anthropic's."""
     http = http_client_of(model_client)

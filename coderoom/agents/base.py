@@ -49,7 +49,6 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks, select_from_reply
 from coderoom.agents.conversation import (
     ModelAgent,
-    call_model,
     code_event,
     execution_event,
     facts,
@@ -60,6 +59,7 @@ from coderoom.agents.conversation import (
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.models.budgets import Budget
+from coderoom.models.calling import call_model
 from coderoom.outcome import Outcome
 from coderoom.sandbox import OnOutput, with_output
 from coderoom.steps import CODE, MODEL

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import io
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response, TaskResult
@@ -32,33 +30,24 @@ from autogen_core.models import (
     SystemMessage,
     UserMessage,
 )
-from autogen_core.tools import Tool
 from PIL import Image as PILImage
 from pydantic import BaseModel, Field
 
-from coderoom._util.aside import aside
 from coderoom._util.closing import at_end_of_run, note_run
 from coderoom._util.components import ArgumentsConfig
 from coderoom._util.files import read_inside
-from coderoom._util.tasks import await_with_token, cancel_and_wait
-from coderoom._util.text import encodable, named
+from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import MOST_CALLS, Attempt
 from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
-from coderoom.errors import ModelError
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.prices import priced_as
-from coderoom.models.ready import make_ready
 from coderoom.models.structured import Answer, ask_structured
 from coderoom.sandbox import Artifact
 from coderoom.steps import MODEL
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
-
-_SOON: Final = 0.01
-"""The seconds to wait for a chunk that has arrived already."""
-_MOST_READY: Final = 100
 
 
 class StreamingAgent(BaseChatAgent):
@@ -212,96 +201,6 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
     def _dump_argument(self, name: str, value: Any) -> Any:
         # AutoGen leaves None out of a dump, and a missing system message means the default one.
         return value or "" if name == "system_message" else super()._dump_argument(name, value)
-
-
-async def call_model(
-    model_client: ChatCompletionClient,
-    messages: Sequence[LLMMessage],
-    cancellation_token: CancellationToken,
-    tools: Sequence[Tool] = (),
-    on_chunk: Callable[[str], Awaitable[None]] | None = None,
-) -> CreateResult:
-    """Call a model, whose reply is streamed if there is an `on_chunk`.
-
-    The token ends the call at once, even if the client ignores it. An answer that is not text is a `TypeError`, unless
-    the model was offered tools. A stream without anything in it is a `ModelError`: a page of a web server is one.
-    """
-    more: dict[str, Any] = {"tools": tools} if tools else {}
-    await make_ready(model_client)
-    result: CreateResult | None
-    if on_chunk is None:
-        call = model_client.create(messages, cancellation_token=cancellation_token, **more)
-        result = await await_with_token(call, cancellation_token)
-    else:
-        result = await _stream(model_client, messages, cancellation_token, more, on_chunk)
-    if result is None:
-        raise TypeError(f"{type(model_client).__name__} ended its stream without a result.")
-    if result.finish_reason == "unknown" and not (result.content or result.thought or result.usage.prompt_tokens):
-        raise ModelError("The answer was empty, and even its end was missing.")
-    if isinstance(result.content, str):
-        thought = None if result.thought is None else await aside(encodable, result.thought)
-        return result.model_copy(update={"content": await aside(encodable, result.content), "thought": thought})
-    if tools:
-        return result
-    names = ", ".join(repr(call.name) for call in result.content)
-    raise TypeError(
-        f"The model called {names} as a tool, but it has no tools and should answer with code in text. Try another "
-        "model, or say so in `system_message`."
-    )
-
-
-async def _stream(
-    model_client: ChatCompletionClient,
-    messages: Sequence[LLMMessage],
-    cancellation_token: CancellationToken,
-    more: Mapping[str, Any],
-    on_chunk: Callable[[str], Awaitable[None]],
-) -> CreateResult | None:
-    # OpenAI's client counts the tokens of a stream only with this argument, which other clients do not have.
-    asks = "include_usage" in inspect.signature(model_client.create_stream).parameters
-    more = {**more, "include_usage": True} if asks else more
-    # Cancelled by `_hang_up` only.
-    own_token = CancellationToken()
-    chunks = model_client.create_stream(messages, cancellation_token=own_token, **more)
-    result, finished = None, False
-    try:
-        while True:
-            if cancellation_token.is_cancelled():
-                raise asyncio.CancelledError
-            item = await await_with_token(anext(chunks), cancellation_token)
-            if isinstance(item, CreateResult):
-                result = item
-            else:
-                await on_chunk(await aside(encodable, item))
-    except StopAsyncIteration:
-        finished = True
-        return result
-    finally:
-        try:
-            if not finished:
-                await _hang_up(chunks, own_token)
-        finally:
-            await chunks.aclose()
-
-
-async def _hang_up(chunks: AsyncGenerator[str | CreateResult, None], token: CancellationToken) -> None:
-    """Make a client close its connection.
-
-    If a stream is closed between two chunks, AutoGen's clients keep the connection open and the service goes on
-    writing. They close it only if they are cancelled while waiting for a chunk.
-    """
-    # Chunks that have arrived already are read, up to a limit.
-    for _ in range(_MOST_READY):
-        read = asyncio.ensure_future(anext(chunks))
-        try:
-            await asyncio.wait([read], timeout=_SOON)
-            if not read.done():
-                token.cancel()
-                await asyncio.wait([read], timeout=_SOON)
-        finally:
-            await cancel_and_wait(read)
-        if read.cancelled() or read.exception() is not None:
-            return
 
 
 # --- What agents say ---

@@ -28,9 +28,10 @@ from autogen_core.models import (
 from autogen_core.tools import BaseTool, FunctionTool, Tool
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 
-from coderoom.agents.conversation import StreamingAgent, call_model
+from coderoom.agents.conversation import StreamingAgent
 from coderoom.blocks import without_thoughts
 from coderoom.errors import CodeRoomError, ModelError, RequestError
+from coderoom.models.calling import call_model
 from coderoom.models.json_output import json_objects, parse_tolerantly, request_for_json
 from coderoom.models.services import in_words
 from coderoom.models.structured import ask_structured

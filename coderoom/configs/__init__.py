@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from coderoom.configs.gallery import make_gallery
     from coderoom.configs.loading import (
         check_team,
-        default_model,
         load_team,
         make_model,
         resolve_model,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from coderoom.configs.reading import Source, find_source, read_team, write_starter
     from coderoom.configs.schema import make_schema
     from coderoom.models.recorded import RecordedModel, ReplayModel
+    from coderoom.models.services import default_model
 
 __all__ = [
     "Conversion",
@@ -65,10 +65,10 @@ __getattr__, __dir__ = lazy(
         "coderoom.configs.converting": "Conversion convert_team",
         "coderoom.configs.dumping": "dump_team known_secrets secrets_of write_made",
         "coderoom.configs.gallery": "make_gallery",
-        "coderoom.configs.loading": "check_team default_model load_team "
-        "make_model resolve_model shipped_teams team_warnings",
+        "coderoom.configs.loading": "check_team load_team make_model resolve_model shipped_teams team_warnings",
         "coderoom.configs.reading": "Source find_source read_team write_starter",
         "coderoom.configs.schema": "make_schema",
         "coderoom.models.recorded": "RecordedModel ReplayModel",
+        "coderoom.models.services": "default_model",
     },
 )

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
@@ -49,17 +48,15 @@ from coderoom.errors import (
     RequestError,
     SandboxUnavailable,
 )
+from coderoom.models.clients import make_client
 from coderoom.models.recorded import RecordedModel, ReplayModel, ReplayModelConfig
 from coderoom.models.services import (
-    DEFAULT_MODEL,
     MODEL_FORMS,
     MODEL_VARIABLE,
     REPLAY,
     SERVICES,
-    UNKNOWN_MODEL,
     Service,
     client_config,
-    is_model_text,
     service_of,
 )
 
@@ -362,38 +359,14 @@ def resolve_model(
     return model
 
 
-def default_model(env: Mapping[str, str] | None = None) -> str:
-    """The model to use if none is given.
-
-    Args:
-        env: The variables; by default the environment.
-
-    Returns:
-        A text for `make_model`: the value of `CODEROOM_MODEL`, which may be just the name of an OpenAI model, as in the
-        shipped teams; else `openai:gpt-4o`.
-    """
-    named = (os.environ if env is None else env).get(MODEL_VARIABLE, "").strip() or DEFAULT_MODEL
-    # The name of an OpenAI model may have colons and slashes.
-    return named if is_model_text(named) else f"openai:{named}"
-
-
 def _client(spec: str, service: Service, env: Mapping[str, str]) -> ChatCompletionClient:
-    module, _, name = service.provider.rpartition(".")
-    try:
-        client_class: Any = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise MissingDependencyError(f"the model {spec!r} cannot be used: {how_to_install(error)}") from error
     config = client_config(spec, env)
     try:
-        client: Any = client_class(**config)
+        return make_client(service.provider, config)
+    except ImportError as error:
+        raise MissingDependencyError(f"the model {spec!r} cannot be used: {how_to_install(error)}") from error
     except ValueError as error:
-        if "model_info" not in str(error):
-            raise RequestError(f"the model {spec!r} was refused: {error}") from error
-        client = client_class(**config, model_info=dict(UNKNOWN_MODEL))
-    if service.package == "openai":
-        # A service reports the token usage of a stream only on request, and AutoGen's assistant does not request it.
-        client.create_stream = partial(client.create_stream, include_usage=True)
-    return cast("ChatCompletionClient", client)
+        raise RequestError(f"the model {spec!r} was refused: {error}") from error
 
 
 def _replay(spec: str) -> ChatCompletionClient:

@@ -6,28 +6,37 @@ import asyncio
 import inspect
 import os
 import re
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
+from autogen_core.models import (
+    AssistantMessage,
+    ChatCompletionClient,
+    CreateResult,
+    LLMMessage,
+    SystemMessage,
+    UserMessage,
+)
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.models.json_output import (
-    output_arguments,
-    request_for_json,
-    send_for_json,
-    strict_schema,
-)
+from coderoom.models.clients import make_client
+from coderoom.models.json_output import send_for_json
 from coderoom.models.names import innermost_client, model_name_of
 from coderoom.models.ready import make_ready
 from coderoom.models.replies import check_responses
-from coderoom.models.services import DEFAULT_MODEL, MODEL_VARIABLE, OPENAI, client_config, is_model_text, service_of
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+from coderoom.models.services import (
+    DEFAULT_MODEL,
+    MODEL_VARIABLE,
+    NO_KEY,
+    OPENAI,
+    client_config,
+    is_model_text,
+    service_of,
+)
+from coderoom.models.structured import create_in_form, is_unreadable
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,6 @@ class OpenAIEmbeddings:
 
 _REASONING = re.compile(r"(?:openai/)?(?:o\d|gpt-5)")
 _HEADERS_VARIABLE = "CODEROOM_MODEL_HEADERS"
-_UNREADABLE = frozenset({"LengthFinishReasonError", "ContentFilterFinishReasonError"})
 
 
 def as_model(client: Any, *, max_answer_tokens: int | None = None) -> Model:
@@ -137,9 +145,7 @@ def as_model(client: Any, *, max_answer_tokens: int | None = None) -> Model:
         if max_answer_tokens is not None:
             raise RequestError("max_answer_tokens= works with a model client of AutoGen or model=; limit your Model.")
         return client
-    # This package does not import AutoGen. A caller with one of its clients has done so.
-    models = sys.modules.get("autogen_core.models")
-    if models is not None and isinstance(client, models.ChatCompletionClient):
+    if isinstance(client, ChatCompletionClient):
         return AutoGenModel(client, max_answer_tokens=max_answer_tokens)
     raise RequestError(f"expected a model client of AutoGen or a coderoom.generation.Model, got {client!r:.200}")
 
@@ -152,46 +158,49 @@ class AutoGenModel:
         max_answer_tokens: The most tokens of one reply; `None`: the client's own limit.
     """
 
-    def __init__(self, client: Any, *, max_answer_tokens: int | None = None) -> None:
+    def __init__(self, client: ChatCompletionClient, *, max_answer_tokens: int | None = None) -> None:
         self._client = client
-        self._types = sys.modules["autogen_core.models"]
         self._limit = {} if max_answer_tokens is None else _answer_limit(client, max_answer_tokens)
         self.name = model_name_of(client)
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
         await make_ready(self._client)
-        payload = [self._message(message) for message in messages]
-        described = form if form is not None and _is_closed(form) else None
-        arguments: dict[str, Any] = {}
-        info = self._client.model_info
-        if described is not None:
-            arguments = output_arguments(self._client, described)
-        elif form is not None and info.get("json_output"):
-            arguments = {"json_output": True}
+        payload = list(map(_of_autogen, messages))
 
-        async def send(arguments: dict[str, Any], describe: bool) -> Any:
-            request = payload
-            if described is not None and (describe or not info.get("structured_output")):
-                request = [*payload, self._message(Message("user", request_for_json(described)))]
-            extra = {**arguments.get("extra_create_args", {}), **self._limit}
-            return await self._client.create(request, **arguments | ({"extra_create_args": extra} if extra else {}))
+        async def create(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+            if extra := {**arguments.get("extra_create_args", {}), **self._limit}:
+                arguments["extra_create_args"] = extra
+            return await self._client.create(messages, **arguments)
+
+        async def send(arguments: dict[str, Any], _: bool) -> CreateResult:
+            return await create(payload, **arguments)
 
         try:
-            result = await send_for_json(self._client, arguments, send)
+            if form is None:
+                result = await create(payload)
+            elif getattr(form, "closed", True):
+                result = await create_in_form(self._client, payload, form, source="generator", create=create)
+            else:  # A schema cannot say what is asked for; the request does.
+                wants_json = bool(self._client.model_info.get("json_output"))
+                result = await send_for_json(self._client, {"json_output": True} if wants_json else {}, send)
         except Exception as error:
-            if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
-                return Reply("", complete=False)  # The model replied, even if the client could not parse the reply.
+            if is_unreadable(error):
+                return Reply("", complete=False)
             raise
         text = result.content if isinstance(result.content, str) else ""
         usage = result.usage
         return Reply(text, usage.prompt_tokens, usage.completion_tokens, result.finish_reason != "length")
 
-    def _message(self, message: Message) -> Any:
-        if message.role == "system":
-            return self._types.SystemMessage(content=message.content)
-        kind = self._types.UserMessage if message.role == "user" else self._types.AssistantMessage
-        return kind(content=message.content, source="generator" if message.role == "user" else "model")
+
+def _of_autogen(message: Message) -> LLMMessage:
+    match message.role:
+        case "system":
+            return SystemMessage(content=message.content)
+        case "user":
+            return UserMessage(content=message.content, source="generator")
+        case _:
+            return AssistantMessage(content=message.content, source="model")
 
 
 class OpenAIModel:
@@ -221,8 +230,6 @@ class OpenAIModel:
         timeout: float = 120.0,
         max_answer_tokens: int | None = None,
     ) -> None:
-        from openai import AsyncOpenAI
-
         named = name or os.environ.get(MODEL_VARIABLE, "").strip() or DEFAULT_MODEL
         self.name = named.removeprefix("openai:")
         key, address = api_key or os.environ.get("OPENAI_API_KEY"), base_url or os.environ.get("OPENAI_BASE_URL")
@@ -238,58 +245,36 @@ class OpenAIModel:
                 f"The model {self.name!r} needs a key: give api_key=, set OPENAI_API_KEY, or give base_url= of a "
                 "server that needs none."
             )
-        own = _headers(headers)
-        self._make_client: Callable[[], AsyncOpenAI] = lambda: AsyncOpenAI(
-            api_key=key or "none", base_url=address, default_headers=own, timeout=timeout, max_retries=0
-        )
-        self._clients: dict[asyncio.AbstractEventLoop, AsyncOpenAI] = {}
+        self._config = {
+            "model": self.name,
+            "api_key": key or NO_KEY,
+            **({"base_url": address} if address else {}),
+            "default_headers": _headers(headers),
+            "timeout": timeout,
+            "max_retries": 0,
+            "include_name_in_message": False,
+        }
+        self._most_tokens = max_answer_tokens
+        self._models: dict[asyncio.AbstractEventLoop, AutoGenModel] = {}
         self._lock = threading.Lock()
-        self._limit: dict[str, Any] = {} if max_answer_tokens is None else {_limit_name(self.name): max_answer_tokens}
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
         """See `Model.complete`."""
-        payload: list[Any] = [{"role": message.role, "content": message.content} for message in messages]
-        create = self._client().chat.completions.create
-
-        async def send(arguments: dict[str, Any], _: bool) -> Any:
-            return await create(model=self.name, messages=payload, **arguments, **self._limit)
-
-        result = await send_for_json(self, _response_format(form), send)
-        if not result.choices:
-            return Reply("", complete=False)
-        choice, usage = result.choices[0], result.usage
-        return Reply(
-            choice.message.content or choice.message.refusal or "",
-            usage.prompt_tokens if usage is not None else 0,
-            usage.completion_tokens if usage is not None else 0,
-            choice.finish_reason != "length",
-        )
+        loop = asyncio.get_running_loop()
+        with self._lock:  # Connections cannot be used in another event loop.
+            if loop not in self._models:
+                known = {each: model for each, model in self._models.items() if not each.is_closed()}
+                model = AutoGenModel(make_client(OPENAI, self._config), max_answer_tokens=self._most_tokens)
+                self._models = {**known, loop: model}
+            model = self._models[loop]
+        return await model.complete(messages, form)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
         with self._lock:
-            client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
-
-    def _client(self) -> AsyncOpenAI:
-        """The client of this event loop: connections cannot be used in another one."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if loop not in self._clients:
-                known = {each: client for each, client in self._clients.items() if not each.is_closed()}
-                self._clients = {**known, loop: self._make_client()}
-                check_responses(self._clients[loop]._client)
-            return self._clients[loop]
-
-
-def _response_format(form: type[BaseModel] | None) -> dict[str, Any]:
-    if form is None:
-        return {}
-    if not _is_closed(form):
-        return {"response_format": {"type": "json_object"}}
-    described = {"name": form.__name__, "strict": True, "schema": strict_schema(form.model_json_schema())}
-    return {"response_format": {"type": "json_schema", "json_schema": described}}
+            model = self._models.pop(asyncio.get_running_loop(), None)
+        if model is not None:
+            await model._client.close()
 
 
 def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -301,10 +286,6 @@ def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
     except ValidationError:  # It shows the value, which may be a key.
         why = f'{_HEADERS_VARIABLE} must be a JSON object of strings, such as {{"x-api-key": "..."}}.'
     raise RequestError(why)
-
-
-def _is_closed(form: type[BaseModel]) -> bool:
-    return bool(getattr(form, "closed", True))
 
 
 def _limit_name(model: str) -> str:

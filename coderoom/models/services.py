@@ -7,6 +7,7 @@ generator's own client, by `coderoom models`, and where a failed model request i
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -185,6 +186,21 @@ def is_model_text(text: str) -> bool:
     prefix, colon, _ = text.partition(":")
     near = bool(colon) and bool(difflib.get_close_matches(prefix, [*SERVICES, REPLAY], 1, _MISSPELT))
     return has_suffix(text) or near
+
+
+def default_model(env: Mapping[str, str] | None = None) -> str:
+    """The model to use if none is given.
+
+    Args:
+        env: The variables; by default the environment.
+
+    Returns:
+        A text for `make_model`: the value of `CODEROOM_MODEL`, which may be just the name of an OpenAI model, as in the
+        shipped teams; else `openai:gpt-4o`.
+    """
+    named = (os.environ if env is None else env).get(MODEL_VARIABLE, "").strip() or DEFAULT_MODEL
+    # The name of an OpenAI model may have colons and slashes.
+    return named if is_model_text(named) else f"openai:{named}"
 
 
 def absolute_model(text: str) -> str:

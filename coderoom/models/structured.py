@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -48,19 +48,16 @@ async def ask_structured(
 
     The last message is the question. The value of a malformed answer is `None`; an error of the client is raised.
     """
-    describes = not model_client.model_info.get("structured_output")
-    in_words = UserMessage(content=request_for_json(schema), source=source)
 
-    async def send(arguments: dict[str, Any], describe: bool) -> CreateResult:
-        question = [*messages, in_words] if describe or describes else list(messages)
-        create = model_client.create(question, cancellation_token=cancellation_token, **arguments)
-        return await await_with_token(create, cancellation_token)
+    async def create(question: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+        reply = model_client.create(question, cancellation_token=cancellation_token, **arguments)
+        return await await_with_token(reply, cancellation_token)
 
     await make_ready(model_client)
     try:
-        result = await send_for_json(model_client, output_arguments(model_client, schema), send)
+        result = await create_in_form(model_client, messages, schema, source=source, create=create)
     except Exception as error:
-        if isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE:
+        if is_unreadable(error):
             return Answer(None, f"(unreadable: {type(error).__name__})", None)
         raise
     text = await aside(encodable, result.content) if isinstance(result.content, str) else ""
@@ -71,3 +68,26 @@ async def ask_structured(
     if value is None and result.finish_reason == "length":
         text = f"{text.rstrip()} (The answer was cut off at its token limit.)".lstrip()
     return Answer(value, text, result.usage)
+
+
+async def create_in_form(
+    model_client: ChatCompletionClient,
+    messages: Sequence[LLMMessage],
+    schema: type[BaseModel],
+    *,
+    source: str,
+    create: Callable[..., Awaitable[CreateResult]],
+) -> CreateResult:
+    """Send a request for JSON of a schema; `create` sends messages with further arguments of the client."""
+    describes = not model_client.model_info.get("structured_output")
+    in_words = UserMessage(content=request_for_json(schema), source=source)
+
+    async def send(arguments: dict[str, Any], describe: bool) -> CreateResult:
+        return await create([*messages, in_words] if describe or describes else list(messages), **arguments)
+
+    return await send_for_json(model_client, output_arguments(model_client, schema), send)
+
+
+def is_unreadable(error: BaseException) -> bool:
+    """Whether the model has answered, and the client could not parse the answer."""
+    return isinstance(error, ValidationError) or type(error).__name__ in _UNREADABLE

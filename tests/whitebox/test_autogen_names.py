@@ -101,6 +101,7 @@ async def test_autogen_has_each_of_them(tmp_path: Path) -> None:
     await executor.stop()
     assert not autogen.is_executor_started(executor)
     assert autogen.transports_of(openai)
+    assert hasattr(openai, "_resolved_model")
     both = conditions.MaxMessageTermination(1) & conditions.TokenUsageTermination(1)
     counted = [*getattr(both, autogen.CONDITIONS), conditions.ExternalTermination()]
     assert hasattr(both, autogen.STOP_MESSAGES)
