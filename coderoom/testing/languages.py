@@ -173,7 +173,7 @@ class LanguageConformance(Suite):
         assert self.language.name_problem("median") is None
         assert self.language.name_problem("class")
         assert self.language.name_problem("2a")
-        assert self.language.tests_file("roman").endswith(self.language.suffix)
+        assert "roman" in self.language.tests_file("roman")
         assert self.language.as_declared([1], "Any") == [1]
         assert self.language.without_repeats(self.same, {}) == (self.same, [])
 

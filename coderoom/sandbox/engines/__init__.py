@@ -12,7 +12,7 @@ ENGINES: Final = Plugins(
         "cpython": "coderoom.sandbox.engines.cpython.engine:CPythonEngine",
         "monty": "coderoom.sandbox.engines.monty.engine:MontyEngine",
     },
-    ("name", "languages", "lacks", "wall", "facts", "lost", "start", "open", "close", "kill"),
+    ("name", "languages", "lacks", "start", "open", "close", "kill"),
 )
 
 
