@@ -106,7 +106,20 @@ class JournalError(CodeRoomError):
 
 
 class BudgetExceeded(CodeRoomError):  # noqa: N818 (it is no mistake)
-    """A budget does not cover the next request to a model, or run of code; the message says what was used."""
+    """A budget does not cover the next request to a model, or run of code; the message says what was used.
+
+    Attributes:
+        owner: Whose budget it is, in words; empty if that is not known.
+        limit: The limit that was reached: the name of a field of `Budget`; empty if that is not known.
+    """
+
+    def __init__(self, message: str, owner: str = "", limit: str = "") -> None:
+        super().__init__(message)
+        self.owner = owner
+        self.limit = limit
+
+    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[str, str, str]]:
+        return type(self), (str(self), self.owner, self.limit)
 
 
 class ModelError(CodeRoomError, RuntimeError):

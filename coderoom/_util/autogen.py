@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -64,6 +65,29 @@ CONDITIONS = "_conditions"
 """The conditions that a condition combines."""
 STOP_MESSAGES = "_stop_messages"
 """The stop messages of the conditions that an `AndTerminationCondition` combines."""
+
+
+# What AutoGen says in words only, and others must know.
+AFTER_ONE_TURN = "Maximum number of turns 1 reached."
+"""Why a team of one agent stops, which is not worth a word."""
+_AT_ITS_LIMIT = "Maximum number of "
+_TEXT_MENTIONED = re.compile(r"Text '(.+)' mentioned", re.DOTALL)
+
+
+def is_at_its_limit(stop_reason: str | None) -> bool:
+    """Whether a team has stopped at its limit of turns or messages."""
+    return (stop_reason or "").startswith(_AT_ITS_LIMIT)
+
+
+def is_at_its_turns(stop_reason: str | None) -> bool:
+    """Whether a team has stopped at its limit of turns."""
+    return (stop_reason or "").startswith(f"{_AT_ITS_LIMIT}turns")
+
+
+def text_mentioned(stop_reason: str | None) -> str:
+    """The text whose mention has stopped a team; empty if that was not the reason."""
+    found = _TEXT_MENTIONED.fullmatch(stop_reason or "")
+    return "" if found is None else found[1]
 
 
 class QuietRuntime(SingleThreadedAgentRuntime):

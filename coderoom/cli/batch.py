@@ -191,7 +191,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
     for note in batch.notes:
         console.print(visible(note), style="yellow", markup=False)
     if batch.stopped:
-        larger = " with a larger --budget" if batch.stopped.startswith("the budget") else ""
+        larger = " with a larger --budget" if batch.over_budget else ""
         console.print(f"Ended early: {batch.stopped}. The same command{larger} goes on.", style="yellow", markup=False)
     console.print(f"{batch.out / 'index.html'}", markup=False, highlight=False, soft_wrap=True)
     passed = not batch.bad_lines and not batch.stopped and facts["results"] == facts["passed"] + facts["unchecked"] > 0
@@ -199,7 +199,7 @@ async def _run(batch: Batch, as_json: bool) -> int:
         bad = [{"line": each.number, "why": each.why} for each in batch.bad_lines]
         more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
         print_json({"succeeded": passed, **facts, **more})
-    return end_code(passed, batch.stopped == "it was interrupted")
+    return end_code(passed, bool(batch.stopped) and not batch.over_budget)
 
 
 @contextmanager

@@ -24,9 +24,9 @@ from coderoom.errors import BudgetExceeded
 from coderoom.generation.cache import Journal
 from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
-from coderoom.judge.guest.values import classes_of, name_of
+from coderoom.judge.guest.values import name_of
 from coderoom.models.rates import RateLimiter
-from coderoom.models.services import advice_for, is_out_of_credit, said
+from coderoom.models.services import advice_for, is_transient, said
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -34,10 +34,6 @@ _LONGEST = 400_000  # Searching a longer reply for code blocks and JSON would ta
 _MOST_TOKENS = 10**12
 _PATIENCE_SECONDS = 5.0
 """How long a client that ignores its cancellation is waited for."""
-_TRANSIENT = frozenset(
-    ["APIConnectionError", "APITimeoutError", "ConnectionError", "InternalServerError", "RateLimitError"]
-) | {"TimeoutError", "TransportError"}
-"""Names of the exceptions after which a retry may help. By name, since no client is imported here."""
 
 
 class Stopped(Exception):  # noqa: N818 (not an error)
@@ -191,12 +187,9 @@ _Tried = tuple[Reply | None, BaseException | None]
 
 def _may_pass(tried: _Tried) -> bool:
     _, found = tried
-    names = set(map(name_of, classes_of(type(found))))
-    if found is None or not names & _TRANSIENT:
-        return False
     try:
-        return not is_out_of_credit(found)
-    except BaseException:
+        return found is not None and is_transient(found)
+    except BaseException:  # Such an exception may do anything.
         return False
 
 

@@ -21,9 +21,13 @@ from coderoom._util.text import misfits
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.models.prices import cost_of
 from coderoom.models.watching import watch_client
-from coderoom.steps import CODE, MODEL, StepObserver, observing
+from coderoom.steps import CODE, MODEL, StepObserver, observing, tell_step
 
 __all__ = ["Budget", "Spending", "limiting", "make_budget"]
+
+
+RUN: Final = "the run"
+"""Whose the budget of a whole run is, in words."""
 
 
 class Budget(StrictConfig):
@@ -94,7 +98,7 @@ class Spending(StepObserver):
         used: What was used, by the names of the fields of a `Budget`.
     """
 
-    def __init__(self, budget: Budget, owner: str = "the run", agent: str | None = None) -> None:
+    def __init__(self, budget: Budget, owner: str = RUN, agent: str | None = None) -> None:
         self.budget = budget
         self.owner = owner
         self._agent = agent
@@ -123,7 +127,10 @@ class Spending(StepObserver):
         for name in _BEFORE.get(kind, ()):
             limit = getattr(self.budget, name)
             if limit is not None and self.used[name] >= limit:
-                raise BudgetExceeded(self.describe(name))
+                error = self.exceeded(name)
+                # AutoGen's teams make a text of what their agents raise; observers still have the facts.
+                tell_step("limit", {"words": str(error), "owner": error.owner, "limit": error.limit})
+                raise error
 
     def check_price(self, model: str) -> None:
         """Raise a `RequestError` for a model whose price is not known, if there is a limit of money."""
@@ -148,12 +155,13 @@ class Spending(StepObserver):
         self.used["tokens"] += prompt + completion
         self.used["cost_usd"] += cost_of(model, prompt, completion) or 0
 
-    def describe(self, first: str) -> str:
-        """Which limit was reached, in words, and what was used of the others."""
+    def exceeded(self, first: str) -> BudgetExceeded:
+        """What says that a limit was reached, and what was used of the others."""
         self.used["seconds"] = self._seconds()
         limits = [name for name in Budget.model_fields if getattr(self.budget, name) is not None and name != first]
         others = f" ({', '.join(map(self._share, limits))})" if limits else ""
-        return f"the budget of {self.owner} was reached: {self._share(first)}{others}"
+        words = f"the budget of {self.owner} was reached: {self._share(first)}{others}"
+        return BudgetExceeded(words, self.owner, first)
 
     def _share(self, name: str) -> str:
         form, unit = _SHOWN[name]

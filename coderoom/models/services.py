@@ -273,6 +273,23 @@ def advice_for(cause: BaseException) -> str:
     return advice.format(address=address or "this address")
 
 
+_TRANSIENT = frozenset(
+    [
+        *("APIConnectionError", "APITimeoutError", "ConnectionError", "InternalServerError", "RateLimitError"),
+        *("TimeoutError", "TransportError"),
+    ]
+)
+"""Names of the exceptions after which a retry may help. By name, since no client is imported here."""
+
+
+def is_transient(cause: BaseException) -> bool:
+    """Whether a request to a model failed for a reason that may pass by itself."""
+    found = list(causes_of(cause))
+    names = {kind.__name__ for each in found for kind in type(each).__mro__}
+    passing = names & _TRANSIENT or any(getattr(each, "status_code", None) == 408 for each in found)
+    return bool(passing) and not is_out_of_credit(cause)
+
+
 def is_out_of_credit(cause: BaseException) -> bool:
     """Whether a model service refuses requests until somebody pays, so that waiting does not help."""
     return re.search(_SPENT, _signs(cause)) is not None

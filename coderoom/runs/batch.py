@@ -101,7 +101,8 @@ class Batch:
         bad_lines: The lines that are no items.
         notes: What went wrong without ending the batch.
         earlier: How many runs were finished at an earlier start.
-        stopped: Why the batch ended before its end; empty if it did not.
+        stopped: Why the batch ended before its end, in words; empty if it did not.
+        over_budget: Whether that was its budget.
         summary: What came of it and of earlier starts, once it is closed.
     """
 
@@ -130,6 +131,7 @@ class Batch:
     notes: list[str] = field(default_factory=list, init=False)
     earlier: int = field(default=0, init=False)
     stopped: str = field(default="", init=False)
+    over_budget: bool = field(default=False, init=False)
     summary: Summary = field(default_factory=Summary, init=False)
 
     async def __aenter__(self) -> Self:
@@ -226,6 +228,7 @@ class Batch:
             await self._changed.wait()
         if self._failure is not None:
             raise self._failure
+        self.over_budget = not self.stopped and bool(self._engine.stopped)
         self.stopped = self.stopped or self._engine.stopped
         raise StopAsyncIteration
 

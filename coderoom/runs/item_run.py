@@ -18,14 +18,15 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.text import encodable
 from coderoom.configs import default_model, find_source, make_model
-from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError
+from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError, SandboxUnavailable
 from coderoom.models.budgets import Budget
 from coderoom.models.prices import cost_of, priced_as
+from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Check, Item, why_not_passed
 from coderoom.runs.journal import Journal, Step
-from coderoom.runs.record import FAILED, UNFINISHED
+from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, RunRequest
 from coderoom.steps import MODEL, StepObserver, observing
 
@@ -34,10 +35,6 @@ OWNER: Final = "the batch"
 """Whose the budget of all items is, in words."""
 _log = logging.getLogger("coderoom.runs")
 _FIRST_WAIT, _LONGEST_WAIT = 2.0, 60.0
-_TRANSIENT: Final = re.compile(
-    r"RateLimitError|APIConnectionError|APITimeoutError|InternalServerError|Error code: 408|ConnectionError"
-    r"|SandboxUnavailable"
-)
 
 
 @dataclass(frozen=True)
@@ -154,44 +151,46 @@ class ItemRunner:
             if self.stopped:
                 return None
             _log.debug("%s, run %d: begins on %s", item.id, repeat, platform.node())
-            result = await self._run(item, repeat)
+            result, may_pass = await self._run(item, repeat)
             if result is None:
                 return None
             _log.debug("%s, run %d: %s after %.1f s %s", item.id, repeat, result.status, result.seconds, result.why)
             result = replace(result, answer=encodable(result.answer), why=encodable(result.why), digest=item.digest)
-            passing = _TRANSIENT.search(result.why) and "no credit left" not in result.why
-            if result.status != ERRORED or not left or not passing:
+            if result.status != ERRORED or not left or not may_pass:
                 return result
             await asyncio.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
         raise AssertionError("unreachable")
 
-    async def _run(self, item: Item, repeat: int) -> Result | None:
+    async def _run(self, item: Item, repeat: int) -> tuple[Result | None, bool]:
+        """The result of a run, `None` if it was stopped, and whether another one may fare better."""
         name = name_of(item.id, repeat)
         workspace = self.folder_of(name)
         try:
-            facts = await self._facts_of(item, name, workspace)
+            facts, record = await self._facts_of(item, name, workspace)
             if facts["outcome"] == "cancelled":
-                return None
-            if f"of {OWNER} was" in str(facts["limit"]):
-                self.stopped = str(facts["limit"])
-                return None
-            return await self._judged(item, repeat, name, workspace, facts)
+                return None, False
+            if record is not None and record.reached is not None and record.reached.owner == OWNER:
+                self.stopped = record.limit
+                return None, False
+            result = await self._judged(item, repeat, name, workspace, facts)
+            return result, record is not None and record.may_pass
         except BudgetExceeded:
-            return None
+            return None, False
         except (JournalError, MissingDependencyError):
             raise  # No other item could be run, or its run kept.
         except CodeRoomError as error:
-            return Result.of_failure(item.id, repeat, f"{type(error).__name__}: {error}", name)
+            result = Result.of_failure(item.id, repeat, f"{type(error).__name__}: {error}", name)
+            return result, isinstance(error, SandboxUnavailable) or is_transient(error)
 
-    async def _facts_of(self, item: Item, name: str, workspace: Path) -> Mapping[str, Any]:
-        """The facts of the item's run, which is in the journal already, goes on, or begins."""
+    async def _facts_of(self, item: Item, name: str, workspace: Path) -> tuple[Mapping[str, Any], RunRecord | None]:
+        """The facts of the item's run, which is in the journal already, or goes on, or begins; then its record too."""
         known = self.journal.runs(run=name)
         if known and known[0].task != item.task and known[0].state != "running":  # The items have changed.
             self.journal.remove([name])
             known = []
         if known and known[0].outcome not in (None, FAILED, UNFINISHED, "cancelled"):
-            return known[0].facts
+            return known[0].facts, None
         if known:
             run = Run.resume(name, self.journal)
         else:
@@ -204,7 +203,7 @@ class ItemRunner:
                 record = await run.go(lambda message: None, token=token)
         finally:
             self._tokens.discard(token)
-        return record.facts()
+        return record.facts(), record
 
     async def _judged(self, item: Item, repeat: int, name: str, workspace: Path, facts: Mapping[str, Any]) -> Result:
         outcome, answer = str(facts["outcome"]), str(facts["answer"])

@@ -25,12 +25,13 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.files import refusing
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError
 from coderoom.runs.journal import Journal, RunEntry, Step, without_files
-from coderoom.runs.record import AFTER_ONE_TURN, output_beside
+from coderoom.runs.record import output_beside
 from coderoom.runs.run_log import MESSAGE, TASK
 from coderoom.steps import CODE, MODEL
 

@@ -34,7 +34,7 @@ from coderoom.runs.exec_view import chosen_isolation
 from coderoom.runs.item_run import ItemRunner, Result, Setup, made, name_of
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
-from coderoom.steps import StepObserver
+from coderoom.steps import StepObserver, tell_step
 
 try:
     import ray
@@ -426,13 +426,13 @@ class _Meter:
     async def wait(self, kind: str) -> None:
         await self._pace.wait(kind, {})
 
-    async def tell(self, method: str, *arguments: Any, **named: Any) -> str:
+    async def tell(self, method: str, *arguments: Any, **named: Any) -> dict[str, str]:
         try:
             for observer in self._observers:
                 getattr(observer, method)(*arguments, **named)
         except BudgetExceeded as error:
-            return str(error)
-        return ""
+            return {"words": str(error), "owner": error.owner, "limit": error.limit}
+        return {}
 
 
 class _Remote(StepObserver):
@@ -461,4 +461,5 @@ class _Remote(StepObserver):
     def _tell(self, method: str, kind: str, request: Any, *more: Any, **named: Any) -> None:
         model = request.get("priced_as", "") if isinstance(request, Mapping) else ""
         if limit := ray.get(self._meter.tell.remote(method, kind, {"priced_as": model}, *more, **named)):
-            raise BudgetExceeded(limit)
+            tell_step("limit", limit)
+            raise BudgetExceeded(limit["words"], limit["owner"], limit["limit"])

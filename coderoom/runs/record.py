@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +23,21 @@ from autogen_core.code_executor import CodeResult
 from autogen_core.models import RequestUsage
 
 from coderoom import generation
-from coderoom._util.autogen import agents_of, clients_of, current_agent, executor_of, workbenches_of
+from coderoom._util.autogen import (
+    agents_of,
+    clients_of,
+    current_agent,
+    executor_of,
+    is_at_its_limit,
+    text_mentioned,
+    workbenches_of,
+)
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, HumanApprovedAgent, StopReason
 from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks, without_thoughts
+from coderoom.errors import BudgetExceeded
 from coderoom.models.prices import cost_of
+from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
 from coderoom.steps import CODE, MODEL, StepObserver
@@ -44,9 +53,6 @@ FAILED = "failed"
 """The outcome of a run that ended with the failure of an agent or a model."""
 OUTCOMES = (*Outcome, NO_CODE, NOT_APPROVED, UNFINISHED, FAILED)
 """All outcomes of runs of teams."""
-
-AFTER_ONE_TURN = "Maximum number of turns 1 reached."
-"""Why a team of one agent stops, which is not worth a word."""
 
 # A `CodeGeneratorAgent` has reasons of its own.
 _REASONS: dict[str, str] = {each.value: each.words for each in generation.StopReason}
@@ -87,7 +93,8 @@ class RunRecord:
         error: Why the run failed, in words.
         exception: The exception behind `error`.
         cancelled: Whether it was interrupted.
-        limit: Which limit of the run ended it, in words; empty if none did.
+        reached: The limit that ended it; `None` if none did.
+        cause: What the last step has raised; `None` if it has not failed.
         runs_code: Whether the team has an agent that runs code.
         has_reviewer: Whether the team has a reviewer.
         notices: What the user should know about the preparation.
@@ -111,7 +118,8 @@ class RunRecord:
     error: str | None = None
     exception: Exception | None = None
     cancelled: bool = False
-    limit: str = ""
+    reached: BudgetExceeded | None = None
+    cause: BaseException | None = None
     runs_code: bool = True
     has_reviewer: bool = False
     notices: list[str] = field(default_factory=list)
@@ -141,6 +149,16 @@ class RunRecord:
     def begin(self, agent: str, activity: str) -> None:
         """An agent begins something."""
         self.activity, self.since = f"{agent} {activity}", monotonic()
+
+    @property
+    def limit(self) -> str:
+        """The limit of the run that ended it, in words; empty if none did."""
+        return "" if self.reached is None else str(self.reached)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it failed for a reason of a model service that may pass by itself."""
+        return self.error is not None and self.cause is not None and is_transient(self.cause)
 
     @property
     def outcome(self) -> str:
@@ -177,8 +195,7 @@ class RunRecord:
     @property
     def _lacks_review(self) -> bool:
         """Whether AutoGen's limit of turns or messages came before the reviewer."""
-        at_limit = (self.stop_reason or "").startswith("Maximum number of ")
-        return at_limit and self.has_reviewer and self.approved is None
+        return is_at_its_limit(self.stop_reason) and self.has_reviewer and self.approved is None
 
     @property
     def agent_stop_reason(self) -> str | None:
@@ -243,8 +260,8 @@ class RunRecord:
         ):
             return ""
         # The word that ends the team is for the team.
-        ending = re.fullmatch(r"Text '(.+)' mentioned", self.stop_reason or "")
-        return text.strip().removesuffix(ending[1]).rstrip() if ending else text
+        ending = text_mentioned(self.stop_reason)
+        return text.strip().removesuffix(ending).rstrip() if ending else text
 
     @property
     def turns(self) -> int:
@@ -307,6 +324,8 @@ class RunRecord:
         """The facts, as plain data."""
         return {
             **{name: getattr(self, name) for name in _FACTS},
+            "limit_owner": self.reached.owner if self.reached else "",
+            "limit_name": self.reached.limit if self.reached else "",
             "cost_usd": self.cost,
             "cost_usd_by_agent": self.cost_by_agent,
             "seconds": round(self.seconds, 3),
@@ -348,12 +367,22 @@ class RunFacts(StepObserver):
         if kind in _ACTIVITIES and (agent := current_agent()):
             self._record.begin(agent, _ACTIVITIES[kind])
 
+    def fail(self, kind: str, request: Any, error: BaseException, seconds: float) -> None:
+        """Note what a step has raised: AutoGen's teams make a text of it."""
+        self._record.cause = error
+
+    def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
+        """Note that a limit was reached."""
+        if kind == "limit":
+            self._record.cause = BudgetExceeded(facts["words"], facts["owner"], facts["limit"])
+
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Note a request to a model, or a run of code."""
         name = current_agent()
         if kind == CODE and "outcome" not in result:
             self._record._runs += 1
             self._record._results[name] = CodeResult(**result)
+        self._record.cause = None
         if kind != MODEL:
             return
         if cut := _CUT.get(result.get("finish_reason", ""), "").format(name or "the team"):

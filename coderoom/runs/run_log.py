@@ -29,7 +29,7 @@ from autogen_core.models import LLMMessage
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
 from coderoom._util.text import MOST_LOOKED_AT, Masking, counted
-from coderoom.errors import RequestError
+from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.runs.journal import Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
 from coderoom.steps import CODE, MODEL, StepObserver
@@ -318,7 +318,8 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
             setattr(last, name, facts.get(name, getattr(last, name)))
         last.files = [Path(file) for file in facts.get("files", ())]
         last.cancelled = entry.outcome == "cancelled"
-        last.limit = facts.get("limit", "")
+        if limit := facts.get("limit", ""):
+            last.reached = BudgetExceeded(limit, facts.get("limit_owner", ""), facts.get("limit_name", ""))
         last.has_reviewer = entry.outcome == UNFINISHED
         last.runs_code = entry.outcome != "ok" or last.attempts > 0
     return records

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -280,7 +279,7 @@ async def run_team(
             watching(team),
             _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
-            observing(*_observers(team, log, spending), RunFacts(record, show), *observers),
+            observing(RunFacts(record, show), *_observers(team, log, spending), *observers),
         ):
             if spending is not None:
                 for model in record.priced_as.values():
@@ -337,7 +336,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
     try:
         yield
     except asyncio.CancelledError:
-        record.cancelled = not record.limit
+        record.cancelled = record.reached is None
         if not token.is_cancelled():
             raise
     except AgentError as error:
@@ -346,16 +345,16 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
             record.error = str(cause)
             raise cause from error
         if isinstance(cause, BudgetExceeded):
-            record.limit = str(cause)
+            record.reached = cause
             return
-        record.error, record.exception = in_words(f"Agent {error.agent!r}", cause), error
+        record.error, record.exception, record.cause = in_words(f"Agent {error.agent!r}", cause), error, cause
     except CodeRoomError as error:
         record.error = str(error)
         raise
     except Exception as error:
-        # AutoGen's teams make one text of their agents' exceptions.
-        if found := re.search(rf"{BudgetExceeded.__name__}: (.+)", str(error)):
-            record.limit = found[1]
+        # AutoGen's teams make one text of their agents' exceptions; the step that has failed had the exception.
+        if isinstance(record.cause, BudgetExceeded):
+            record.reached = record.cause
             return
         record.error, record.exception = in_words("The team", error), error
     except BaseException:  # The reader of the output is gone, as in `coderoom run ... | head`.
@@ -375,7 +374,7 @@ async def _run(
 ) -> None:
     def stop() -> None:
         assert spending is not None
-        record.limit = spending.describe("seconds")
+        record.reached = spending.exceeded("seconds")
         token.cancel()
 
     seconds = None

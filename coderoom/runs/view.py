@@ -29,16 +29,18 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from coderoom._util.autogen import AFTER_ONE_TURN, is_at_its_turns
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.approval.human import input_descriptor, read_line
 from coderoom.blocks import extract_code_blocks
 from coderoom.errors import CodeRoomError
 from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.models.budgets import RUN
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import show_isolation
-from coderoom.runs.record import AFTER_ONE_TURN, UNFINISHED, RunRecord, output_beside
+from coderoom.runs.record import UNFINISHED, RunRecord, output_beside
 from coderoom.runs.team_run import executors_of, start_sandboxes
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
@@ -319,12 +321,11 @@ def _summary(record: RunRecord) -> RenderableType:
 
 def _how_to_go_on(record: RunRecord) -> str:
     """The command that goes on with a run, and the option that raises the limit at which it ended."""
-    limit, larger = record.limit, ""
-    if "budget" in limit:
-        unit = limit.partition(" (")[0].rpartition(" ")[2]
-        options = {"s": "--max-seconds", "tokens": "--max-tokens"}
-        larger = "--budget" if "of agent" in limit else options.get(unit, "--budget")
-    elif record.outcome == UNFINISHED and (record.stop_reason or "").startswith("Maximum number of turns"):
+    larger, reached = "", record.reached
+    if reached is not None:
+        options = {"seconds": "--max-seconds", "tokens": "--max-tokens"} if reached.owner == RUN else {}
+        larger = options.get(reached.limit, "--budget")
+    elif record.outcome == UNFINISHED and is_at_its_turns(record.stop_reason):
         larger = "--max-turns"
     return f"coderoom resume {record.run}{larger and f', with a larger {larger}'}"
 

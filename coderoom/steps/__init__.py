@@ -41,7 +41,7 @@ class StepObserver:
         """A step has failed or was cancelled."""
 
     def tell(self, kind: str, facts: Mapping[str, Any]) -> None:
-        """An agent has decided something: `decision`, `verdict`."""
+        """Something was decided: a `decision` or a `verdict` of an agent, or that a `limit` was reached."""
 
     def write(self, agent: str, text: str) -> None:
         """The code that an agent runs has written something, which nobody else shows."""

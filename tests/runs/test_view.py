@@ -18,6 +18,7 @@ from autogen_core.code_executor import CodeResult
 from hypothesis import given
 from rich.console import Console
 
+from coderoom.errors import BudgetExceeded
 from coderoom.runs import RunRecord, RunView
 
 
@@ -164,10 +165,10 @@ def test_tokens_stream_on_a_terminal_and_not_into_a_file() -> None:
 @pytest.mark.parametrize(
     ("ended", "option"),
     [
-        ({"limit": "the budget of the run was reached: 0.5 of 0.5 s"}, "--max-seconds"),
-        ({"limit": "the budget of the run was reached: 9 of 9 tokens (1 of 3 model calls)"}, "--max-tokens"),
-        ({"limit": "the budget of the run was reached: 2 of 2 model calls (9 of 90 tokens)"}, "--budget"),
-        ({"limit": "the budget of agent 'coder' was reached: 9 of 9 tokens"}, "--budget"),
+        ({"reached": BudgetExceeded("used up", "the run", "seconds")}, "--max-seconds"),
+        ({"reached": BudgetExceeded("used up", "the run", "tokens")}, "--max-tokens"),
+        ({"reached": BudgetExceeded("used up", "the run", "model_calls")}, "--budget"),
+        ({"reached": BudgetExceeded("used up", "agent 'coder'", "tokens")}, "--budget"),
         ({"stop_reason": "Maximum number of turns 2 reached.", "has_reviewer": True}, "--max-turns"),
         ({"error": "No answer.", "stop_reason": "Maximum number of turns 2 reached."}, ""),
     ],

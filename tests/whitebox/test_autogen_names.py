@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from autogen_agentchat import conditions
-from autogen_agentchat.agents import AssistantAgent, CodeExecutorAgent, SocietyOfMindAgent
+from autogen_agentchat.agents import AssistantAgent, BaseChatAgent, CodeExecutorAgent, SocietyOfMindAgent
+from autogen_agentchat.base import Response
+from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.tools import FunctionTool
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
@@ -18,6 +20,7 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams
 
 from coderoom._util import autogen
+from coderoom.agents import CodeExecutorAgent as OurCodeExecutorAgent
 from tests.support.commands import ROOT
 
 MODULE = "coderoom/_util/autogen.py"
@@ -107,3 +110,27 @@ async def test_autogen_has_each_of_them(tmp_path: Path) -> None:
     assert hasattr(both, autogen.STOP_MESSAGES)
     names = {name for condition in counted for name in vars(condition)}
     assert names >= set(autogen.COUNTERS)
+
+
+async def test_what_autogen_says_in_words_is_understood() -> None:
+    class Speaker(BaseChatAgent):
+        produced_message_types = (TextMessage,)
+
+        async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+            return Response(chat_message=TextMessage(content="all (done)\nnow", source=self.name))
+
+        async def on_reset(self, cancellation_token: Any) -> None:
+            pass
+
+    async def reason(condition: Any = None, turns: int | None = None) -> str | None:
+        team = RoundRobinGroupChat([Speaker("a", "b")], termination_condition=condition, max_turns=turns)
+        return (await team.run(task="go")).stop_reason
+
+    assert await reason(turns=1) == autogen.AFTER_ONE_TURN
+    turns, messages = await reason(turns=2), await reason(conditions.MaxMessageTermination(2))
+    assert [autogen.is_at_its_limit(turns), autogen.is_at_its_turns(turns)] == [True, True]
+    assert [autogen.is_at_its_limit(messages), autogen.is_at_its_turns(messages)] == [True, False]
+    mention = await reason(conditions.TextMentionTermination("(done)\nnow"))
+    assert autogen.text_mentioned(mention) == "(done)\nnow"
+    assert not autogen.is_at_its_limit(mention)
+    assert OurCodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
