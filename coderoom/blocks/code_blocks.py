@@ -48,6 +48,7 @@ _GLUED_LABEL = re.compile(r"[`\s]+")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
 _LONGEST = 1_000_000
+_MOST_FENCES = 20_000  # More of them would be so many objects that Python's collection of garbage stops all threads.
 _SIGNS_OF_CODE = re.compile(rf"```|~~~|{TAG.pattern}", re.IGNORECASE)
 _MAX_NESTING = 20
 _MAX_QUOTES = 6
@@ -108,8 +109,8 @@ def extract_code_blocks(text: str, *, longest: int = _LONGEST) -> list[Block]:
 
     Args:
         text: The reply.
-        longest: How many characters are read. A longer text, which no model writes, has at most one block, an `unclear`
-            one.
+        longest: How many characters are read. A longer text, or one with more than 20,000 fences, which no model
+            writes, has at most one block, an `unclear` one.
 
     Returns:
         All blocks in the order of the text, whatever their language.
@@ -117,7 +118,13 @@ def extract_code_blocks(text: str, *, longest: int = _LONGEST) -> list[Block]:
     if len(text) > longest:
         why = f"the text has {len(text):,} characters, and {longest:,} are read"
         return [Block("code", "", tag="code", unclear=why)] if _has(_SIGNS_OF_CODE, text) else []
+    if (fences := _fences(text)) > _MOST_FENCES:
+        return [Block("code", "", tag="code", unclear=f"the text has {fences:,} fences, and {_MOST_FENCES:,} are read")]
     return [_to_block(find) for find in _read(text).finds]
+
+
+def _fences(text: str) -> int:
+    return text.count("```") + text.count("~~~")
 
 
 def without_thoughts(reply: str) -> str:
@@ -133,7 +140,8 @@ def without_thoughts(reply: str) -> str:
 
 def split_thoughts(reply: str) -> tuple[str, str]:
     """Return what `without_thoughts` does, and the tag without a partner that made a thought, if there is one."""
-    thoughts = _read(reply, is_reply=True).thoughts if len(reply) <= _LONGEST and _has(THOUGHT, reply) else None
+    is_read = len(reply) <= _LONGEST and _fences(reply) <= _MOST_FENCES
+    thoughts = _read(reply, is_reply=True).thoughts if is_read and _has(THOUGHT, reply) else None
     if not thoughts:
         return reply, ""
     spoken = thoughts.without()

@@ -57,10 +57,11 @@ def python(code: str) -> list[str]:
         python("open('large', 'w').truncate(100_000_000)"),
         *([text * (SIZE // len(text)), "Done.", "Done."] for text in ("```python\nx\n", "> - `a` <execute> ")),
         *([text * (999_999 // len(text)), "Done.", "Done."] for text in ("<think>\n", "a<b> `c` ", "\n")),
+        *([text * (499_999 // len(text)), "Done.", "Done."] for text in ("~~~\n", "\ud800")),
     ],
     ids=[
         *("tokens", "addresses", "digits", "keys", "files", "large-file", "fences", "tags"),
-        *("thoughts", "html", "lines"),
+        *("thoughts", "html", "lines", "unlabelled", "surrogates"),
     ],
 )
 async def test_a_team_with_a_journal(tmp_path: Path, replies: list[str]) -> None:
