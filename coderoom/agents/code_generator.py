@@ -83,10 +83,6 @@ class CodeGeneratorAgentConfig(StrictConfig):
     cache_dir: str | None = None
 
 
-_OPTIONS = CodeGeneratorAgentConfig.model_fields.keys() - {"name", "model_client", "description", "work_dir"}
-"""The arguments of `AICodeGenerator`."""
-
-
 class CodeGeneratorAgentState(BaseState):
     """The saved state of a `CodeGeneratorAgent`."""
 
@@ -161,12 +157,28 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         cache: bool = False,
         cache_dir: str | Path | None = None,
     ) -> None:
-        options = {name: value for name, value in locals().items() if name in _OPTIONS}
         super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
         self._model_client = model_client
         self._work_dir = None if work_dir is None else Path(work_dir)
-        vars(self).update({f"_{name}": value for name, value in options.items()})  # For the config.
-        self._options = options
+        self._options: dict[str, Any] = {
+            "language": language,
+            "wall": wall,
+            "max_attempts": max_attempts,
+            "max_test_changes": max_test_changes,
+            "max_tokens": max_tokens,
+            "max_answer_tokens": max_answer_tokens,
+            "request_timeout": request_timeout,
+            "max_seconds": max_seconds,
+            "concurrency": concurrency,
+            "retries": retries,
+            "test_timeout": test_timeout,
+            "allowed_imports": allowed_imports,
+            "block_severity": block_severity,
+            "accept_changed_tests": accept_changed_tests,
+            "strict": strict,
+            "cache": cache,
+            "cache_dir": cache_dir,
+        }
         self._renew()
         self._state = CodeGeneratorAgentState()
 
@@ -240,10 +252,13 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         """Restore what `save_state` returned."""
         self._state = CodeGeneratorAgentState.model_validate(state)
 
-    def _dump_argument(self, name: str, value: Any) -> Any:
-        if name == "block_severity":
-            return value or "none"  # AutoGen does not dump `None`.
-        return str(value) if isinstance(value, Path) else super()._dump_argument(name, value)
+    def _to_config(self) -> CodeGeneratorAgentConfig:
+        given = {"name": self.name, "description": self.description, "work_dir": self._work_dir, **self._options}
+        given["block_severity"] = given["block_severity"] or "none"  # AutoGen does not dump `None`.
+        plain: dict[str, Any] = {
+            name: str(value) if isinstance(value, Path) else value for name, value in given.items()
+        }
+        return CodeGeneratorAgentConfig(model_client=self._model_client.dump_component(), **plain)
 
     @classmethod
     def _load_argument(cls, name: str, value: Any) -> Any:

@@ -48,7 +48,6 @@ _LEAST = {
     "retries": 0,
     "test_timeout": 0.01,
 }
-_OF_REQUESTS = ("concurrency", "request_timeout", "retries", "max_tokens", "max_seconds")
 
 
 class AICodeGenerator:
@@ -135,12 +134,22 @@ class AICodeGenerator:
         accept_changed_tests: bool = False,
         strict: bool = False,
     ) -> None:
-        numbers = {name: value for name, value in locals().items() if name in _LEAST}
         if isinstance(model_client, str):
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
             raise RequestError("model=, api_key=, base_url= and headers= cannot be combined with a model client.")
-        _check_numbers(numbers)
+        _check_numbers(
+            max_attempts=max_attempts,
+            max_test_changes=max_test_changes,
+            max_tokens=max_tokens,
+            max_answer_tokens=max_answer_tokens,
+            request_timeout=request_timeout,
+            max_seconds=max_seconds,
+            concurrency=concurrency,
+            requests_per_minute=requests_per_minute,
+            retries=retries,
+            test_timeout=test_timeout,
+        )
         _check_rules(allowed_imports, block_severity)
         self.cache = _cache_of(cache, cache_dir)
         if embeddings is not None and (self.cache is None or not hasattr(embeddings, "embed")):
@@ -169,8 +178,14 @@ class AICodeGenerator:
             block_severity=block_severity,
             accept_changed_tests=accept_changed_tests,
         )
-        rate_limiter = RateLimiter(requests_per_minute) if requests_per_minute is not None else None
-        self._limits = {name: numbers[name] for name in _OF_REQUESTS} | {"rate_limiter": rate_limiter}
+        self._limits: dict[str, Any] = {
+            "concurrency": concurrency,
+            "request_timeout": request_timeout,
+            "retries": retries,
+            "max_tokens": max_tokens,
+            "max_seconds": max_seconds,
+            "rate_limiter": None if requests_per_minute is None else RateLimiter(requests_per_minute),
+        }
         self._max_answer_tokens = max_answer_tokens
         self._timeout = test_timeout
         self._strict = strict
@@ -437,7 +452,7 @@ def _check_rules(allowed_imports: object, block_severity: object) -> None:
         raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is not a module name.")
 
 
-def _check_numbers(numbers: Mapping[str, float | None]) -> None:
+def _check_numbers(**numbers: float | None) -> None:
     for name, value in numbers.items():
         if value is not None and (not isinstance(value, int | float) or not value >= _LEAST[name]):
             raise RequestError(f"{name}={value!r} must be at least {_LEAST[name]}.")
