@@ -19,6 +19,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from coderoom._util.distribution import FULL, is_slim
+from coderoom._util.plugins import Plugins
 from coderoom._util.processes import default_python
 from coderoom.configs.user_config import apply_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
@@ -34,6 +35,7 @@ from coderoom.models.services import (
     service_of,
 )
 from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
+from coderoom.sandbox.engines import ENGINES
 
 NOT_ISOLATED = (
     "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "
@@ -65,13 +67,14 @@ class Finding:
 
 
 async def examine() -> list[Finding]:
-    """Examine the interpreter, the packages, the walls, the engine `monty`, the languages and the keys."""
+    """Examine the interpreter, the packages, the walls, the engines, the languages and the keys."""
     elsewhere = "" if default_python() == sys.executable else f"; code runs in {default_python()}"
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}{elsewhere}"),
         *_packages(),
         *await _walls(),
         await _monty(),
+        *_plugins(ENGINES),
         *_languages(),
         _config(),
         *(() if is_slim() else (*_generated_languages(), _key())),
@@ -100,7 +103,7 @@ async def _walls() -> list[Finding]:
     except RequestError as error:
         return [Finding("isolation", "warning", str(error))]
     found = [Finding("isolation", "warning", _NO_WALL)]
-    if taken := next((report.name for report in reports if report.available), ""):
+    if taken := next((report.name for report in reports if report.available and report.auto), ""):
         found = [Finding("isolation", "ok", f"{taken}, the strongest of the walls that can be built here")]
     for report in reports:
         detail = f"{report.detail} {report.remedy}".strip()
@@ -123,6 +126,17 @@ async def _monty() -> Finding:
     return Finding(name, "ok", f"pydantic-monty {version}: a small Python that needs no wall; engine='monty' takes it")
 
 
+def _plugins(plugins: Plugins) -> Iterator[Finding]:
+    """What other packages bring, apart from walls, which are probed."""
+    for name in plugins.foreign():
+        try:
+            plugins.load(name)
+        except CodeRoomError as error:
+            yield Finding(f"{plugins.kind} {name}", "warning", str(error))
+        else:
+            yield Finding(f"{plugins.kind} {name}", "ok", "of another package")
+
+
 def _languages() -> list[Finding]:
     found = []
     for language, program in PROGRAMS.items():
@@ -137,8 +151,9 @@ def _languages() -> list[Finding]:
 
 def _generated_languages() -> list[Finding]:
     from coderoom.generation import GoLanguage, TypeScriptLanguage
+    from coderoom.generation.languages.named import LANGUAGES
 
-    found = []
+    found = list(_plugins(LANGUAGES))
     if importlib.util.find_spec("tree_sitter_javascript") is None:
         detail = "pip install 'coderoom[javascript]' to generate functions in JavaScript"
         found.append(Finding("generated javascript", "missing", detail))

@@ -17,6 +17,7 @@ from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.generation import make_sandbox
 from coderoom.generation.languages.named import LANGUAGES
+from coderoom.runs.doctor import examine
 from coderoom.sandbox import Sandbox, probe_walls
 from coderoom.sandbox.engines import ENGINES
 from coderoom.sandbox.walls import WALLS
@@ -82,7 +83,11 @@ async def test_a_wall_of_another_package_is_taken_by_name(installed: Installed) 
     async with Sandbox("paper") as sandbox:
         assert (sandbox.wall, (await sandbox.run("6 * 7")).value) == ("paper", 42)
     assert SandboxCodeExecutor(wall="paper").dump_component().config["wall"] == "paper"
-    assert [report.name for report in await probe_walls()][-1] == "paper"
+    assert [(report.name, report.available, report.auto) for report in await probe_walls()][-1] == (
+        "paper",
+        True,
+        False,
+    )
     schema = SandboxCodeExecutor.component_config_schema.model_json_schema()
     assert schema["properties"]["wall"]["enum"] == ["auto", *WALLS.own, "paper"]
 
@@ -102,6 +107,18 @@ async def test_a_broken_package_is_told_and_breaks_no_other(installed: Installed
     reports = {report.name: report for report in await probe_walls()}
     assert (reports["paper"].available, reports["torn"].available) == (True, False)
     assert "broken 1.0 cannot be imported" in reports["torn"].detail
+
+
+async def test_doctor_tells_of_each(installed: Installed) -> None:
+    installed.add("paper_wall", WALL.format(auto=False), walls="paper = paper_wall:Paper")
+    installed.add("broken", "import none_such", engines="torn = broken:Torn", languages="half = broken:Half")
+    found = {finding.name: finding for finding in await examine()}
+    assert [found[name].state for name in ("wall paper", "engine torn", "language half")] == [
+        "ok",
+        "warning",
+        "warning",
+    ]
+    assert "language 'half' of broken 1.0 cannot be imported" in found["language half"].detail
 
 
 def test_an_abstract_language_is_refused(installed: Installed) -> None:

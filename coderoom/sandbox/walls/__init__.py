@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from coderoom._util.plugins import Plugins
@@ -42,12 +42,14 @@ class WallReport:
         available: Whether it can.
         detail: How it is built here, or why it cannot be built.
         remedy: What would make it available or stronger; may be empty.
+        auto: Whether `auto` may take it; walls of other packages have to say so.
     """
 
     name: str
     available: bool
     detail: str
     remedy: str = ""
+    auto: bool = True
 
 
 def make_wall(name: str) -> Wall:
@@ -66,11 +68,12 @@ def _candidates() -> Iterator[str]:
 
 
 async def _probe(name: str) -> WallReport:
-    try:
+    if name in WALLS.own:
         return await make_wall(name).probe()
+    try:
+        wall = make_wall(name)
+        return replace(await wall.probe(), name=name, auto=getattr(wall, "auto", False) is True)
     except Exception as error:  # A broken package must not keep others from their walls.
-        if name in WALLS.own:
-            raise
         known = isinstance(error, CodeRoomError)
         return WallReport(name, False, str(error) if known else f"Its probe failed: {type(error).__name__}: {error}")
 
@@ -96,7 +99,7 @@ async def choose() -> Wall:
     reports: list[WallReport] = []
     for name in _candidates():
         report = await _probe(name)
-        if report.available and (name in WALLS.own or getattr(WALLS.load(name), "auto", False) is True):
+        if report.available and report.auto:
             _chosen[:] = [name]
             _tell_of(reports, name)
             return make_wall(name)
