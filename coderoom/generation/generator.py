@@ -25,8 +25,8 @@ from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
 from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
 from coderoom.generation.pipeline import Pipeline, all_passed, warnings_of
+from coderoom.generation.program import Program, Rules
 from coderoom.generation.prompts import PROMPT_VERSION
-from coderoom.generation.repair import Program, Rules
 from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
 from coderoom.judge import Judge, freeze
 from coderoom.models.rates import RateLimiter

@@ -11,8 +11,9 @@ from coderoom.errors import GenerationError
 from coderoom.generation.languages import Language
 from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
+from coderoom.generation.program import Program
 from coderoom.generation.prompts import SPECS, TESTS, again, request
-from coderoom.generation.repair import FunctionWork, Program
+from coderoom.generation.repair import FunctionWork
 from coderoom.generation.replies import (
     SPECS_KEYS,
     TESTS_KEYS,

@@ -11,7 +11,7 @@ from coderoom.generation.specs import FunctionSpec
 from coderoom.judge import FunctionTest, Verdict, show
 
 if TYPE_CHECKING:
-    from coderoom.generation.repair import Program
+    from coderoom.generation.program import Program
 
 PROMPT_VERSION = "6"
 
