@@ -442,8 +442,10 @@ for path in glob.glob("/proc/[0-9]*/environ"):
         pass
 found
 """
-        async with self.make() as sandbox:
-            found = (await sandbox.run(code)).value
+        with subprocess.Popen(["sleep", "60"]) as process:  # It has the variable, too.
+            async with self.make() as sandbox:
+                found = (await sandbox.run(code)).value
+            process.kill()
         assert found == [] or not self.isolates, found
 
     async def test_no_process_is_left(self) -> None:
