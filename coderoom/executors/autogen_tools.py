@@ -1,7 +1,7 @@
 """AutoGen's tools and workbenches, and functions that take its cancellation token, as functions of the host.
 
-`coderoom.sandbox` imports this when a session is offered something and AutoGen is loaded. A call is cancelled through
-its task; the token that a tool gets is never cancelled.
+It is an entry point, which `coderoom.sandbox` loads when a session is offered something and AutoGen is imported. A call
+is cancelled through its task; the token that a tool gets is never cancelled.
 """
 
 from __future__ import annotations

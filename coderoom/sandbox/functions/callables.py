@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
 import sys
 import types
 import typing
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -34,7 +35,6 @@ Check = Callable[[Sequence[Any], Mapping[str, Any]], Arguments]
 
 _CONFIG = ConfigDict(arbitrary_types_allowed=True)  # How arguments are checked.
 _SIMPLE = (str, int, float, bool, list, dict, tuple, type(None), Any, None)
-_AUTOGEN_TOOLS = "coderoom.executors.autogen_tools"  # Handles AutoGen's objects, once AutoGen is loaded.
 
 Offered = Any
 """What a user can offer: a function, plain or async, a `HostFunction`, or a tool or a workbench of AutoGen."""
@@ -326,13 +326,20 @@ def check_functions(functions: Sequence[Offered], argument: str = "functions") -
 def _prepare(item: Any) -> HostFunction | LateFunctions:
     if isinstance(item, HostFunction):
         return item
-    if "autogen_core" in sys.modules:
-        adapted: HostFunction | LateFunctions | None = importlib.import_module(_AUTOGEN_TOOLS).adapt(item)
-        if adapted is not None:
-            return adapted
+    for package, adapter in _adapters().items():
+        if package in sys.modules:  # Else it cannot be an object of that package.
+            adapted: HostFunction | LateFunctions | None = adapter.load()(item)
+            if adapted is not None:
+                return adapted
     if callable(item):
         return from_callable(item)
     raise RequestError(f"{item!r} cannot be offered: it is not a function, a tool or a workbench.")
+
+
+@functools.cache
+def _adapters() -> dict[str, EntryPoint]:
+    """What makes functions of the tools of other packages, by the names of these packages."""
+    return {point.name: point for point in metadata.entry_points(group="coderoom.adapters")}
 
 
 def _by_name(functions: Iterable[HostFunction]) -> dict[str, HostFunction]:
