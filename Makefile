@@ -71,7 +71,7 @@ docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-dist: $(STAMP)
+dist: $(DEMO_STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dist]'
 	$(BIN)/python scripts/dist build dist
 	$(BIN)/python scripts/dist check dist "$(TASK)"

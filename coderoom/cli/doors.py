@@ -51,8 +51,7 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
-    from rich.console import Console
-
+    from coderoom._util.terminal import make_console
     from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio, try_out
     from coderoom.runs import open_journal
     from coderoom.runs.exec_view import show_isolation
@@ -61,7 +60,7 @@ def mcp(
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
     offered: dict[str, Any] = {"teams": team or (), "model": model, "timeout": timeout}
-    show_isolation(Console(stderr=True), asyncio.run(try_out(sandbox, **offered)))
+    show_isolation(make_console(stderr=True), asyncio.run(try_out(sandbox, **offered)))
     make = partial(make_server, sandbox, journal=open_journal(journal, off=no_journal), **offered)
     if http is None:
         if sys.stdin.isatty():
