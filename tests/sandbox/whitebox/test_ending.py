@@ -180,7 +180,7 @@ async def test_no_folder_is_left(wall: str, tmp_path: Path, monkeypatch: pytest.
 
 
 class Nowhere(NoWall):
-    async def _prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
+    async def prepare(self, spec: SandboxConfig, program: str, facts: Facts, tidying: contextlib.ExitStack) -> Start:
         return Start(argv=["/nowhere/python"], boot={})
 
 
