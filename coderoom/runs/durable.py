@@ -18,10 +18,10 @@ from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, make_budget
 from coderoom.outcome import Outcome
-from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry
 from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
-from coderoom.runs.run_log import EVENT, MESSAGE, TASK, RunLog
+from coderoom.runs.run_log import RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 from coderoom.steps import CODE, StepObserver, observing
 

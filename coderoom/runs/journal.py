@@ -31,6 +31,10 @@ from coderoom.steps import MODEL
 
 T = TypeVar("T")
 
+MESSAGE: Final = "message"
+TASK: Final = "task"
+EVENT: Final = "event"
+
 _TAKEN: Final = {
     "runs": "SELECT * FROM runs WHERE id = ?",
     "steps": "SELECT * FROM steps WHERE run = ?",

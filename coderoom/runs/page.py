@@ -30,9 +30,8 @@ from coderoom._util.files import refusing
 from coderoom._util.text import in_dollars, visible
 from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError
-from coderoom.runs.journal import Journal, RunEntry, Step, without_files
+from coderoom.runs.journal import MESSAGE, TASK, Journal, RunEntry, Step, without_files
 from coderoom.runs.record import output_beside
-from coderoom.runs.run_log import MESSAGE, TASK
 from coderoom.steps import CODE, MODEL
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})

@@ -30,13 +30,9 @@ from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
 from coderoom._util.text import MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import BudgetExceeded, RequestError
-from coderoom.runs.journal import Journal, RunEntry, Step, Writer, summary
+from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
 from coderoom.steps import CODE, MODEL, StepObserver
-
-MESSAGE: Final = "message"
-TASK: Final = "task"
-EVENT: Final = "event"
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
