@@ -10,13 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from autogen_agentchat.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    CodeExecutionEvent,
-    CodeGenerationEvent,
-    ModelClientStreamingChunkEvent,
-)
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, Group, RenderableType
@@ -41,6 +35,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON, Run
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.record import UNFINISHED, RunRecord, output_beside
+from coderoom.runs.story import Code, Decision, Entry, Output, Story, Streamed, Summary, Verdict, Words
 from coderoom.runs.team_run import executors_of, start_sandboxes
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
@@ -51,7 +46,6 @@ _OUTPUT_LINES: Final = 40
 _LONGEST_MARKDOWN: Final = 50_000
 _MOST_QUOTES: Final = 500
 _LONGEST_SETTING: Final = 100
-_USER: Final = "user"  # The source of the task.
 # Without the rules that hide text. Lines stay, with their indentation, so that a traceback stays one.
 _PROSE: Final = MarkdownIt("commonmark", {"html": False}).disable(
     ["autolink", "entity", "escape", "hr", "image", "lheading", "link", "list", "newline", "reference"]
@@ -78,9 +72,9 @@ class RunView:
         self._live: Live | None = None
         self._spinner = Spinner("dots", style="cyan")
         self._streamed = ""
-        self._ran: set[str] = set()
+        self._story = Story()
         self._noticed = 0
-        self._held: CodeGenerationEvent | None = None
+        self._held: Code | None = None
 
     def begin(self, record: RunRecord) -> None:
         """Show the team, and how its code is isolated from this machine, or that it is not."""
@@ -96,29 +90,29 @@ class RunView:
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Show a message."""
-        if isinstance(message, ModelClientStreamingChunkEvent):
-            self._stream(message)
+        entry = self._story.tell(message)
+        if isinstance(entry, Streamed):
+            self._stream(entry)
             return
         self._streamed = ""
         self._release()
         if self._live is not None:
             self._live.refresh()
-        if isinstance(message, CodeGenerationEvent) and self._record and message.source in self._record.asks:
-            self._held = message  # A question may show its code.
-            return
-        self._print(message.source, self._render(message))
+        if isinstance(entry, Code) and self._record and entry.source in self._record.asks:
+            self._held = entry  # A question may show its code.
+        elif (rendering := _render(entry)) is not None:
+            self._print(entry, rendering)
 
     def _release(self, *, asked: bool = False) -> None:
-        """Show a message that was held back, without its code if a question shows that."""
+        """Show code that was held back, or the words around it if a question shows it."""
         held, self._held = self._held, None
         if held is not None:
-            shown = [block.code for block in held.code_blocks] if asked else []
-            self._print(held.source, _markdown(held.content, shown))
+            shown = [block.code for block in held.blocks] if asked else []
+            self._print(held, _markdown(held.text, shown))
 
-    def _print(self, source: str, rendering: RenderableType | None) -> None:
-        if rendering is not None:
-            self._name(source)
-            self._console.print(rendering)
+    def _print(self, entry: Entry, rendering: RenderableType) -> None:
+        self._name(entry.source)
+        self._console.print(rendering)
 
     def end(self, record: RunRecord) -> None:
         """Show the summary."""
@@ -168,12 +162,12 @@ class RunView:
 
     # What streams is erased when the complete message is shown.
 
-    def _stream(self, chunk: ModelClientStreamingChunkEvent) -> None:
+    def _stream(self, piece: Streamed) -> None:
         if self._live is None:
             return
-        self._name(chunk.source)
+        self._name(piece.source)
         # Only the end is shown.
-        self._streamed = (self._streamed + chunk.content)[-_STREAMED_CHARACTERS:]
+        self._streamed = (self._streamed + piece.text)[-_STREAMED_CHARACTERS:]
 
     def _now(self) -> RenderableType:
         """What streams, and what the run waits for."""
@@ -188,39 +182,26 @@ class RunView:
         tail = visible(self._streamed).splitlines()[-_STREAMED_LINES:]
         return Group(Text("\n".join(tail), style="dim"), self._spinner) if tail else self._spinner
 
-    def _render(self, message: BaseAgentEvent | BaseChatMessage) -> RenderableType | None:
-        if isinstance(message, CodeExecutionEvent):
-            return self._execution(message)
-        if message.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
-            return Text(f"↻ {visible(message.to_text())}", style="yellow")
-        if isinstance(message, CodeGenerationEvent):
-            return _markdown(message.content)
-        if isinstance(message, BaseChatMessage):
-            return _verdict(message) if keys.APPROVED in message.metadata else self._chat(message)
-        text = message.to_text()
-        return Text(visible(text), style="dim italic") if text else None
 
-    def _execution(self, message: CodeExecutionEvent) -> RenderableType:
-        self._ran.add(message.source)
-        code = message.result.exit_code
-        # AutoGen's agent says no outcome.
-        outcome = message.metadata.get(keys.OUTCOME) or (Outcome.ERROR if code else Outcome.OK).value
-        end = "not run" if message.metadata.get(keys.RAN) == "false" else f"exit code {code}"
-        return _panel(_bounded(message.to_text(), message.metadata.get(keys.OUTPUT_FILE)), outcome, end)
-
-    def _chat(self, message: BaseChatMessage) -> RenderableType | None:
-        ran = message.source in self._ran
-        self._ran.discard(message.source)
-        text = message.to_model_text()
-        if keys.STOP_REASON in message.metadata:
-            if ran:
-                # The event before showed code and output; only the summary is new.
-                summary = message.metadata.get(keys.SUMMARY)
-                return _summary_of_turn(summary) if summary else None
-        elif not ran and (outcome := message.metadata.get(keys.OUTCOME)) is not None:
-            # AutoGen's agent without a model answers with the output.
-            return _panel(_bounded(text), outcome, f"exit code {message.metadata[keys.EXIT_CODE]}")
-        return Text(visible(text)) if message.source == _USER else _markdown(text)
+def _render(entry: Entry) -> RenderableType | None:
+    match entry:
+        case Output(text=output, outcome=outcome):
+            end = f"exit code {entry.exit_code}" if entry.ran else "not run"
+            style = "green" if outcome == Outcome.OK else "red"
+            shown = _bounded(output, entry.facts.get(keys.OUTPUT_FILE))
+            return Panel(shown, title=f"{outcome} · {end}", title_align="left", border_style=style)
+        case Decision(text=text):
+            return Text(f"↻ {visible(text)}", style="yellow")
+        case Verdict(text=text, approved=approved):
+            title, style = ("approved", "green") if approved else ("not approved", "yellow")
+            return Panel(Text(visible(text)), title=title, title_align="left", border_style=style)
+        case Summary(new=new):
+            return _summary_of_turn(new) if new else None
+        case Words(text=text, is_event=True):
+            return Text(visible(text), style="dim italic") if text else None
+        case Words(text=text, is_prose=False):
+            return Text(visible(text))
+    return _markdown(entry.text)
 
 
 def _summary_of_turn(summary: str) -> RenderableType:
@@ -270,17 +251,6 @@ def _bounded(output: str, whole: str | None = None) -> Text:
         lines.append(f"(more of the output is in {visible(_short(Path(whole)))})")
     text = "\n".join(lines)
     return Text(text) if text.strip() else Text("(no output)", style="dim")
-
-
-def _panel(output: Text, outcome: str, end: str) -> RenderableType:
-    style = "green" if outcome == Outcome.OK else "red"
-    return Panel(output, title=f"{outcome} · {end}", title_align="left", border_style=style)
-
-
-def _verdict(message: BaseChatMessage) -> RenderableType:
-    approved = message.metadata[keys.APPROVED] == "true"
-    title, style = ("approved", "green") if approved else ("not approved", "yellow")
-    return Panel(Text(visible(message.to_text())), title=title, title_align="left", border_style=style)
 
 
 def _summary(record: RunRecord) -> RenderableType:

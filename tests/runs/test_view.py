@@ -23,11 +23,15 @@ from coderoom.runs import RunRecord, RunView
 
 
 def shown(
-    *messages: BaseAgentEvent | BaseChatMessage, terminal: bool = False, isolation: str = "x", model: str | None = None
+    *messages: BaseAgentEvent | BaseChatMessage,
+    terminal: bool = False,
+    isolation: str = "x",
+    model: str | None = None,
+    asks: frozenset[str] = frozenset(),
 ) -> str:
     out = io.StringIO()
     view = RunView(Console(file=out, width=100, force_terminal=terminal, legacy_windows=False))
-    record = RunRecord(team="t", task="x", model=model, isolation=isolation)
+    record = RunRecord(team="t", task="x", model=model, isolation=isolation, asks=asks)
     view.begin(record)
     for message in messages:
         record.add(message)
@@ -139,6 +143,15 @@ def test_an_executors_bare_message_is_not_shown_twice() -> None:
     text = shown(execution("only once"), TextMessage(source="coder", content="only once"))
     # The second time is the answer in the summary.
     assert text.split("─" * 50)[0].count("only once") <= 1
+
+
+@pytest.mark.parametrize("asks", [frozenset(), frozenset({"coder"})])
+def test_a_retry_looks_the_same_whether_a_person_is_asked_or_not(asks: frozenset[str]) -> None:
+    facts = {"coderoom.event": "retry_decision", "coderoom.retry": "true"}
+    retry = CodeGenerationEvent(
+        source="coder", retry_attempt=0, content="Attempt number: 1\nA typo.", code_blocks=[], metadata=facts
+    )
+    assert "↻ Attempt number: 1\nA typo." in shown(retry, asks=asks)
 
 
 def test_long_output_is_cut_in_the_middle() -> None:

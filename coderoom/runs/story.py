@@ -1,0 +1,237 @@
+"""The story of a run: its messages, events and steps as entries of a few kinds.
+
+What something means is decided here, once: whether code ran, whose it was, whether it is tried again, and what was told
+before. The terminal, the page of a run, AutoGen Studio, the chat protocol and `coderoom runs diff` render the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from autogen_agentchat.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    CodeExecutionEvent,
+    CodeGenerationEvent,
+    MessageFactory,
+    ModelClientStreamingChunkEvent,
+    MultiModalMessage,
+    TextMessage,
+    ThoughtEvent,
+)
+from autogen_core.code_executor import CodeBlock
+
+from coderoom.agents import metadata as keys
+from coderoom.outcome import Outcome
+from coderoom.runs.journal import EVENT, MESSAGE, TASK, Step
+from coderoom.steps import CODE
+
+USER: Final = "user"
+"""The source of a task."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that is told.
+
+    Attributes:
+        source: Who tells it: an agent, or the user.
+        text: All that it says, in words.
+    """
+
+    source: str
+    text: str
+
+
+class Streamed(Entry):
+    """A piece of what a model writes or code prints, which is told again as a whole."""
+
+
+class Task(Entry):
+    """A task begins. The user's words, which tell it too, follow."""
+
+
+@dataclass(frozen=True)
+class Words(Entry):
+    """What was said. If it is prose, it may be Markdown; an event is not for other agents."""
+
+    is_prose: bool = True
+    is_event: bool = False
+
+
+class Thought(Words):
+    """What a model thought."""
+
+
+class Question(Words):
+    """A person is asked whether code may run. It shows the code."""
+
+
+@dataclass(frozen=True)
+class Code(Entry):
+    """A model has written attempt `number`; without blocks there is nothing to run."""
+
+    number: int
+    blocks: Sequence[CodeBlock]
+
+
+@dataclass(frozen=True)
+class Decision(Entry):
+    """Whether there is another attempt after attempt `number`, and why."""
+
+    number: int
+    again: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Output(Entry):
+    """Attempt `number` has ended.
+
+    Attributes:
+        ran: Whether anything ran.
+        is_own: Whether the agent wrote the code itself.
+        facts: The metadata of the message.
+        files: What the code made, as the journal has it.
+    """
+
+    outcome: str
+    exit_code: int
+    number: int = 1
+    ran: bool = True
+    is_own: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict)
+    files: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class Verdict(Entry):
+    """A review has ended."""
+
+    approved: bool
+
+
+@dataclass(frozen=True)
+class Summary(Entry):
+    """A turn has ended whose code and output were told; only `new` was not."""
+
+    new: str
+
+
+@dataclass(frozen=True)
+class Cell(Entry):
+    """A block of a file has run."""
+
+    number: int
+    code: str
+    language: str
+    output: str
+    outcome: str
+    files: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Progress(Entry):
+    """The generator has done something, with the code that it wrote and the tests that failed."""
+
+    code: str
+    language: str
+    failed: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Check(Entry):
+    """The check of a batch has ended."""
+
+    passed: bool
+
+
+class Story:
+    """Tells the messages of a run, in order."""
+
+    def __init__(self) -> None:
+        self._wrote: set[str] = set()
+        self._ran: set[str] = set()
+
+    def tell(self, message: BaseAgentEvent | BaseChatMessage) -> Entry:
+        """The entry for the next message."""
+        source, text, facts = message.source, message.to_text(), message.metadata
+        is_text = isinstance(getattr(message, "content", ""), str)
+        match message:
+            case ModelClientStreamingChunkEvent():
+                return Streamed(source, text)
+            case CodeGenerationEvent(retry_attempt=earlier) if facts.get(keys.EVENT) == keys.RETRY_DECISION:
+                # The first line of the text is the number of attempts; the reason follows.
+                reason = text.partition("\n")[2].partition(": ")[2] or text
+                return Decision(source, text, earlier + 1, facts.get(keys.RETRY) == "true", reason)
+            case CodeGenerationEvent(retry_attempt=earlier):
+                self._wrote.add(source)
+                return Code(source, text, earlier + 1, message.code_blocks)
+            case CodeExecutionEvent():
+                self._ran.add(source)
+                return output_of(message, is_own=source in self._wrote)
+            case ThoughtEvent():
+                return Thought(source, text, is_event=True)
+            case BaseAgentEvent():
+                return Words(source, text, is_text, is_event=True)
+        if facts.get(keys.SHOWN) == "question":
+            return Question(source, text)
+        has_run = source in self._ran
+        self._ran.discard(source)
+        if keys.APPROVED in facts:
+            return Verdict(source, text, facts[keys.APPROVED] == "true")
+        if keys.STOP_REASON in facts and has_run:
+            return Summary(source, text, facts.get(keys.SUMMARY, ""))
+        if keys.STOP_REASON not in facts and keys.OUTCOME in facts and not has_run:
+            # AutoGen's agent without a model answers with the output.
+            return Output(source, text, facts[keys.OUTCOME], int(facts[keys.EXIT_CODE]))
+        return Words(source, text, is_text and source != USER)
+
+
+def output_of(event: CodeExecutionEvent, *, is_own: bool = True) -> Output:
+    """The entry for code that has run, or was not allowed to."""
+    facts, code = event.metadata, event.result.exit_code
+    # AutoGen's agent says no outcome.
+    outcome = facts.get(keys.OUTCOME) or (Outcome.ERROR if code else Outcome.OK).value
+    ran = facts.get(keys.RAN) != "false"
+    return Output(event.source, event.result.output, outcome, code, event.retry_attempt + 1, ran, is_own, facts)
+
+
+def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
+    """The entries for the steps of a run in the journal."""
+    story = Story()
+    files: Sequence[Mapping[str, Any]] = ()
+    for step in steps:
+        source, data = step.actor or step.kind, step.result
+        if step.kind == MESSAGE:
+            entry = story.tell(message_of(step))
+            if isinstance(entry, Output):
+                entry, files = replace(entry, files=files), ()
+            yield entry
+        elif step.kind == TASK:
+            yield Task(source, data["task"])
+        elif step.kind == EVENT:
+            code, language = data.get("code", ""), data.get("language", "text")
+            yield Progress(source, data["text"], code, language, data.get("failed", ()))
+        elif step.kind == "verdict":
+            yield Check(source, data["why"], data["passed"])
+        elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
+            code, output = data["code"], data["output"]
+            text, made = f"{code}\n{output}", data.get("artifacts") or ()
+            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], made)
+        elif step.kind == CODE:
+            files = data.get("artifacts") or ()
+
+
+def message_of(step: Step) -> BaseAgentEvent | BaseChatMessage:
+    """The message that a step has kept."""
+    data = {"source": step.actor, "retry_attempt": 0, **step.result}
+    try:
+        return MessageFactory().create(data)
+    except ValueError:  # A type of another package.
+        content, facts = data.get("content", ""), data.get("metadata") or {}
+        if isinstance(content, str):
+            return TextMessage(content=content, source=data["source"], metadata=facts)
+        return MultiModalMessage(content=[str(content)], source=data["source"], metadata=facts)
