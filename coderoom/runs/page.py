@@ -28,10 +28,10 @@ from pygments.util import ClassNotFound
 from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.files import refusing
 from coderoom._util.text import in_dollars, visible
-from coderoom.agents import metadata as keys
 from coderoom.errors import CodeRoomError
-from coderoom.runs.journal import MESSAGE, TASK, Journal, RunEntry, Step, without_files
+from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
 from coderoom.runs.record import output_beside
+from coderoom.runs.story import Cell, Check, Code, Output, Progress, Summary, Task, Verdict, Words, tell_steps
 from coderoom.steps import CODE, MODEL
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
@@ -120,65 +120,50 @@ def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
 
 
 def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
-    speaker, before, files, ran = "", dict[str, str](), "", False
-    for step in steps:
-        if step.kind == CODE:
-            files = _files(journal, entry, step.result)
-            if "code" in step.result:  # Of a file, which has no messages.
-                yield f"<h2>block {step.result['number']}</h2>"
-                yield _code(step.result["code"], step.result["language"])
-                yield _output(step.result["output"], step.result["outcome"]) + files
-        elif step.kind == "event":
-            yield f"<div>{_text(step.result['text'])}</div>"
-            if code := step.result.get("code"):
-                yield _code(code, step.result.get("language", "text")) + _difference(before.get(step.actor, ""), code)
-                before[step.actor] = code
-            if failed := step.result.get("failed"):
-                yield f'<pre class="output bad">{_text(chr(10).join(failed))}</pre>'
-        elif step.kind == "verdict":
-            passed = "passed" if step.result["passed"] else "not passed"
-            yield f"<h2>check</h2>{_output(step.result['why'], 'ok' if step.result['passed'] else passed)}"
-        elif step.kind == TASK:
-            before = {}
-        elif step.kind == MESSAGE:
-            if step.actor != speaker:
-                speaker = step.actor
-                yield f"<h2>{_text(speaker)}</h2>"
-                ran = False
-            yield _message(step, before, ran)
-            if step.result["type"] == "CodeExecutionEvent":
-                yield files
-                files, ran = "", True
+    speaker, before = "", dict[str, str]()  # The code of each agent before.
 
+    def difference(source: str, code: str) -> str:
+        old, before[source] = before.get(source, ""), code
+        return _difference(old, code)
 
-def _message(step: Step, before: dict[str, str], ran: bool) -> str:
-    """A message, with the difference to the agent's code before; `ran`: code and output of the turn are shown."""
-    data = step.result
-    facts: Mapping[str, str] = data.get("metadata") or {}
-    content = data.get("content")
-    match data["type"]:
-        case "CodeGenerationEvent" if data["code_blocks"]:
-            code = "\n\n".join(block["code"] for block in data["code_blocks"])
-            change = _difference(before.get(step.actor, ""), code)
-            before[step.actor] = code
-            prose = f"<details><summary>reply</summary>{_markdown(content)}</details>"
-            return _code(code, data["code_blocks"][0]["language"]) + change + prose
-        case "CodeExecutionEvent":
-            return _output(
-                data["result"]["output"], facts.get(keys.OUTCOME) or f"exit code {data['result']['exit_code']}"
-            )
-        case _ if not isinstance(content, str):
-            return f'<pre class="output">{_text(content)}</pre>'
-        case _ if keys.APPROVED in facts:
-            approved = facts[keys.APPROVED] == "true"
-            word = "approved" if approved else "not approved"
-            return f'<p class="{"good" if approved else "bad"}"><b>{word}</b></p>{_markdown(content)}'
-        case _ if keys.STOP_REASON in facts:
-            return _markdown(facts.get(keys.SUMMARY, "") if ran else content)
-        case _ if data.get("source") == "user":
-            return f'<pre class="output">{_text(content)}</pre>'
-        case _:
-            return _markdown(content)
+    for told in tell_steps(steps):
+        match told:
+            case Task():
+                before.clear()
+                continue
+            case Cell(code=code):
+                shown = _output(told.output, told.outcome) + _files(journal, entry, told.files)
+                yield f"<h2>block {told.number}</h2>{_code(code, told.language)}{shown}"
+                continue
+            case Progress(source=source, code=code):
+                yield f"<div>{_text(told.text)}</div>"
+                if code:
+                    yield _code(code, told.language) + difference(source, code)
+                if told.failed:
+                    yield f'<pre class="output bad">{_text(chr(10).join(told.failed))}</pre>'
+                continue
+            case Check(passed=passed):
+                yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed')}"
+                continue
+        if told.source != speaker:
+            speaker = told.source
+            yield f"<h2>{_text(speaker)}</h2>"
+        match told:
+            case Code(blocks=[first, *_]):
+                code = "\n\n".join(block.code for block in told.blocks)
+                prose = f"<details><summary>reply</summary>{_markdown(told.text)}</details>"
+                yield _code(code, first.language) + difference(speaker, code) + prose
+            case Output(text=output):
+                yield _output(output, told.outcome) + _files(journal, entry, told.files)
+            case Verdict(approved=approved):
+                style, word = ("good", "approved") if approved else ("bad", "not approved")
+                yield f'<p class="{style}"><b>{word}</b></p>{_markdown(told.text)}'
+            case Summary(new=new):
+                yield _markdown(new)
+            case Words(is_prose=False):
+                yield f'<pre class="output">{_text(told.text)}</pre>'
+            case _:
+                yield _markdown(told.text)
 
 
 def _difference(before: str, now: str) -> str:
@@ -192,15 +177,15 @@ def _difference(before: str, now: str) -> str:
 
 
 def _output(output: str, outcome: str) -> str:
-    style = "good" if outcome in ("ok", "exit code 0") else "bad"
+    style = "good" if outcome == "ok" else "bad"
     shown = _text(output) if output.strip() else '<span class="dim">(no output)</span>'
     return f'<div class="{style}">{_text(outcome)}</div><pre class="output {style}">{shown}</pre>'
 
 
-def _files(journal: Journal, entry: RunEntry, result: Mapping[str, Any]) -> str:
+def _files(journal: Journal, entry: RunEntry, files: Sequence[Mapping[str, Any]]) -> str:
     """The files that code has made: pictures as they are, others by name and size."""
     parts = []
-    for artifact in result.get("artifacts") or ():
+    for artifact in files:
         data = journal.content(entry.id, artifact.get("hash") or "")
         name = f'{_text(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>'
         picture = ""

@@ -20,9 +20,7 @@ from typing import Any, Final, Self
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
-    MessageFactory,
     ModelClientStreamingChunkEvent,
-    TextMessage,
 )
 from autogen_core.models import LLMMessage
 
@@ -32,6 +30,7 @@ from coderoom._util.text import MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
+from coderoom.runs.story import Check, message_of, tell_steps
 from coderoom.steps import CODE, MODEL, StepObserver
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
@@ -305,7 +304,7 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
         if step.kind == TASK:
             records.append(RunRecord(entry.name, step.result["task"], entry.model, entry.id))
         elif step.kind == MESSAGE and records:
-            records[-1].add(_message(step.result))
+            records[-1].add(message_of(step))
     if records:
         last, facts = records[-1], entry.facts
         for record in records:
@@ -337,21 +336,7 @@ def read_steps(journal: Journal, entry: RunEntry) -> dict[str, Any]:
 def lines_of(journal: Journal, entry: RunEntry) -> list[str]:
     """What is said and done in a run, line by line, to compare it with another one."""
     lines = [f"outcome: {entry.state}"]
-    for step in journal.steps(entry.id):
-        if step.kind == MESSAGE:
-            text = _message(step.result).to_text()
-        elif step.kind in (TASK, EVENT):
-            text = str(step.result.get("task") or step.result.get("text"))
-        elif step.kind == CODE and "code" in step.result:  # Of a file, which has no messages.
-            text = f"{step.result['code']}\n{step.result['output']}"
-        else:
-            continue
-        lines += [f"{step.actor or step.kind}:", *(f"  {line}" for line in text.splitlines())]
+    for told in tell_steps(journal.steps(entry.id)):
+        if not isinstance(told, Check):
+            lines += [f"{told.source}:", *(f"  {line}" for line in told.text.splitlines())]
     return lines
-
-
-def _message(data: Mapping[str, Any]) -> BaseAgentEvent | BaseChatMessage:
-    try:
-        return MessageFactory().create(data)
-    except ValueError:  # A type of another package.
-        return TextMessage(content=str(data.get("content", "")), source=str(data.get("source", "")))

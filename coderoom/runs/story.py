@@ -186,7 +186,7 @@ class Story:
             return Summary(source, text, facts.get(keys.SUMMARY, ""))
         if keys.STOP_REASON not in facts and keys.OUTCOME in facts and not has_run:
             # AutoGen's agent without a model answers with the output.
-            return Output(source, text, facts[keys.OUTCOME], int(facts[keys.EXIT_CODE]))
+            return Output(source, text, facts[keys.OUTCOME], int(facts.get(keys.EXIT_CODE, 1)))
         return Words(source, text, is_text and source != USER)
 
 
