@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
-from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 from pydantic import BaseModel, Field, ValidationError
 
@@ -32,6 +32,7 @@ from coderoom.integrations.http import CALLER, LEFT, error_of, failure
 from coderoom.integrations.tool import missing
 from coderoom.models.budgets import Budget
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
+from coderoom.runs.story import USER, Story, Streamed
 from coderoom.runs.team_run import try_out
 
 try:
@@ -326,14 +327,15 @@ class _Answer:
         self._tells_usage = question.stream_options is not None and question.stream_options.include_usage
         conversation.is_new = False
         self._said: asyncio.Queue[str | None] = asyncio.Queue()
+        self._story = Story()
         self.work = asyncio.ensure_future(self._work())
         self.work.add_done_callback(lambda _: self._said.put_nowait(None))
         self._facts = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": server.name}
 
     def _watch(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        is_said = bool(self._question.stream) and message.source != "user"
-        if is_said and not isinstance(message, ModelClientStreamingChunkEvent):
-            self._said.put_nowait(encodable(f"{message.source}: {message.to_text()}\n"))
+        told = self._story.tell(message)
+        if self._question.stream and told.source != USER and not isinstance(told, Streamed):
+            self._said.put_nowait(encodable(f"{told.source}: {told.text}\n"))
 
     async def _work(self) -> str:
         """Have the team answer, and return the answer. If this is cancelled, the team is."""
