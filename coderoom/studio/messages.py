@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,11 @@ from typing import Any
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
-    CodeExecutionEvent,
-    CodeGenerationEvent,
     HandoffMessage,
     MultiModalMessage,
     StopMessage,
     StructuredMessage,
     TextMessage,
-    ThoughtEvent,
 )
 from autogen_core import Image
 from autogen_core.models import RequestUsage
@@ -37,6 +34,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.models.services import advice_for
 from coderoom.outcome import Outcome
+from coderoom.runs.story import Code, Decision, Output, Question, Story, Thought
 from coderoom.sandbox import Artifact
 
 _LONGEST = 20_000
@@ -55,34 +53,38 @@ class StudioMessages:
     def __init__(self, asking: Collection[str] = ()) -> None:
         self._asking = asking
         self._usage: dict[str, RequestUsage | None] = {}
-        self._wrote: set[str] = set()
+        self._story = Story()
 
     def show(self, item: Any) -> list[Any]:
         """The items for the page in place of one item of the run's stream: the item, and a message about it."""
-        if isinstance(item, CodeGenerationEvent) and item.code_blocks and item.source in self._asking:
-            self._wrote.add(item.source)
-            self._usage[item.source] = item.models_usage
+        if not isinstance(item, BaseAgentEvent | BaseChatMessage):
             return [item]
-        if isinstance(item, BaseChatMessage) and item.metadata.get(keys.SHOWN) == "question":
-            return [item.model_copy(update={"models_usage": self._usage.pop(item.source, None)})]
-        message = self._message_for(item)
-        if message is None:
+        shown: BaseChatMessage | None = None
+        match self._story.tell(item):
+            case Code(blocks=[_, *_], source=source) if source in self._asking:
+                self._usage[source] = item.models_usage
+            case Question(source=source):
+                return [item.model_copy(update={"models_usage": self._usage.pop(source, None)})]
+            case Code(source=source, number=number, text=text, blocks=blocks):
+                title = f"**Attempt {number}**" if blocks else f"**Attempt {number}: no code to run**"
+                shown = _message(source, "code", f"{title}\n\n{_not_to_run(text)}", item.models_usage)
+            case Decision(source=source, number=number, again=again, reason=reason):
+                what = "another one follows" if again else "there is no further attempt"
+                text = f"**Attempt {number} failed: {what}**\n\n{reason}"
+                shown = _message(source, "retry_decision", text, item.models_usage)
+            case Output(text=output) as told if isinstance(item, BaseAgentEvent):
+                # An agent that runs the code of others answers with the output, which the page renders as Markdown.
+                is_plain = _PLAIN.fullmatch(output.strip()) is not None
+                shown = run_message(told, with_output=told.is_own or not is_plain)
+            case Thought(source=source, text=text):
+                quoted = "\n".join(f"> {line}".rstrip() for line in text[:_LONGEST].split("\n"))
+                shown = _message(source, "thought", quoted, item.models_usage)
+            case _ if isinstance(item, BaseChatMessage):
+                shown = _beside(item)
+        if shown is None:
             return [item]
         # The page takes the last message for the answer.
-        return [item, message] if isinstance(item, BaseAgentEvent) else [message, item]
-
-    def _message_for(self, item: object) -> BaseChatMessage | None:
-        if isinstance(item, CodeGenerationEvent):
-            self._wrote.add(item.source)
-            return _code(item)
-        if isinstance(item, CodeExecutionEvent):
-            # An agent that runs the code of other agents answers with the output, which the page renders as Markdown.
-            is_plain = _PLAIN.fullmatch(item.result.output.strip()) is not None
-            return run_message(item, with_output=item.source in self._wrote or not is_plain)
-        if isinstance(item, ThoughtEvent):
-            quoted = "\n".join(f"> {line}".rstrip() for line in item.content[:_LONGEST].split("\n"))
-            return _message(item.source, "thought", quoted, item.models_usage)
-        return _beside(item) if isinstance(item, BaseChatMessage) else None
+        return [item, shown] if isinstance(item, BaseAgentEvent) else [shown, item]
 
 
 def error_message(source: str, error: BaseException) -> TextMessage:
@@ -104,18 +106,6 @@ def _message(source: str, what: str, text: str, usage: RequestUsage | None = Non
     return TextMessage(source=source, content=text, models_usage=usage, metadata={keys.SHOWN: what})
 
 
-def _code(event: CodeGenerationEvent) -> TextMessage:
-    number, text = event.retry_attempt + 1, event.content
-    if event.metadata.get(keys.EVENT) == keys.RETRY_DECISION:
-        again = event.metadata.get(keys.RETRY) == "true"
-        # The first line of the text is the number of attempts; the reason follows.
-        reason = text.partition("\n")[2].partition(": ")[2] or text
-        title = f"**Attempt {number} failed: {'another one follows' if again else 'there is no further attempt'}**"
-        return _message(event.source, "retry_decision", f"{title}\n\n{reason}", event.models_usage)
-    title = f"**Attempt {number}**" if event.code_blocks else f"**Attempt {number}: no code to run**"
-    return _message(event.source, "code", f"{title}\n\n{_not_to_run(text)}", event.models_usage)
-
-
 def _not_to_run(reply: str) -> str:
     """A model's reply for the page: its code is marked `no-run`, and in fences instead of tags."""
     blocks = extract_code_blocks(reply)
@@ -133,22 +123,20 @@ def _not_to_run(reply: str) -> str:
     return marked if all(block.no_run for block in extract_code_blocks(marked)) else fence(reply, "text", "no-run")
 
 
-def run_message(event: CodeExecutionEvent, *, with_output: bool = True) -> TextMessage | MultiModalMessage:
+def run_message(told: Output, *, with_output: bool = True) -> TextMessage | MultiModalMessage:
     """The message about code that has run."""
-    result, facts = event.result, event.metadata
-    outcome = facts.get(keys.OUTCOME) or (Outcome.OK if result.exit_code == 0 else Outcome.ERROR).value
-    number, output = event.retry_attempt + 1, without_escapes(result.output.strip("\n")[:_LONGEST])
+    number, outcome, output = told.number, told.outcome, without_escapes(told.text.strip("\n")[:_LONGEST])
     if outcome == Outcome.REJECTED.value:
         parts = [f"**Attempt {number} was not allowed to run**"]
-    elif facts.get(keys.RAN) == "false":
-        parts = [f"**Attempt {number} was not run**"]
+    elif told.ran:
+        parts = [f"**Attempt {number}: {outcome}, exit code {told.exit_code}**"]
     else:
-        parts = [f"**Attempt {number}: {outcome}, exit code {result.exit_code}**"]
+        parts = [f"**Attempt {number} was not run**"]
     if with_output:
         parts.append(fence(output, "text", "no-run") if output.strip() else "It printed nothing.")
-    if calls := _listed(facts, keys.CALLS):
+    if calls := _listed(told.facts, keys.CALLS):
         parts.append("\n".join(["Functions it called:", *(f"- {code_span(call)}" for call in calls)]))
-    artifacts = _listed(facts, keys.ARTIFACTS)
+    artifacts = _listed(told.facts, keys.ARTIFACTS)
     if artifacts:
         parts.append("Files: " + ", ".join(named(artifact["name"]) for artifact in artifacts))
     found = ((each["name"], picture) for each in artifacts if (picture := _picture(each)))
@@ -159,11 +147,11 @@ def run_message(event: CodeExecutionEvent, *, with_output: bool = True) -> TextM
         parts.append("Pictures that are not shown here: " + ", ".join(map(named, left_out)))
     text = "\n\n".join(parts)
     if not pictures:
-        return _message(event.source, "run", text)
-    return MultiModalMessage(source=event.source, content=[text, *pictures.values()], metadata={keys.SHOWN: "run"})
+        return _message(told.source, "run", text)
+    return MultiModalMessage(source=told.source, content=[text, *pictures.values()], metadata={keys.SHOWN: "run"})
 
 
-def _listed(facts: dict[str, str], key: str) -> list[Any]:
+def _listed(facts: Mapping[str, str], key: str) -> list[Any]:
     found: list[Any] = json.loads(facts.get(key, "[]"))
     return found
 

@@ -25,6 +25,7 @@ import uvicorn
 from coderoom._util.autogen import agents_of, closers_of
 from coderoom._util.closing import at_end_of_run, closing_what_opens
 from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.runs.story import output_of
 from coderoom.studio.autogenstudio import SETTINGS, application, current_run, going_runs, store
 from coderoom.studio.messages import StudioMessages, error_message, run_message
 
@@ -241,7 +242,7 @@ async def storing_interrupted(agents: list[Any]) -> AsyncGenerator[None, None]:
     finally:
         for agent in agents:
             if (event := getattr(agent, "interrupted", None)) is not None:
-                await store(run_message(event))
+                await store(run_message(output_of(event)))
 
 
 def _noting(
