@@ -127,28 +127,23 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
         return _difference(old, code)
 
     for told in tell_steps(steps):
-        match told:
-            case Task():
-                before.clear()
-                continue
-            case Cell(code=code):
-                shown = _output(told.output, told.outcome) + _files(journal, entry, told.files)
-                yield f"<h2>block {told.number}</h2>{_code(code, told.language)}{shown}"
-                continue
-            case Progress(source=source, code=code):
-                yield f"<div>{_text(told.text)}</div>"
-                if code:
-                    yield _code(code, told.language) + difference(source, code)
-                if told.failed:
-                    yield f'<pre class="output bad">{_text(chr(10).join(told.failed))}</pre>'
-                continue
-            case Check(passed=passed):
-                yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed')}"
-                continue
-        if told.source != speaker:
+        if told.source != speaker and not isinstance(told, Task | Cell | Progress | Check):
             speaker = told.source
             yield f"<h2>{_text(speaker)}</h2>"
         match told:
+            case Task():
+                before.clear()
+            case Cell(code=code):
+                yield f"<h2>block {told.number}</h2>{_code(code, told.language)}"
+                yield _output(told.output, told.outcome) + _files(journal, entry, told.files)
+            case Progress(code=code):
+                yield f"<div>{_text(told.text)}</div>"
+                if code:
+                    yield _code(code, told.language) + difference(told.source, code)
+                if told.failed:
+                    yield f'<pre class="output bad">{_text(chr(10).join(told.failed))}</pre>'
+            case Check(passed=passed):
+                yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed')}"
             case Code(blocks=[first, *_]):
                 code = "\n\n".join(block.code for block in told.blocks)
                 prose = f"<details><summary>reply</summary>{_markdown(told.text)}</details>"

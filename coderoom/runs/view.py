@@ -196,18 +196,14 @@ def _render(entry: Entry) -> RenderableType | None:
             title, style = ("approved", "green") if approved else ("not approved", "yellow")
             return Panel(Text(visible(text)), title=title, title_align="left", border_style=style)
         case Summary(new=new):
-            return _summary_of_turn(new) if new else None
+            if any(block.language and not block.is_data for block in extract_code_blocks(new)):
+                return Group(_markdown(new), Text("The code in this summary was not run.", style="dim"))
+            return _markdown(new) if new else None
         case Words(text=text, is_event=True):
             return Text(visible(text), style="dim italic") if text else None
         case Words(text=text, is_prose=False):
             return Text(visible(text))
     return _markdown(entry.text)
-
-
-def _summary_of_turn(summary: str) -> RenderableType:
-    has_code = any(block.language and not block.is_data for block in extract_code_blocks(summary))
-    rendering = _markdown(summary)
-    return Group(rendering, Text("The code in this summary was not run.", style="dim")) if has_code else rendering
 
 
 class _Prose(Markdown):
