@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
-from weakref import ref
+from weakref import WeakSet, ref
 
 from coderoom.models.names import innermost_client
 from coderoom.models.replies import keep_whole
@@ -14,13 +14,17 @@ from coderoom.models.replies import keep_whole
 
 async def make_ready(model_client: Any) -> None:
     """Prepare a client for a request in this event loop."""
-    await _close_with_loop(innermost_client(model_client))
-    keep_whole(model_client)
+    found = _open.get(asyncio.get_running_loop())
+    if found is None or model_client not in found[2]:  # Each request asks for it.
+        await _close_with_loop(innermost_client(model_client))
+        keep_whole(model_client)
+        _open[asyncio.get_running_loop()][2].add(model_client)
 
 
 Open = dict[ref[Any], list[Any]]
 
-_open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], Open]] = {}
+_open: dict[asyncio.AbstractEventLoop, tuple[AsyncGenerator[None, None], Open, WeakSet[Any]]] = {}
+"""For each event loop: what closes connections at its end, the connections, and the clients that are ready."""
 
 
 async def _close_with_loop(model_client: Any) -> None:
@@ -36,7 +40,7 @@ async def _close_with_loop(model_client: Any) -> None:
         opened: Open = {}
         # Asynchronous generators are closed when a loop ends.
         at_end = _close_at_end(loop, opened)
-        _open[loop] = at_end, opened
+        _open[loop] = at_end, opened, WeakSet()
         await anext(at_end)
     opened = _open[loop][1]
     if ref(model_client) not in opened:

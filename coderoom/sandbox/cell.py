@@ -9,6 +9,7 @@ import asyncio
 import codecs
 import contextlib
 import errno
+import functools
 import mimetypes
 import stat
 from collections import defaultdict, deque
@@ -63,6 +64,7 @@ class Program(NamedTuple):
     address_space: bool = True
 
 
+_engine = functools.cache(ENGINES.load)  # Each cell asks for it.
 PROGRAMS = {
     "sh": Program(("sh", "{file}"), (".sh",)),
     "bash": Program(("bash", "{file}"), (".bash",)),
@@ -103,7 +105,7 @@ def check_cell(
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
     name = language.strip().lower()
     name = _ALIASES.get(name, name)
-    error, engine = None, ENGINES.load(config.engine)
+    error, engine = None, _engine(config.engine)
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")
     elif name not in engine.languages and name in LANGUAGES:

@@ -14,13 +14,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any
 
-from coderoom._util.aside import aside, is_large
+from coderoom._util.aside import LARGE, aside
 from coderoom._util.tasks import retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.cpython.outcome import Ending, RunningCell, conclude, natural
-from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, ForkServerClient, Room, Runner
+from coderoom.sandbox.engines.cpython.room import (
+    MOST_CHECKPOINTS,
+    Ending,
+    ForkServerClient,
+    Room,
+    Runner,
+    RunningCell,
+    conclude,
+    natural,
+)
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
@@ -105,7 +113,10 @@ class CPythonSession:
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
         facts = cell, ending, code, self._config, duration, seconds, None if final else lost
-        result = await aside(conclude, *facts, large=is_large(cell.answer or {}))
+        if cell.answer is not None and live.channel.taken > LARGE:
+            result = await aside(conclude, *facts, large=True)
+        else:
+            result = conclude(*facts)
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
