@@ -8,6 +8,7 @@ from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
+    from coderoom.runs.chat_loop import chat
     from coderoom.runs.doctor import (
         NOT_ISOLATED,
         Finding,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         prepare_run,
         run_team,
     )
-    from coderoom.runs.view import RunView, chat, team_tree
+    from coderoom.runs.view import RunView, team_tree
 
 __all__ = [
     "DEFAULT_WORKSPACE",
@@ -88,6 +89,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.runs.batch": "Batch",
+        "coderoom.runs.chat_loop": "chat",
         "coderoom.runs.doctor": "NOT_ISOLATED Finding ModelCheck ServiceState "
         "check_model examine models_to_check services",
         "coderoom.runs.durable": "Run",
@@ -103,6 +105,6 @@ __getattr__, __dir__ = lazy(
         "coderoom.runs.solving": "Solved resume_solve solve",
         "coderoom.runs.team_run": "DEFAULT_WORKSPACE WALL_VARIABLE WORKSPACE_VARIABLE "
         "PreparedRun RunRequest prepare_run run_team",
-        "coderoom.runs.view": "RunView chat team_tree",
+        "coderoom.runs.view": "RunView team_tree",
     },
 )
