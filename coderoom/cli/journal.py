@@ -140,7 +140,7 @@ def serve_runs(
 
     Only this machine can reach the page, by its address.
     """
-    from coderoom.runs.page import RunServer
+    from coderoom.runs.page_server import RunServer
 
     with RunServer(_open(journal), port) as server:
         typer.echo(f"The runs are at {server.url}\nCtrl-C ends this.")

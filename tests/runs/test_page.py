@@ -137,7 +137,7 @@ async def test_a_page_is_live_while_its_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_server_answers_only_who_knows_the_token(tmp_path: Path) -> None:
-    from coderoom.runs.page import RunServer
+    from coderoom.runs.page_server import RunServer
 
     long_run(tmp_path / "journal", 1).close()
 

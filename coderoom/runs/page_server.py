@@ -1,0 +1,125 @@
+"""The pages of all runs in the journal in a browser, live while they go on. Used by `coderoom runs serve`."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from coderoom._util.files import refusing
+from coderoom._util.text import visible
+from coderoom.errors import CodeRoomError
+from coderoom.runs.journal import Journal, RunEntry, without_files
+from coderoom.runs.page import page_of, run_page, style_of
+
+_HOST: Final = "127.0.0.1"
+_PATIENCE_SECONDS: Final = 10
+_MOST_RUNS: Final = 500
+_SCRIPT: Final = """
+let seen = "";
+setInterval(async () => {
+  const answer = await fetch(location.href, {headers: {"If-None-Match": seen}}).catch(() => null);
+  if (!answer || answer.status !== 200) return;
+  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const open = [...document.querySelectorAll("details")].map(each => each.open);
+  document.body.replaceChildren(...next.body.childNodes);
+  document.querySelectorAll("details").forEach((each, at) => { each.open = open[at] || false; });
+  seen = answer.headers.get("ETag");
+}, 1000);
+"""
+"""Takes the new page when there is one, and keeps open what is open."""
+
+
+class RunServer(ThreadingHTTPServer):
+    """A server on this machine only, whose addresses begin with a secret token; the port 0 is any that is free."""
+
+    daemon_threads = True
+
+    def __init__(self, journal: Journal, port: int = 0) -> None:
+        self.journal_path = journal.path
+        self.token = secrets.token_urlsafe(24)
+        with refusing(f"The port {port} cannot be used"):
+            super().__init__((_HOST, port), _Handler)
+        self.hosts = {f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"}
+        self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report what has failed, but not that a browser has left."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _PATIENCE_SECONDS
+    server: RunServer
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        token, _, run = self.path.lstrip("/").partition("/")
+        # Another host name would be that of a page that makes a browser ask here.
+        known = self.headers.get("Host") in self.server.hosts
+        if not (known and hmac.compare_digest(token.encode(), self.server.token.encode())):
+            self._send(404, "There is nothing here. The address has a token, which `coderoom runs serve` prints.")
+            return
+        journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
+        try:
+            entry = journal.find(run) if run else None
+            entries = journal.runs(most=_MOST_RUNS + 1) if entry is None else [entry]
+            facts = [(each.id, each.state) for each in entries], journal.last_step(entry.id) if entry else 0
+            version = f'"{sha256(repr(facts).encode()).hexdigest()[:32]}"'
+            if self.headers.get("If-None-Match") == version:
+                self._send(304, "")
+                return
+            page = _list_page(entries) if entry is None else run_page(journal, entry, _SCRIPT)
+            self._send(200, page, "text/html", {"ETag": version})
+        except CodeRoomError as error:
+            self._send(404, str(error))
+        finally:
+            journal.close()
+
+    def _send(
+        self, status: int, text: str, media_type: str = "text/plain", more: Mapping[str, str] | None = None
+    ) -> None:
+        body = text.encode()
+        self.send_response(status)
+        headers = {
+            "Content-Type": f"{media_type}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            **(more or {}),
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the addresses have the token."""
+
+
+def _list_page(entries: list[RunEntry]) -> str:
+    rows = "".join(map(_run_row, entries[:_MOST_RUNS]))
+    head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
+    more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if len(entries) > _MOST_RUNS else ""
+    listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
+    return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT)
+
+
+def _run_row(entry: RunEntry) -> str:
+    began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
+    task = " ".join(visible(without_files(entry.task)).split())[:200] or entry.name
+    return (
+        f'<tr><td>{began}</td><td class="{style_of(entry)}">{escape(entry.state)}</td>'
+        f"<td>{escape(visible(entry.name))}</td>"
+        f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
+    )
