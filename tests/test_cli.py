@@ -194,6 +194,8 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analyst", "x", "--model", REPLAY, "--workspace", str(NILE)], "not a folder"),
         (["run", "analyst", "x", "--model", REPLAY, "--wall", "paper"], "'paper'"),
         (["run", "code-act", "x", "--model", "http://h/v1#mine", "--budget", "cost_usd=1"], "Add 'mine' to a file"),
+        (["run", "coder-reviewer", "x", "--budget", "foo=1"], "A budget has no limit 'foo'"),  # And there is no key.
+        (["chat", "coder-reviewer", "--budget", "coder.cells=0.5"], "The budget is wrong: cells: "),
         (["exec", "nothing.md"], "nothing.md"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--wall", "paper"], "'paper'"),
         (["exec", str(ROOT / "examples" / "notebook.md"), "--workspace", "/etc"], "system folder"),

@@ -172,7 +172,9 @@ def resume(
 def budgets_of(
     given: list[str] | None, seconds: float | None = None, tokens: int | None = None
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """The limits of the run, and of agents by their names."""
+    """The limits of the run, and of agents by their names. They are checked, before anything else is."""
+    from coderoom.models.budgets import make_budget
+
     of_agents: dict[str, dict[str, float]] = {}
     limits = {name: value for name, value in (("seconds", seconds), ("tokens", tokens)) if value is not None}
     for text in given or ():
@@ -183,6 +185,8 @@ def budgets_of(
         except ValueError:
             raise RequestError(f"--budget {text!r} is not LIMIT=N, as tokens=20000 or coder.cells=3.") from None
         (of_agents.setdefault(agent, {}) if agent else limits)[name] = number
+    for each in (limits, *of_agents.values()):
+        make_budget(each)
     return limits, of_agents
 
 

@@ -376,12 +376,17 @@ def _replay(spec: str) -> ChatCompletionClient:
     source = find_source(name if looks_like_path(name) else f"./{name}")
     if is_recording(source):
         return RecordedModel(name)
+    config = _replies_in(source)
+    return ReplayModel(config.replies, config.model_info, name=config.name)
+
+
+@functools.lru_cache(maxsize=4)  # All items of a batch have the same recording.
+def _replies_in(source: Source) -> ReplayModelConfig:
     document = read_document(source)
     if isinstance(document.data, list):
         document = document.under("replies")
     elif isinstance(document.data, dict) and "provider" in document.data:
-        raise RequestError(f"the file {name!r} is not a recording: it describes a team or a model")
+        raise RequestError(f"the file {source.name!r} is not a recording: it describes a team or a model")
     checked = check_config(document, ReplayModelConfig)
     checked.refuse_mistakes()
-    config = ReplayModelConfig.model_validate({"name": Path(name).name, **checked.data})
-    return ReplayModel(config.replies, config.model_info, name=config.name)
+    return ReplayModelConfig.model_validate({"name": Path(source.name).name, **checked.data})

@@ -192,7 +192,10 @@ def _array(reader: Decoder, data: Any) -> Any:
         import numpy
     except ImportError:
         return items
-    dtype = numpy.dtype(as_text(data["dtype"]))
+    try:
+        dtype = numpy.dtype(as_text(data["dtype"]))
+    except TypeError:  # A structured one, whose items are tuples.
+        return items
     return numpy.array(items, dtype if dtype.kind in "biufc" else None).reshape(data["shape"])
 
 

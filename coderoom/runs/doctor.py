@@ -104,11 +104,20 @@ async def _walls() -> list[Finding]:
         return [Finding("isolation", "warning", str(error))]
     found = [Finding("isolation", "warning", _NO_WALL)]
     if taken := next((report.name for report in reports if report.available and report.auto), ""):
-        found = [Finding("isolation", "ok", f"{taken}, the strongest of the walls that can be built here")]
+        found = [await _isolation(taken)]
     for report in reports:
         detail = f"{report.detail} {report.remedy}".strip()
         found.append(Finding(f"wall {report.name}", "ok" if report.available else "missing", detail))
     return found
+
+
+async def _isolation(wall: str) -> Finding:
+    try:
+        async with Sandbox(wall) as sandbox:
+            await sandbox.run("")  # A wall can be built where a low limit on open files, for instance, ends a sandbox.
+    except CodeRoomError as error:
+        return Finding("isolation", "warning", str(error))
+    return Finding("isolation", "ok", f"{wall}, the strongest of the walls that can be built here")
 
 
 async def _monty() -> Finding:

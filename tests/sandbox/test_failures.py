@@ -265,3 +265,6 @@ def test_a_hard_limit_on_open_files_is_named() -> None:
     assert "`ulimit -Hn`) is 256" in done.stdout, done.stderr
     assert "open_files of the sandbox to at most 240" in done.stdout
     assert done.stdout.endswith("42\n")
+    command[2] = command[2].replace("256", "40")  # No sandbox fits.
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("is 40, and the sandbox needs 272: raise it\n")

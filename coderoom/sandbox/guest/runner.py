@@ -28,6 +28,8 @@ from .streams import Streams, keep_input, null_input
 
 RESERVED_FILES = 16
 """How many descriptors a runner may have besides those of the code."""
+LEAST_FILES = 32
+"""The least that a sandbox takes as its limit `open_files`."""
 
 
 class Runner:
@@ -43,11 +45,11 @@ class Runner:
         self._places = list(range(lowest, lowest + 3))
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         if hard != resource.RLIM_INFINITY and hard < lowest + RESERVED_FILES:
+            fits = hard - RESERVED_FILES
             raise OSError(
-                errno.EMFILE,
-                "the hard limit on open files here (`ulimit -Hn`) is %d, and the sandbox needs %d: "
-                "raise it, or set the limit open_files of the sandbox to at most %d"
-                % (hard, lowest + RESERVED_FILES, hard - RESERVED_FILES),
+                "the hard limit on open files here (`ulimit -Hn`) is %d, and the sandbox needs %d: raise it"
+                % (hard, lowest + RESERVED_FILES)
+                + (", or set the limit open_files of the sandbox to at most %d" % fits if fits >= LEAST_FILES else "")
             )
         _allow_files(lowest + RESERVED_FILES)
         kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET)
