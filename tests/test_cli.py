@@ -184,7 +184,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["run", "analyst", "x", "--model", f"replay:{ROOT / 'examples' / 'team.yaml'}"], "is not a recording"),
         (["validate", REPLAY.partition(":")[2]], "used as --model replay:"),
         (["solve", "x", "--embeddings", "small", "--model", REPLAY], "--embeddings looks for similar instructions"),
-        (["init", "a.yaml", "--model", 'my: "weird'], "cannot be written as a default"),
+        (["init", "a.yaml", "--model", "openai:a}b"], "cannot be written as a default"),
         (["run", "analyst", "  ", "--model", REPLAY], "task is empty"),
         (["run", "analyst", "x", "--model", "gpt-4o"], "did you mean 'openai:gpt-4o'? Expected openai:NAME, "),
         (["resume", "--journal", "none.sqlite3"], "There is no run in the journal yet."),

@@ -194,7 +194,7 @@ def _array(reader: Decoder, data: Any) -> Any:
         return items
     try:
         dtype = numpy.dtype(as_text(data["dtype"]))
-    except TypeError:  # A structured one, whose items are tuples.
+    except (TypeError, ValueError, SyntaxError):  # That of records, whose items are tuples.
         return items
     return numpy.array(items, dtype if dtype.kind in "biufc" else None).reshape(data["shape"])
 

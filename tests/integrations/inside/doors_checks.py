@@ -226,6 +226,8 @@ def test_values_of_smolagents(final: SandboxExecutor) -> None:
         (1, {2}),
         datetime.date(2024, 2, 29),
     ]
+    records = "numpy.array([(1, 2.5)], [('a', 'i4'), ('b', 'f8')])"
+    assert final(f"import numpy\nfinal_answer([{records}, {records}.view(numpy.recarray)])").output == [[(1, 2.5)]] * 2
     days = pandas.to_datetime(["2024-02-29", None])
     table = pandas.DataFrame({"n": [1, 2], "day": days}, ["a", "b"])
     made = "pandas.DataFrame({'n': [1, 2], 'day': pandas.to_datetime(['2024-02-29', None])}, ['a', 'b'])"
