@@ -46,6 +46,7 @@ def models(
     With --check, the default model and one of each other service that is set up are asked a word. Exit code 1: one does
     not answer; 2: a name is wrong; 3: a key is missing.
     """
+    import coderoom._util.full  # noqa: F401
     from coderoom.configs import default_model
     from coderoom.runs import ModelCheck, check_model, models_to_check, services
 
