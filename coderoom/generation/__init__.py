@@ -17,60 +17,73 @@ Expected results never enter the process of the functions: values and exceptions
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import coderoom._util.full  # noqa: F401
-from coderoom.errors import GenerationError
-from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
-from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
-from coderoom.generation.generator import AICodeGenerator
-from coderoom.generation.languages import CodeProblem, Language, Level, SecurityFinding
-from coderoom.generation.languages.go import GoLanguage
-from coderoom.generation.languages.javascript import JavaScriptLanguage
-from coderoom.generation.languages.named import make_sandbox
-from coderoom.generation.languages.python import PythonLanguage
-from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
-from coderoom.generation.languages.shell import ShellLanguage
-from coderoom.generation.languages.typescript import TypeScriptLanguage
-from coderoom.generation.models import AutoGenModel, Embeddings, Message, Model, OpenAIEmbeddings, OpenAIModel, Reply
-from coderoom.generation.solution import (
-    Approach,
-    Attempt,
-    CacheHit,
-    CodeRefused,
-    CodeWritten,
-    FunctionFinished,
-    FunctionReport,
-    GenerationEvent,
-    ModelAsked,
-    Solution,
-    SpecsWritten,
-    StopReason,
-    TestChanged,
-    TestsFrozen,
-    TestsRun,
-    TestsWritten,
-    Usage,
-    Warned,
-)
-from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-from coderoom.generation.tests import read_tests
-from coderoom.judge import (
-    Comparison,
-    FrozenTests,
-    FunctionTest,
-    Job,
-    Record,
-    Step,
-    TaggedError,
-    TestChange,
-    changed,
-    compare,
-    decode,
-    encode,
-    freeze,
-    show,
-)
-from coderoom.judge import Judge as TestRunner
-from coderoom.judge import Verdict as TestResult
+from coderoom._util.lazy import lazy
+
+if TYPE_CHECKING:
+    from coderoom.errors import GenerationError
+    from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
+    from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
+    from coderoom.generation.generator import AICodeGenerator
+    from coderoom.generation.languages import CodeProblem, Language, Level, SecurityFinding
+    from coderoom.generation.languages.go import GoLanguage
+    from coderoom.generation.languages.javascript import JavaScriptLanguage
+    from coderoom.generation.languages.named import make_sandbox
+    from coderoom.generation.languages.python import PythonLanguage
+    from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
+    from coderoom.generation.languages.shell import ShellLanguage
+    from coderoom.generation.languages.typescript import TypeScriptLanguage
+    from coderoom.generation.models import (
+        AutoGenModel,
+        Embeddings,
+        Message,
+        Model,
+        OpenAIEmbeddings,
+        OpenAIModel,
+        Reply,
+    )
+    from coderoom.generation.solution import (
+        Approach,
+        Attempt,
+        CacheHit,
+        CodeRefused,
+        CodeWritten,
+        FunctionFinished,
+        FunctionReport,
+        GenerationEvent,
+        ModelAsked,
+        Solution,
+        SpecsWritten,
+        StopReason,
+        TestChanged,
+        TestsFrozen,
+        TestsRun,
+        TestsWritten,
+        Usage,
+        Warned,
+    )
+    from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
+    from coderoom.generation.tests import read_tests
+    from coderoom.judge import (
+        Comparison,
+        FrozenTests,
+        FunctionTest,
+        Job,
+        Record,
+        Step,
+        TaggedError,
+        TestChange,
+        changed,
+        compare,
+        decode,
+        encode,
+        freeze,
+        show,
+    )
+    from coderoom.judge import Judge as TestRunner
+    from coderoom.judge import Verdict as TestResult
 
 __all__ = [
     "AICodeGenerator",
@@ -145,3 +158,30 @@ __all__ = [
     "show",
     "write_solution",
 ]
+
+# Lazy, because the languages need no AutoGen, which `coderoom doctor` does not import.
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "coderoom.errors": "GenerationError",
+        "coderoom.generation.cache": "CacheEntry CacheStats Journal SolutionCache cache_key",
+        "coderoom.generation.export": "WrittenFiles check_folder report_markdown write_solution",
+        "coderoom.generation.generator": "AICodeGenerator",
+        "coderoom.generation.languages": "CodeProblem Language Level SecurityFinding",
+        "coderoom.generation.languages.go": "GoLanguage",
+        "coderoom.generation.languages.javascript": "JavaScriptLanguage",
+        "coderoom.generation.languages.named": "make_sandbox",
+        "coderoom.generation.languages.python": "PythonLanguage",
+        "coderoom.generation.languages.python.check": "check_implementation names_defined scan",
+        "coderoom.generation.languages.shell": "ShellLanguage",
+        "coderoom.generation.languages.typescript": "TypeScriptLanguage",
+        "coderoom.generation.models": "AutoGenModel Embeddings Message Model OpenAIEmbeddings OpenAIModel Reply",
+        "coderoom.generation.solution": "Approach Attempt CacheHit CodeRefused CodeWritten FunctionFinished "
+        "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason "
+        "TestChanged TestsFrozen TestsRun TestsWritten Usage Warned",
+        "coderoom.generation.specs": "FunctionInput FunctionOutput FunctionSpec order read_specs",
+        "coderoom.generation.tests": "read_tests",
+        "coderoom.judge": "Comparison FrozenTests FunctionTest Job Record Step TaggedError TestChange "
+        "changed compare decode encode freeze show TestRunner=Judge TestResult=Verdict",
+    },
+)

@@ -22,15 +22,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coderoom._util.database import FILE_NAME, Database
 from coderoom._util.text import encodable
 from coderoom.errors import JournalError, RequestError
-from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
 from coderoom.judge import FrozenTests
 from coderoom.judge.values import canonical
+
+if TYPE_CHECKING:
+    from coderoom.generation.models import Reply
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -381,6 +383,8 @@ class Journal:
         Returns:
             The reply; `None` if there are no more stored replies, so that the model must be called.
         """
+        from coderoom.generation.models import Reply  # It imports AutoGen, which `coderoom cache` does not need.
+
         content = self._cache._content(self._key, request, self._next[request])
         with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
             data = json.loads(content)
