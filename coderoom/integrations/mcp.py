@@ -378,11 +378,12 @@ def _add_files(server: FastMCP[Client]) -> None:
 
 def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, **options: Any) -> None:
     # AutoGen takes a second to be imported.
-    from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
+    from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
     from autogen_core import CancellationToken
 
     from coderoom.configs import find_source, shipped_teams
     from coderoom.runs import WORKSPACE_VARIABLE, Run, RunRequest
+    from coderoom.runs.story import Story, Streamed
 
     name = "team_" + "".join(each if each.isascii() and each.isalnum() else "_" for each in Path(team).stem)
     if server._tool_manager.get_tool(name) is not None:
@@ -400,11 +401,12 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, **opt
     async def run_team(
         task: Annotated[str, Field(min_length=1, description="What to do.")], ctx: Context[Any, Client, Any]
     ) -> Annotated[CallToolResult, RunFacts]:
-        client, lines = _client_of(ctx), list[str]()
+        client, lines, story = _client_of(ctx), list[str](), Story()
 
         def note(message: BaseAgentEvent | BaseChatMessage) -> None:
-            if not isinstance(message, ModelClientStreamingChunkEvent):
-                lines.append(f"{message.source}: {message.to_text()}\n")
+            told = story.tell(message)
+            if not isinstance(told, Streamed):
+                lines.append(f"{told.source}: {told.text}\n")
 
         async def work() -> CallToolResult:
             workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
