@@ -25,6 +25,7 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from coderoom.errors import GenerationError
     from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
+    from coderoom.generation.clients import AutoGenModel, OpenAIModel
     from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
     from coderoom.generation.generator import AICodeGenerator
     from coderoom.generation.languages import CodeProblem, Language, Level, SecurityFinding
@@ -35,15 +36,7 @@ if TYPE_CHECKING:
     from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
     from coderoom.generation.languages.shell import ShellLanguage
     from coderoom.generation.languages.typescript import TypeScriptLanguage
-    from coderoom.generation.models import (
-        AutoGenModel,
-        Embeddings,
-        Message,
-        Model,
-        OpenAIEmbeddings,
-        OpenAIModel,
-        Reply,
-    )
+    from coderoom.generation.models import Embeddings, Message, Model, OpenAIEmbeddings, Reply
     from coderoom.generation.solution import (
         Approach,
         Attempt,
@@ -159,12 +152,13 @@ __all__ = [
     "write_solution",
 ]
 
-# Lazy, because the languages need no AutoGen, which `coderoom doctor` does not import.
+# Lazy, because languages and the cache are used without a model.
 __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.errors": "GenerationError",
         "coderoom.generation.cache": "CacheEntry CacheStats Journal SolutionCache cache_key",
+        "coderoom.generation.clients": "AutoGenModel OpenAIModel",
         "coderoom.generation.export": "WrittenFiles check_folder report_markdown write_solution",
         "coderoom.generation.generator": "AICodeGenerator",
         "coderoom.generation.languages": "CodeProblem Language Level SecurityFinding",
@@ -175,13 +169,13 @@ __getattr__, __dir__ = lazy(
         "coderoom.generation.languages.python.check": "check_implementation names_defined scan",
         "coderoom.generation.languages.shell": "ShellLanguage",
         "coderoom.generation.languages.typescript": "TypeScriptLanguage",
-        "coderoom.generation.models": "AutoGenModel Embeddings Message Model OpenAIEmbeddings OpenAIModel Reply",
+        "coderoom.generation.models": "Embeddings Message Model OpenAIEmbeddings Reply",
         "coderoom.generation.solution": "Approach Attempt CacheHit CodeRefused CodeWritten FunctionFinished "
-        "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason "
-        "TestChanged TestsFrozen TestsRun TestsWritten Usage Warned",
+        "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason TestChanged TestsFrozen "
+        "TestsRun TestsWritten Usage Warned",
         "coderoom.generation.specs": "FunctionInput FunctionOutput FunctionSpec order read_specs",
         "coderoom.generation.tests": "read_tests",
-        "coderoom.judge": "Comparison FrozenTests FunctionTest Job Record Step TaggedError TestChange "
-        "changed compare decode encode freeze show TestRunner=Judge TestResult=Verdict",
+        "coderoom.judge": "Comparison FrozenTests FunctionTest Job Record Step TaggedError TestChange changed "
+        "compare decode encode freeze show TestRunner=Judge TestResult=Verdict",
     },
 )

@@ -22,17 +22,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from coderoom._util.database import FILE_NAME, Database
 from coderoom._util.text import encodable
 from coderoom.errors import JournalError, RequestError
+from coderoom.generation.models import Reply
 from coderoom.generation.solution import Solution
 from coderoom.judge import FrozenTests
 from coderoom.judge.values import canonical
-
-if TYPE_CHECKING:
-    from coderoom.generation.models import Reply
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -105,6 +103,7 @@ class SolutionCache(Database):
         path: The database, or the folder of a `journal.sqlite3`; `None`: the journal. The file is made when something
             is stored.
         max_bytes: The size limit. What was least recently used is removed first.
+        keeps_replies: Whether it keeps the replies of unfinished work, which nobody else does.
 
     Attributes:
         path: The database, which may not exist yet.
@@ -113,10 +112,13 @@ class SolutionCache(Database):
         RequestError: `max_bytes` is negative, or `path` is not given and there is no home folder.
     """
 
-    def __init__(self, path: str | Path | None = None, *, max_bytes: int = 100 * 1024 * 1024) -> None:
+    def __init__(
+        self, path: str | Path | None = None, *, max_bytes: int = 100 * 1024 * 1024, keeps_replies: bool = True
+    ) -> None:
         if max_bytes < 0:
             raise RequestError(f"max_bytes={max_bytes!r} must not be below 0.")
         self._max_bytes = max_bytes
+        self.keeps_replies = keeps_replies
         super().__init__(None if path is None else Path(path).expanduser().absolute())
         if self.path.is_dir():
             self.path /= FILE_NAME
@@ -383,8 +385,6 @@ class Journal:
         Returns:
             The reply; `None` if there are no more stored replies, so that the model must be called.
         """
-        from coderoom.generation.models import Reply  # It imports AutoGen, which `coderoom cache` does not need.
-
         content = self._cache._content(self._key, request, self._next[request])
         with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
             data = json.loads(content)

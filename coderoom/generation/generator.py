@@ -19,11 +19,12 @@ from coderoom._util.database import FILE_NAME, OFF, VARIABLE
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
+from coderoom.generation.clients import OpenAIModel, as_model
 from coderoom.generation.languages import Language, Level
 from coderoom.generation.languages.named import language_named, make_sandbox
 from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
-from coderoom.generation.models import Embeddings, Model, OpenAIModel, as_model
+from coderoom.generation.models import Embeddings, Model
 from coderoom.generation.pipeline import Pipeline, all_passed, warnings_of
 from coderoom.generation.program import Program, Rules
 from coderoom.generation.prompts import PROMPT_VERSION
@@ -351,17 +352,16 @@ class AICodeGenerator:
             await runner.why_not_loaded({})  # and so does a missing compiler.
             # Replies that were cut off at one limit are not those at another.
             work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
-            journal = self.cache.journal(work) if self.cache is not None else None
+            journal = self.cache.journal(work) if self.cache is not None and self.cache.keeps_replies else None
             client = BudgetedModel(self._model, journal, program.emit, **self._limits)
             solution = await Pipeline(program, client, runner).run(encodable(self._model.name))
         passed = sum(result.passed for result in solution.test_results)
         facts = passed, len(solution.test_results), solution.stop_reason, solution.duration
         _log.debug("Done: %d of %d tests passed (%s) after %.2f s.", *facts)
-        if self.cache is not None and journal is not None:
-            if solution.all_tests_passed:
-                self.cache.put(key, solution, scope=self._scope(), vector=vector)
-            if not solution.stop_reason.cut_short:
-                journal.forget()
+        if self.cache is not None and solution.all_tests_passed:
+            self.cache.put(key, solution, scope=self._scope(), vector=vector)
+        if journal is not None and not solution.stop_reason.cut_short:
+            journal.forget()
         return solution
 
     async def _look_up(self, program: Program, runner: Judge) -> tuple[Solution | None, Sequence[float]]:

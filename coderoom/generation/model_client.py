@@ -27,6 +27,7 @@ from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason
 from coderoom.judge.guest.values import name_of
 from coderoom.models.rates import RateLimiter
 from coderoom.models.services import advice_for, is_transient, said
+from coderoom.steps import MODEL, StepObserver, observing
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -82,8 +83,11 @@ class BudgetedModel:
         if reply is None:
             purpose, started = f"{step} of {function}" if function else step, time.monotonic()
             _log.debug("Model request for %s begins.", purpose)
+            noted = _Noted(self.rate_limiter)
             try:
-                reply = await self._ask(messages, form)
+                with observing(noted):
+                    reply = await self._ask(messages, form, noted)
+                replayed = noted.known
             finally:
                 how = "is answered" if reply is not None else "ended without an answer"
                 _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
@@ -93,23 +97,23 @@ class BudgetedModel:
         self.emit(ModelAsked(step, function, reply.prompt_tokens, reply.completion_tokens, replayed))
         return reply
 
-    async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
+    async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> Reply:
         async with self._places:
             self._check()
             try:
                 async with asyncio.timeout_at(self._end):
-                    return await self._ask_again(messages, form)
+                    return await self._ask_again(messages, form, noted)
             except TimeoutError:
                 raise Stopped(StopReason.SECONDS) from None
 
-    async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None) -> Reply:
+    async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> Reply:
         attempts = AsyncRetrying(
             stop=stop_after_attempt(self.retries + 1),
             wait=wait_random_exponential(multiplier=0.5, max=30),
             retry=retry_if_result(_may_pass),
             retry_error_callback=lambda state: state.outcome.result(),  # type: ignore[union-attr]
         )
-        tried: _Tried = await attempts(self._try_once, messages, form)
+        tried: _Tried = await attempts(self._try_once, messages, form, noted)
         reply, found = tried
         if reply is not None:
             return reply
@@ -119,7 +123,7 @@ class BudgetedModel:
         self._broken = Stopped(StopReason.MODEL_FAILED, text)
         raise self._broken from found
 
-    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None) -> _Tried:
+    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> _Tried:
         """Send a request; return the reply, or what the model raised. Such an exception may lie about its class.
 
         The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
@@ -127,15 +131,17 @@ class BudgetedModel:
         """
 
         async def request() -> Reply:
-            async with self.rate_limiter or nullcontext():
-                limit = asyncio.timeout(self.request_timeout)
-                try:
+            noted.limit = limit = asyncio.timeout(self.request_timeout)
+            try:
+                with self.rate_limiter.current() if self.rate_limiter else nullcontext():
                     async with limit:
+                        if not getattr(self.model, "is_watched", False):
+                            await noted.wait(MODEL, {})
                         return _cleaned(await self.model.complete(messages, form))
-                except TimeoutError as error:
-                    if limit.expired():
-                        raise TimeoutError(f"no reply within {self.request_timeout} s") from error
-                    raise
+            except TimeoutError as error:
+                if limit.expired():
+                    raise TimeoutError(f"no reply within {self.request_timeout} s") from error
+                raise
 
         task = asyncio.create_task(request())
         try:
@@ -165,6 +171,27 @@ class BudgetedModel:
             "completion_tokens": usage.completion_tokens + reply.completion_tokens,
         }
         self.usage = usage.model_copy(update={"replayed": usage.replayed + 1} if replayed else more)
+
+
+class _Noted(StepObserver):
+    """Notes whether the reply to a request is one of an earlier start of the run, and delays a request that is new."""
+
+    limit: asyncio.Timeout
+    known = False
+
+    def __init__(self, limiter: RateLimiter | None) -> None:
+        self._limiter = limiter
+
+    async def wait(self, kind: str, request: Any) -> None:
+        if self._limiter is None:
+            return
+        began, end = asyncio.get_running_loop().time(), self.limit.when()
+        self.limit.reschedule(None)  # The service has its whole time after the pause.
+        await self._limiter.begin()
+        self.limit.reschedule(None if end is None else end + asyncio.get_running_loop().time() - began)
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        self.known = known
 
 
 def _cleaned(reply: Reply) -> Reply:

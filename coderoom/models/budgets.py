@@ -93,15 +93,19 @@ class Spending(StepObserver):
         budget: The budget.
         owner: Whose it is, in words.
         agent: The agent whose turns it is for, if that agent takes no budget itself; `None`: all steps count.
+        counts_known: Whether steps from before a run was resumed count.
 
     Attributes:
         used: What was used, by the names of the fields of a `Budget`.
     """
 
-    def __init__(self, budget: Budget, owner: str = RUN, agent: str | None = None) -> None:
+    def __init__(
+        self, budget: Budget, owner: str = RUN, agent: str | None = None, *, counts_known: bool = True
+    ) -> None:
         self.budget = budget
         self.owner = owner
         self._agent = agent
+        self._counts_known = counts_known
         self.reset()
         self._begun: float | None = None  # Until the first step, so that putting a team together takes nothing of it.
 
@@ -183,7 +187,7 @@ class Spending(StepObserver):
 
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         """Charge for a step; one from before a run was resumed counts too, a reply from a cache does not."""
-        if not self._concerns() or (kind == MODEL and result.get("cached")):
+        if not self._concerns() or (kind == MODEL and result.get("cached")) or (known and not self._counts_known):
             return
         if known:
             self._count(kind, 1)

@@ -65,6 +65,8 @@ def price_table(*, with_shipped: bool = True) -> dict[str, tuple[float, float]]:
     return _table(Path(own).absolute() if own else None, with_shipped)
 
 
+# The package genai-prices has the same prices for 53 of our 57 models, lacks two, and has off-peak prices for two; its
+# import takes 0.12 s and 1.7 MiB. So the table is ours.
 @cache
 def _table(own: Path | None, with_shipped: bool) -> dict[str, tuple[float, float]]:
     prices: dict[str, tuple[float, float]] = {}

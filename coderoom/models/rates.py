@@ -6,7 +6,8 @@ import asyncio
 import math
 import threading
 from collections import deque
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from coderoom.steps import MODEL, StepObserver
 
 
-class RateLimiter(AbstractAsyncContextManager[None]):
+class RateLimiter:
     """Spaces requests evenly, without bursts, across event loops and threads.
 
     Two requests start at least `60 / per_minute` seconds apart, so no more than `per_minute` start within a minute.
@@ -26,12 +27,14 @@ class RateLimiter(AbstractAsyncContextManager[None]):
         self._lock = threading.Lock()
         self._last = -math.inf
 
-    async def __aenter__(self) -> None:
-        await self.begin()
-        _CURRENT.set(self)
-
-    async def __aexit__(self, *_: object) -> None:
-        _CURRENT.set(None)
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Have `one_more` wait for this one in this context."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
 
     async def begin(self) -> None:
         """Wait until the next request may start."""

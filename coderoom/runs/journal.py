@@ -379,6 +379,11 @@ class Writer:
         self._lock = RLock()  # Functions of the host are called in threads.
 
     @property
+    def journal(self) -> Journal | None:
+        """The journal, if there is one."""
+        return self._journal
+
+    @property
     def path(self) -> Path | None:
         """The journal's file; `None` without a journal."""
         return None if self._journal is None else self._journal.path

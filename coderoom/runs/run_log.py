@@ -6,6 +6,7 @@ result here, until one is new. Used by `run_team`. The commands about runs read 
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from autogen_core.models import LLMMessage
 
 from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
-from coderoom._util.text import MOST_LOOKED_AT, Masking, counted
+from coderoom._util.text import MASK, MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord
@@ -114,7 +115,6 @@ class RunLog(Writer, StepObserver):
         cached: bool = False,
     ) -> None:
         super().__init__(journal)
-        self.run = run
         self.known = 0
         self.notes: list[str] = []
         self._masking = journal or Masking()
@@ -127,8 +127,15 @@ class RunLog(Writer, StepObserver):
         self._room = MOST_LOOKED_AT
         self._asked: defaultdict[str, _Conversation] = defaultdict(_Conversation)
         self._last: tuple[Any, str, _Conversation] = (None, "", _Conversation())
+        self.resume(run, known)
+
+    def resume(self, run: str | None, known: Iterable[Step], *, exact: bool = False) -> None:
+        """Go on with a run, whose steps are known; if `exact`, not with replies in which something was masked."""
+        self.run = run
         for step in known:
             self._number = step.number
+            if exact and step.kind == MODEL and MASK in json.dumps(step.result):
+                continue
             self._results[step.key].append(step.result)
             self.known += step.kind not in (MESSAGE, TASK, EVENT)
 

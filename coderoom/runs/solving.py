@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coderoom import generation
+from coderoom._util.database import FILE_NAME
 from coderoom._util.files import refusing
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.configs import default_model, make_model, secrets_of
@@ -27,7 +28,6 @@ from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.prices import cost_of, price_table, priced_as
 from coderoom.models.services import absolute_model
-from coderoom.models.watching import watch_client
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
@@ -42,6 +42,8 @@ _RAISED_BY: Final = {
     generation.StopReason.SECONDS: "--max-seconds",
     generation.StopReason.BUDGET: "--budget",
 }
+_CUT_SHORT: Final = {"killed", "cancelled", "failed"} | {each for each in generation.StopReason if each.cut_short}
+"""The states of runs with which the same command goes on."""
 _MOST_MISSING = 20
 _LONGEST = 1_000  # What a model service says, and what to do, is shorter.
 
@@ -292,17 +294,22 @@ async def solve(
     for each in (log, *observers):
         if hide := getattr(each, "hide_values", None):
             hide(secrets)
+    continues = bool(options.get("cache", True)) and bool(log.path or options.get("cache_dir"))
+    is_again = False
     if log.run is None:
-        log.begin("solve", "", instruction, named, json.loads(json.dumps(kept, default=str)))
-    if options.get("cache", True) and not options.get("cache_dir"):
-        options["cache"] = generation.SolutionCache(log.path) if log.path else False
-    continues = bool(options.get("cache", True))
+        request = json.loads(json.dumps(kept, default=str))
+        is_again = continues and _go_on(log, instruction, named, request)
+        if not is_again:
+            log.begin("solve", "", instruction, named, request)
+    if continues:  # The replies are steps of the run, and else in the cache.
+        file = Path(options["cache_dir"]) / FILE_NAME if options.get("cache_dir") else log.path
+        options["cache"] = generation.SolutionCache(file, keeps_replies=log.path is None)
+    options |= {"cache": options["cache"] if continues else False, "cache_dir": None}
     view = SolveView(console)
     try:
         generator = generation.AICodeGenerator(client, sandbox=sandbox, **options)
-        watch_client(client)
         if budget is not None:
-            observers = [*observers, spending := Spending(budget)]
+            observers = [*observers, spending := Spending(budget, counts_known=not is_again)]
             spending.check_price(priced_as(client))
         async with sandbox:
             view.begin(sandbox.wall)
@@ -330,6 +337,21 @@ async def solve(
     return solved
 
 
+def _go_on(log: RunLog, instruction: str, model: str, request: Mapping[str, Any]) -> bool:
+    """Go on with the last run of the same instruction, if it was cut short; return whether there is one."""
+    journal = log.journal
+    if journal is None:
+        return False
+    task = journal.hide(instruction)
+    runs = (each for each in journal.runs() if (each.command, each.task, each.model) == ("solve", task, model))
+    entry = next((each for each in runs if each.request.get("tests_for") == request["tests_for"]), None)
+    if entry is None or entry.state not in _CUT_SHORT:
+        return False
+    journal.claim(entry.id, request)
+    log.resume(entry.id, journal.steps(entry.id), exact=True)
+    return True
+
+
 async def resume_solve(
     journal: Journal, entry: RunEntry, console: Console, *, limits: Mapping[str, float] | None = None
 ) -> Solved:
@@ -350,7 +372,8 @@ async def resume_solve(
     request = {**entry.request, "limits": {**entry.request.get("limits", {}), **(limits or {})}}
     _limited(request["options"] or {}, request["limits"])  # Refuses mistakes before they are kept.
     journal.claim(entry.id, request)
-    log = RunLog(journal, run=entry.id, known=journal.steps(entry.id))
+    log = RunLog(journal)
+    log.resume(entry.id, journal.steps(entry.id), exact=True)
     out = None if request["out"] is None else Path(request["out"])
     return await solve(entry.task, console, log=log, **{"model": entry.model, **request, "out": out})
 

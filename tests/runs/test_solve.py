@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.commands import PYTEST, ROOT, coderoom, environment, recording
-from tests.support.openai_server import OpenAIServer, Stall
+from tests.support.openai_server import Failure, OpenAIServer, Stall
 from tests.support.solving import GOOD, SPECS, TESTS, WRONG
 
 TASK = "Write numbers as Roman numerals, and read them."
@@ -133,6 +133,8 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     assert json.loads(cache("clear", "--json").stdout)["removed"] == 1
     assert cache("clear").stdout.endswith(": 0 solutions removed\n")
     assert json.loads(cache("show", "--json").stdout)["entries"] == []
+    for each in (tmp_path / "cache").glob("journal.sqlite3-*"):  # From which the database could be read as well.
+        each.unlink()
     (tmp_path / "cache" / "journal.sqlite3").write_text("no database" * 100)
     for word in ("clear", "show"):
         damaged = cache(word)
@@ -301,6 +303,21 @@ def test_an_interrupt_ends_it_and_the_next_one_goes_on(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         assert len(server.requests) == 4
+
+
+def test_the_same_command_goes_on_with_its_run_and_asks_nothing_twice(tmp_path: Path) -> None:
+    with OpenAIServer([WORDS[0], WORDS[1], Failure(400, message="no"), WORDS[2]]) as server:
+        env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}
+        command = ("solve", "Double.", "--model", "openai:gpt-4o", "--journal", "j.sqlite3", "--json")
+        cut = coderoom(*command, cwd=tmp_path, env=env)
+        done = coderoom(*command, cwd=tmp_path, env=env)
+        assert (cut.returncode, done.returncode) == (1, 0), done.stderr
+        assert len(server.requests) == 4
+    assert json.loads(done.stdout)["usage"].items() >= {"requests": 1, "replayed": 2}.items()
+    [run] = json.loads(coderoom("runs", "--journal", "j.sqlite3", "--json", cwd=tmp_path).stdout)["runs"]
+    assert run["state"] == "ok"
+    facts = json.loads(coderoom("cache", "show", "--journal", "j.sqlite3", "--json", cwd=tmp_path).stdout)
+    assert (facts["solutions"], facts["replies"]) == (1, 0)
 
 
 MODULE = """\
