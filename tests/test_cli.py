@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from coderoom.configs import shipped_teams
-from coderoom.sandbox import walls
+from coderoom.sandbox import registry
 from tests.support.commands import ROOT, coderoom, coderoom_process, environment, recording
 from tests.support.solving import GOOD, SPECS, TESTS
 
 NILE = ROOT / "examples" / "nile.csv"
 REPLAY = f"replay:{ROOT / 'examples' / 'nile.replay.yaml'}"
 TASK = "When did the flow of the Nile drop?"
-WALLS = set(walls.WALLS.own) - {"none"}
+WALLS = set(registry.WALLS.own) - {"none"}
 # No engine listens there, so that this wall cannot be built on any machine.
 NO_DOCKER = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 APPROVED = json.dumps({"approved": True, "issues": [], "summary": "Fine."})

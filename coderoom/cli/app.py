@@ -14,7 +14,7 @@ from coderoom import __version__
 from coderoom._util.text import visible
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.models.services import MODEL_FORMS
-from coderoom.sandbox.walls import WALLS
+from coderoom.sandbox.registry import WALLS
 
 try:
     import typer as typer

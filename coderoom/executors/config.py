@@ -10,7 +10,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import EngineName, Limits, WallName
-from coderoom.sandbox.engines import ENGINES, asked_in_vain
+from coderoom.sandbox.registry import ENGINES, asked_in_vain
 
 if TYPE_CHECKING:
     from coderoom.sandbox import Sandbox

@@ -19,8 +19,7 @@ from coderoom.errors import RequestError
 from coderoom.executors.base import SandboxedExecutor
 from coderoom.executors.config import LocalCodeExecutorConfig, Policy, SandboxCodeExecutorConfig, State
 from coderoom.sandbox import EngineName, Limits, WallName
-from coderoom.sandbox.engines import ENGINES
-from coderoom.sandbox.walls import WALLS
+from coderoom.sandbox.registry import ENGINES, WALLS
 
 if TYPE_CHECKING:
     from coderoom.sandbox import Checkpoint, HostFunction

@@ -35,7 +35,7 @@ from coderoom.models.services import (
     service_of,
 )
 from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
-from coderoom.sandbox.engines import ENGINES
+from coderoom.sandbox.registry import ENGINES
 
 NOT_ISOLATED = (
     "Code is not isolated: it runs as ordinary processes of this user, with this user's files and network. "

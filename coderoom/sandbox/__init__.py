@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
     from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
     from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule, WallName
-    from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall
+    from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.function import HostFunction
     from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     )
     from coderoom.sandbox.sandbox import Sandbox
     from coderoom.sandbox.session import Checkpoint, Session
-    from coderoom.sandbox.walls import WallReport
     from coderoom.sandbox.walls import choose as choose_wall
     from coderoom.sandbox.walls import probe_all as probe_walls
 
@@ -95,7 +94,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
         "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on with_output",
         "coderoom.sandbox.config": "EngineName Limits SandboxConfig SourceModule WallName",
-        "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall",
+        "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.function": "HostFunction",
         "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",
@@ -105,6 +104,6 @@ __getattr__, __dir__ = lazy(
         "ExecutionResult FunctionCall OnOutput OutputChunk",
         "coderoom.sandbox.sandbox": "Sandbox",
         "coderoom.sandbox.session": "Checkpoint Session",
-        "coderoom.sandbox.walls": "WallReport choose_wall=choose probe_walls=probe_all",
+        "coderoom.sandbox.walls": "choose_wall=choose probe_walls=probe_all",
     },
 )

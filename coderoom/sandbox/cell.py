@@ -26,8 +26,8 @@ from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
-from coderoom.sandbox.engines import ENGINES
 from coderoom.sandbox.policy import check_apart, check_restricted
+from coderoom.sandbox.registry import ENGINES
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
 StreamName = Literal["stdout", "stderr"]

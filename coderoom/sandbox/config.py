@@ -12,9 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic_core import ErrorDetails
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.engines import ENGINES
 from coderoom.sandbox.policy import POLICIES
-from coderoom.sandbox.walls import WALLS
+from coderoom.sandbox.registry import ENGINES, WALLS
 
 MIB = 1024 * 1024
 

@@ -8,15 +8,34 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
-from coderoom.sandbox.walls import WallReport
 
 Program: TypeAlias = Any
 """A row of `coderoom.sandbox.PROGRAMS`."""
+
+
+@dataclass(frozen=True)
+class WallReport:
+    """Whether a wall can be built here.
+
+    Attributes:
+        name: The wall's name.
+        available: Whether it can.
+        detail: How it is built here, or why it cannot be built.
+        remedy: What would make it available or stronger; may be empty.
+        auto: Whether `auto` may take it; walls of other packages have to say so.
+    """
+
+    name: str
+    available: bool
+    detail: str
+    remedy: str = ""
+    auto: bool = True
 
 
 class StartedWorker(Protocol):

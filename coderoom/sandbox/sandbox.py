@@ -13,9 +13,9 @@ from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check, check_cell, reporting_failures
 from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.contracts import Engine, EngineSession
-from coderoom.sandbox.engines import ENGINES, asked_in_vain
 from coderoom.sandbox.functions.callables import Offer, Offered
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.registry import ENGINES, asked_in_vain
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.session import Session, stream_of
 

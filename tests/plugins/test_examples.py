@@ -14,8 +14,7 @@ import pytest
 from coderoom.generation import FunctionSpec, FunctionTest
 from coderoom.generation.languages.named import LANGUAGES, language_named
 from coderoom.sandbox import Sandbox
-from coderoom.sandbox.engines import ENGINES
-from coderoom.sandbox.walls import WALLS
+from coderoom.sandbox.registry import ENGINES, WALLS
 from coderoom.testing import EngineConformance, LanguageConformance, WallConformance
 from tests.support.commands import ROOT
 

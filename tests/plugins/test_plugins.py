@@ -19,8 +19,7 @@ from coderoom.generation import make_sandbox
 from coderoom.generation.languages.named import LANGUAGES
 from coderoom.runs.doctor import examine
 from coderoom.sandbox import Sandbox, probe_walls
-from coderoom.sandbox.engines import ENGINES
-from coderoom.sandbox.walls import WALLS
+from coderoom.sandbox.registry import ENGINES, WALLS
 from tests.support.commands import ROOT
 
 WALL = """
@@ -144,7 +143,8 @@ def test_a_package_cannot_replace_a_wall_of_ours(installed: Installed) -> None:
 NOTHING_ELSE = """
 import asyncio, importlib
 from coderoom.sandbox import Sandbox, SandboxUnavailable
-from coderoom.sandbox.walls import WALLS, WallReport
+from coderoom.sandbox.contracts import WallReport
+from coderoom.sandbox.registry import WALLS
 class Missing:
     async def probe(self): return WallReport("x", False, "There is no x.")
 for name in WALLS.own:

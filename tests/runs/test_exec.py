@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from coderoom.sandbox import walls
+from coderoom.sandbox import registry
 from tests.support.commands import coderoom, environment
 
-WALLS = set(walls.WALLS.own) - {"none"}
+WALLS = set(registry.WALLS.own) - {"none"}
 # No engine listens there, so that this wall cannot be built on any machine.
 NO_DOCKER = {"DOCKER_HOST": "unix:///nowhere/docker.sock"}
 NOTEBOOK = """\

@@ -5,51 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import replace
+from typing import cast
 
-from coderoom._util.plugins import Plugins
 from coderoom.errors import CodeRoomError, SandboxUnavailable
+from coderoom.sandbox.contracts import Wall, WallReport
+from coderoom.sandbox.registry import WALLS
 
-if TYPE_CHECKING:
-    from coderoom.sandbox.contracts import Wall
-
-# The class of each wall, strongest first, imported late: mostly only one is needed.
-WALLS: Final = Plugins(
-    "wall",
-    {
-        "bubblewrap": "coderoom.sandbox.walls.namespaces:BubblewrapWall",
-        "namespaces": "coderoom.sandbox.walls.namespaces:NamespacesWall",
-        "sandlock": "coderoom.sandbox.walls.landlock:SandlockWall",
-        "landlock": "coderoom.sandbox.walls.landlock:LandlockWall",
-        "docker": "coderoom.sandbox.walls.docker.wall:DockerWall",
-        "none": "coderoom.sandbox.walls.local:NoWall",
-    },
-    ("name", "probe", "start"),
-    besides=["auto"],
-)
 _chosen: list[str] = []
 _log = logging.getLogger(__name__)
 NOT_INSTALLED = "There is no "
-
-
-@dataclass(frozen=True)
-class WallReport:
-    """Whether a wall can be built here.
-
-    Attributes:
-        name: The wall's name.
-        available: Whether it can.
-        detail: How it is built here, or why it cannot be built.
-        remedy: What would make it available or stronger; may be empty.
-        auto: Whether `auto` may take it; walls of other packages have to say so.
-    """
-
-    name: str
-    available: bool
-    detail: str
-    remedy: str = ""
-    auto: bool = True
 
 
 def make_wall(name: str) -> Wall:

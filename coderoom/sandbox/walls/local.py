@@ -31,7 +31,7 @@ from coderoom._util.aside import in_thread
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import DEFAULTS, Limits, SandboxConfig
-from coderoom.sandbox.walls import WallReport
+from coderoom.sandbox.contracts import WallReport
 from coderoom.sandbox.walls.layout import Interpreter
 
 # The folder on this machine that `guest` is in.

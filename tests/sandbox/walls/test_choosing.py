@@ -11,7 +11,7 @@ import pytest
 
 from coderoom.cli.app import WALL_HELP
 from coderoom.sandbox import Sandbox, probe_walls
-from coderoom.sandbox.walls import WALLS
+from coderoom.sandbox.registry import WALLS
 from tests.support.commands import ROOT
 
 # A process that can make no user namespaces: the number is of its own user namespace.

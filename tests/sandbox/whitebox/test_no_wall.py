@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coderoom.sandbox import Limits, Sandbox, SandboxConfig, SandboxUnavailable, walls
+from coderoom.sandbox import Limits, Sandbox, SandboxConfig, SandboxUnavailable, WallReport, walls
 from coderoom.sandbox.walls import namespaces
 from coderoom.sandbox.walls.docker.wall import DockerWall
 from coderoom.sandbox.walls.local import ProbedWall
@@ -15,8 +15,8 @@ from coderoom.sandbox.walls.namespaces import BubblewrapWall
 from tests.support.commands import coderoom, recording
 
 
-async def missing(wall: Any) -> walls.WallReport:
-    return walls.WallReport(wall.name, available=False, detail="It is not there.", remedy="Get it.")
+async def missing(wall: Any) -> WallReport:
+    return WallReport(wall.name, available=False, detail="It is not there.", remedy="Get it.")
 
 
 async def test_without_any_wall_each_one_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

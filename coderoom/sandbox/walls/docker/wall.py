@@ -15,7 +15,7 @@ from coderoom._util.processes import is_orphan
 from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.sandbox import guest
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.walls import WallReport
+from coderoom.sandbox.contracts import WallReport
 from coderoom.sandbox.walls.docker.config import (
     DEFAULT_IMAGE,
     LABEL,
