@@ -175,7 +175,10 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
 
     def _look_for_the_last_attempt(self, messages: Sequence[BaseChatMessage]) -> None:
         for message in messages:
-            self._lines = max(self._lines, len(message.to_model_text().splitlines()))
+            code = [each for each in extract_code_blocks(message.to_model_text()) if not each.is_data]
+            if code or not self._lines:
+                texts = [each.code for each in code] or [message.to_model_text()]
+                self._lines = sum(len(text.splitlines()) for text in texts)
             if keys.OUTCOME in message.metadata:
                 self._outcome = keys.read_outcome(message.metadata)
                 self._exit_code = message.metadata.get(keys.EXIT_CODE, "")
@@ -197,7 +200,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
             summary = f"The reviewer's answer could not be read as a verdict, so it approves nothing. It said: {said}"
             return ReviewVerdict(approved=False, issues=[], summary=summary)
         for issue in answer.value.issues:
-            if issue.line is not None and issue.line > self._lines > 0:  # No message has so many lines.
+            if issue.line is not None and issue.line > self._lines:  # The code has fewer.
                 issue.line = None
         if answer.value.approved and any(issue.severity == "error" for issue in answer.value.issues):
             return answer.value.refuse("The reviewer approved, but named an error as well.")
@@ -218,13 +221,13 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation and the last attempt's outcome, as JSON-like data."""
         outcome = "" if self._outcome is None else self._outcome.value
-        return {**await super().save_state(), "outcome": outcome, "exit_code": self._exit_code}
+        return {**await super().save_state(), "outcome": outcome, "exit_code": self._exit_code, "lines": self._lines}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned."""
         await super().load_state(state)
         self._outcome = keys.read_outcome({keys.OUTCOME: state.get("outcome", "")})
-        self._exit_code = state.get("exit_code", "")
+        self._exit_code, self._lines = state.get("exit_code", ""), state.get("lines", 0)
 
 
 def _brings_code(message: BaseChatMessage) -> bool:

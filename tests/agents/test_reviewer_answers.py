@@ -144,7 +144,10 @@ async def test_severities_of_all_kinds_are_read(given: object, read: str) -> Non
 )
 async def test_lines_of_all_kinds_are_read(given: object, read: int | None) -> None:
     reply = verdict(False, issues=[{"severity": "error", "line": given, "message": "It is wrong."}])
-    found = await review(reply, TASK, attempt(content="\n".join(["x += 1"] * 20)))
+    written = attempt(
+        content="Here is\n\nthe code.\n```python no-run\n" + "x += 1\n" * 20 + "```\n" + "It printed this.\n" * 9
+    )
+    found = await review(reply, TASK, written, attempt(content="1"))
     assert [issue.line for issue in found.issues] == [read]
 
 
