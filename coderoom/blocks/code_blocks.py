@@ -39,6 +39,7 @@ _DATA_LANGUAGES = frozenset(
     "console css csv diff env html ini json json5 jsonl latex log markdown mermaid none output pycon svg text toml "  # noqa: SIM905
     "tsv xml yaml".split()
 )
+_LAST_TOKEN = re.compile(r"<end_\w+>|<eos>|</s>|<[|\uff5c][\w:\u2581-]+[|\uff5c]>")  # Never the end of code.
 _NAME_WITH_EXTENSION = re.compile(r"[^\s]*[^\s./\\]\.[A-Za-z][A-Za-z0-9]{0,9}")
 _NAME_COMMENT = re.compile(r"[ \t]*(?:#|//|--|<!--|/\*)[ \t]*(?:filename|file)[ \t]*:", re.IGNORECASE)
 _LONGEST_NAME_LINE = 4096
@@ -196,7 +197,8 @@ def _to_block(find: Find) -> Block:
     if find.in_tag and not language:
         language = "python"
     # Python with all lines indented cannot run, so the indentation belongs to a list or is a mistake.
-    code = dedent(find.code) if language == "python" and not find.exact and _is_indented(find.code) else find.code
+    code = find.code if language in _DATA_LANGUAGES else _without_last_token(find.code)
+    code = dedent(code) if language == "python" and not find.exact and _is_indented(code) else code
     return Block(
         language=language,
         code=code,
@@ -207,6 +209,13 @@ def _to_block(find: Find) -> Block:
         line=find.line + 1,
         unclear=find.unclear,
     )
+
+
+def _without_last_token(code: str) -> str:
+    """Code without what some models write after it, before the closing fence."""
+    text = code.rstrip()
+    begin = max(0, text.rfind("<"))
+    return text[:begin].rstrip() if _LAST_TOKEN.fullmatch(text, begin) else code
 
 
 def _file_name(info: Info, code: str) -> str | None:
