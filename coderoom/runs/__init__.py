@@ -20,7 +20,8 @@ if TYPE_CHECKING:
         services,
     )
     from coderoom.runs.durable import Run
-    from coderoom.runs.exec import BlockRun, FileResult, run_file
+    from coderoom.runs.exec import run_file
+    from coderoom.runs.exec_result import BlockRun, FileResult
     from coderoom.runs.exec_source import read_blocks
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
@@ -93,7 +94,8 @@ __getattr__, __dir__ = lazy(
         "coderoom.runs.doctor": "NOT_ISOLATED Finding ModelCheck ServiceState "
         "check_model examine models_to_check services",
         "coderoom.runs.durable": "Run",
-        "coderoom.runs.exec": "BlockRun FileResult run_file",
+        "coderoom.runs.exec": "run_file",
+        "coderoom.runs.exec_result": "BlockRun FileResult",
         "coderoom.runs.exec_source": "read_blocks",
         "coderoom.runs.exec_view": "ExecView",
         "coderoom.runs.execute_question": "ExecuteCodeResult execute_code",

@@ -20,6 +20,7 @@ from coderoom._util.terminal import PlainConsole
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
+from coderoom.runs.exec_result import BlockRun, FileResult, without_state
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
@@ -41,122 +42,8 @@ from coderoom.steps import StepObserver
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STATE: Final = (
-    "The session was restarted: earlier variables are gone.",
-    "Variables that were set before are still there.",
-)
 _FRAME: Final = re.compile(r'^  File "<cell (\d{1,6})>", line (\d{1,6})', re.MULTILINE)
 _PLACE_IN_CELL: Final = re.compile(r" \(<cell \d+>, line \d+\)$")
-
-
-@dataclass(frozen=True)
-class BlockRun:
-    """The result of one block of a file.
-
-    Attributes:
-        number: The block's number among those that are run, counted from 1.
-        block: The block.
-        outcome: How it ended.
-        exit_code: Its exit code.
-        output: What it printed, the value of a last expression, and why it was ended. Long output keeps its beginning
-            and its end.
-        seconds: How long it took.
-        value: The value of a last expression as JSON-like data; `None` if there is none, or it is not data.
-        value_repr: The `repr` of that value; `None` if there is none.
-        truncated: Whether `output` is incomplete.
-        error: Why it failed; `None` if it did not.
-        place: The line of the file where it failed, for instance `notes.md:9`, if it is known.
-        cause: The line of the innermost call that failed, if that is another one.
-    """
-
-    number: int
-    block: Block
-    outcome: Outcome
-    exit_code: int
-    output: str
-    seconds: float
-    value: Any = None
-    value_repr: str | None = None
-    truncated: bool = False
-    error: CodeError | None = None
-    place: str | None = None
-    cause: str | None = None
-
-    def to_json(self, in_notebook: bool) -> dict[str, Any]:
-        """The facts, as JSON-like data."""
-        error = self.error
-        return {
-            "number": self.number,
-            "line": None if in_notebook else self.block.line,
-            "cell": self.block.line if in_notebook else None,
-            "language": self.block.language,
-            "code": self.block.code,
-            "outcome": self.outcome.value,
-            "exit_code": self.exit_code,
-            "output": self.output,
-            "value": self.value,
-            "value_repr": self.value_repr,
-            "output_file": None,  # No output is kept in a file.
-            "truncated": self.truncated,
-            "error": error and {"type": error.type, "message": _without_state(error.message), "place": self.place},
-            "seconds": round(self.seconds, 3),
-        }
-
-
-@dataclass
-class FileResult:
-    """The result of running a file.
-
-    Attributes:
-        source: The file.
-        workspace: The folder that it ran in.
-        workspace_made: Whether that folder was created.
-        runs: The blocks that ran, in order; the last one may have failed.
-        cancelled: Whether it was interrupted.
-        broke: Whether the sandbox broke.
-        isolation: The wall that the code ran behind.
-        files: The files in the folder that were made or changed.
-    """
-
-    source: Source
-    workspace: Path
-    workspace_made: bool = False
-    runs: list[BlockRun] = field(default_factory=list)
-    cancelled: bool = False
-    broke: bool = False
-    isolation: str = ""
-    files: list[Path] = field(default_factory=list)
-
-    @property
-    def total(self) -> int:
-        """The number of blocks."""
-        return len(self.source.blocks)
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether every block succeeded."""
-        return len(self.runs) == self.total and all(run.outcome is Outcome.OK for run in self.runs)
-
-    @property
-    def outcome(self) -> str:
-        """The outcome of the last block; `failed` if the sandbox broke."""
-        if self.broke:
-            return "failed"
-        return "cancelled" if self.cancelled else self.runs[-1].outcome.value if self.runs else "no_code"
-
-    def to_json(self) -> dict[str, Any]:
-        """The facts, as JSON-like data."""
-        return {
-            "succeeded": self.succeeded,
-            "cancelled": self.cancelled,
-            "isolation": self.isolation,
-            "workspace": str(self.workspace),
-            "workspace_made": self.workspace_made,
-            "blocks": self.total,
-            "files": list(map(str, self.files)),
-            "skipped": [{"line": block.line, "language": block.tag} for block in self.source.skipped],
-            "runs": [run.to_json(self.source.kind == "notebook") for run in self.runs],
-        }
 
 
 def _remarks(result: ExecutionResult, source: Source) -> str:
@@ -167,7 +54,7 @@ def _remarks(result: ExecutionResult, source: Source) -> str:
     said = [] if result.value_repr is None or source.kind == "script" else [result.value_repr]
     error = result.error
     if error is not None and not error.traceback and error.type != "Exit":
-        said.append(f"[{_without_state(error.message)}]")
+        said.append(f"[{without_state(error.message)}]")
     if not said:
         return ""
     gap = "" if not result.output or result.output.endswith("\n") else "\n"
@@ -179,12 +66,6 @@ def _as_json(value: Any) -> Any:
     with contextlib.suppress(ValueError, TypeError):
         return json.loads(to_json(value, bytes_mode="base64", inf_nan_mode="null", fallback=str))
     return None
-
-
-def _without_state(message: str) -> str:
-    for words in _STATE:
-        message = message.removesuffix(words).rstrip()
-    return message
 
 
 def check_request(source: Source, arguments: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-    from coderoom.runs.exec import BlockRun, FileResult
+    from coderoom.runs.exec_result import BlockRun, FileResult
 
 NO_WALL: Final = "none"
 NO_CODE_IS_RUN: Final = "no code is run"
