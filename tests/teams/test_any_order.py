@@ -1,0 +1,135 @@
+"""A team in any order of runs, interruptions, pauses, resets and loads: everybody reads each message once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from coderoom.teams import CodingTeam
+from tests.teams.helpers import HOWS, How, Player, held_by, interrupt, play, speakers, step_for, until
+
+pytestmark = pytest.mark.slow
+NAMES = ("a", "b", "c")
+TURNS = 4
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Does to a team what users do, and knows what each agent must have read."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.make_team()
+        self.tasks = 0
+        self.forget()
+
+    def make_team(self) -> None:
+        self.players = [Player(name) for name in NAMES]
+        self.team = CodingTeam(self.players, max_turns=TURNS)
+        self.said = dict.fromkeys(NAMES, 0)
+
+    def forget(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.read = dict.fromkeys(NAMES, 0)
+        self.next = 0
+        self.left = TURNS
+
+    def do(self, work: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    # --- What must be so ---
+
+    def new_task(self, wanted: bool) -> str | None:
+        """The task of the next run; the first one has one."""
+        if not wanted and self.told:
+            return None
+        self.tasks += 1
+        task = f"task {self.tasks}"
+        self.told.append(("user", task))
+        self.left = TURNS
+        return task
+
+    def takes_turn(self) -> str:
+        name = NAMES[self.next]
+        self.read[name] = len(self.told)
+        self.said[name] += 1
+        self.told.append((name, f"{name} {self.said[name]}"))
+        self.next = (self.next + 1) % len(NAMES)
+        self.left -= 1
+        return name
+
+    def take_turns(self) -> list[str]:
+        names = [self.takes_turn() for _ in range(self.left)]
+        self.left = TURNS
+        return names
+
+    @invariant()
+    def everybody_has_read_each_message_once(self) -> None:
+        for player in self.players:
+            told = self.told[: self.read[player.name]]
+            assert player.context == [f"{source}: {text}" for source, text in told if source != player.name]
+
+    # --- What users do ---
+
+    @rule(new=st.booleans())
+    def run_to_the_end(self, new: bool) -> None:
+        task = self.new_task(new)
+        assert speakers(self.do(play(self.team, task))) == self.take_turns()
+
+    @rule(new=st.booleans(), how=st.sampled_from(HOWS), turns=st.integers(0, len(NAMES) - 1))
+    def run_and_interrupt(self, new: bool, how: How, turns: int) -> None:
+        task = self.new_task(new)
+        for _ in range(min(turns, self.left - 1)):
+            player = self.players[self.next]
+            player._steps.append(f"{self.takes_turn()} {self.said[player.name]}")
+        player = self.players[self.next]
+        player._steps.append(step_for(how))
+        self.do(interrupt(how, self.team, player, task))  # The turn has not happened.
+
+    @rule(new=st.booleans())
+    def run_with_a_pause(self, new: bool) -> None:
+        async def paused(task: str | None) -> list[str]:
+            gate, first = asyncio.Event(), self.players[self.next]
+            text, turns = f"{first.name} {self.said[first.name] + 1}", first.turns
+            first._steps.append(held_by(gate, text))
+            running = asyncio.create_task(self.team.run(task=task))
+            await until(lambda: first.turns > turns)
+            await self.team.pause()
+            gate.set()
+            await asyncio.sleep(0)
+            await self.team.resume()
+            return speakers(await running)
+
+        task = self.new_task(new)
+        found = self.do(asyncio.wait_for(paused(task), 20))
+        assert found == self.take_turns()
+
+    @rule()
+    def reset(self) -> None:
+        self.do(self.team.reset())
+        self.forget()
+
+    @precondition(lambda self: self.told)
+    @rule()
+    def save_and_load(self) -> None:
+        state = json.loads(json.dumps(self.do(self.team.save_state())))
+        self.make_team()
+        self.do(self.team.load_state(state))
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+
+AnyOrder.TestCase.settings = settings(
+    max_examples=50, deadline=None, stateful_step_count=12, suppress_health_check=[HealthCheck.too_slow]
+)
+TestAnyOrder = AnyOrder.TestCase
