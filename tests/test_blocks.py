@@ -862,10 +862,24 @@ def test_a_tag_beside_a_comment_is() -> None:
     assert block.code == "that()"
 
 
-@pytest.mark.parametrize("shape", ["> -\nx\n", "> ~~~\nx\n"])
-def test_quotes_with_lazy_lines_take_linear_time(shape: str) -> None:
-    # If all lines were read again for each quote, this would exceed the time limit of a test.
-    extract_code_blocks(shape * 10_000)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> -\nx\n" * 10_000,
+        "> ~~~\nx\n" * 10_000,
+        "a ```python\ny```\n" * 5_000,
+        "<think>a</think>```python\nx```\n" * 5_000,
+        "<think>a</think>``` b " * 9_000,
+    ],
+)
+def test_what_is_read_again_and_again_takes_linear_time(text: str) -> None:
+    # If all that follows were read again for each quote, fence or tag, this would exceed the time limit of a test.
+    extract_code_blocks(text)
+    without_thoughts(text)
+
+
+def test_all_is_thought_where_thoughts_cannot_be_told() -> None:
+    assert without_thoughts("<think>a</think>```python\nx```\n" * 5_000) == ""
 
 
 def test_ordinary_quotes_are_read_in_a_long_text() -> None:

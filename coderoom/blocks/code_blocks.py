@@ -10,6 +10,7 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, heading, list_block
+from markdown_it.token import Token
 
 from coderoom.blocks.execute_tags import read_tags
 from coderoom.blocks.fences import (
@@ -49,7 +50,7 @@ _GLUED_LABEL = re.compile(r"[`\s]+")
 _UNDERLINE = re.compile(r"(?:=+|-+)[ \t]*\Z")
 _INTERRUPTING = frozenset("`~>#*+-_=<0123456789")  # what the lines that end a paragraph begin with
 _LONGEST = 1_000_000
-_MOST_FENCES = 20_000  # More of them would be so many objects that Python's collection of garbage stops all threads.
+_MOST_FENCES = 16_000  # More of them would be so many objects that Python's collection of garbage stops all threads.
 _SIGNS_OF_CODE = re.compile(rf"```|~~~|{TAG.pattern}", re.IGNORECASE)
 _MAX_NESTING = 20
 _MAX_QUOTES = 6
@@ -110,8 +111,8 @@ def extract_code_blocks(text: str, *, longest: int = _LONGEST) -> list[Block]:
 
     Args:
         text: The reply.
-        longest: How many characters are read. A longer text, or one with more than 20,000 fences, which no model
-            writes, has at most one block, an `unclear` one.
+        longest: How many characters are read. A longer text, or one with more than 16,000 fences and tags, which no
+            model writes, has at most one block, an `unclear` one.
 
     Returns:
         All blocks in the order of the text, whatever their language.
@@ -120,12 +121,14 @@ def extract_code_blocks(text: str, *, longest: int = _LONGEST) -> list[Block]:
         why = f"the text has {len(text):,} characters, and {longest:,} are read"
         return [Block("code", "", tag="code", unclear=why)] if _has(_SIGNS_OF_CODE, text) else []
     if (fences := _fences(text)) > _MOST_FENCES:
-        return [Block("code", "", tag="code", unclear=f"the text has {fences:,} fences, and {_MOST_FENCES:,} are read")]
+        why = f"the text has {fences:,} fences and tags, and {_MOST_FENCES:,} are read"
+        return [Block("code", "", tag="code", unclear=why)]
     return [_to_block(find) for find in _read(text).finds]
 
 
 def _fences(text: str) -> int:
-    return text.count("```") + text.count("~~~")
+    """How many fences and `<execute>` tags the text has."""
+    return text.count("```") + text.count("~~~") + sum(1 for _ in find_all(TAG, text, 0, len(text)))
 
 
 def without_thoughts(reply: str) -> str:
@@ -142,7 +145,13 @@ def without_thoughts(reply: str) -> str:
 def split_thoughts(reply: str) -> tuple[str, str]:
     """Return what `without_thoughts` does, and the tag without a partner that made a thought, if there is one."""
     is_read = len(reply) <= _LONGEST and _fences(reply) <= _MOST_FENCES
-    thoughts = _read(reply, is_reply=True).thoughts if is_read and _has(THOUGHT, reply) else None
+    tag = next(find_all(THOUGHT, reply, 0, len(reply)), None) if is_read else None
+    if tag is None:
+        return reply, ""
+    scan = _read(reply, is_reply=True)
+    if scan.budget < 0:
+        return "", tag[0]  # Not all thoughts were found, so everything may be one.
+    thoughts = scan.thoughts
     if not thoughts:
         return reply, ""
     spoken = thoughts.without()
@@ -248,8 +257,15 @@ def _read(text: str, *, is_reply: bool = False) -> Scan:
     scan = Scan(_BUDGET + _BUDGET_PER_CHARACTER * len(source), tags, Thoughts(source) if is_reply else None)
     parser = _parser()
     # Only blocks are parsed: inline content is not needed, and its time is not linear.
-    parser.block.parse(source, parser, {"scan": scan}, [])
+    parser.block.parse(source, parser, {"scan": scan}, _NoTokens())
     return scan
+
+
+class _NoTokens(list[Token]):
+    """What markdown-it makes of lists and quotes, which nobody needs: so many objects that collecting garbage is slow."""
+
+    def append(self, token: Token) -> None:
+        """Drop it."""
 
 
 def _has(pattern: re.Pattern[str], text: str) -> bool:
@@ -330,14 +346,17 @@ def _paragraph_rule(state: StateBlock, start: int, end: int, silent: bool) -> bo
     for line in range(start, stop):
         offset = state.src.find("`", line_start(state, line), state.eMarks[line])
         is_glued = offset > line_start(state, line) and _GLUED.match(state.src, offset, state.eMarks[line])
-        if is_glued and _read_glued(state, start, line, offset, end):
+        if is_glued and _read_glued(state, start, line, offset, stop, end):
             return True
     _read_text(state, start, stop, end)
     return True
 
 
-def _read_glued(state: StateBlock, start: int, line: int, offset: int, end: int) -> bool:
-    """Read a block whose opening fence is glued to the end of a sentence, if a bare fence closes it."""
+def _read_glued(state: StateBlock, start: int, line: int, offset: int, stop: int, end: int) -> bool:
+    """Read a block whose opening fence is glued to the end of a sentence, if a bare fence closes it.
+
+    The sentence is in a paragraph from `start` to `stop`.
+    """
     if not is_language(_GLUED_LABEL.sub("", state.src[offset : state.eMarks[line]])):
         return False
     if _OPENS_TAG.search(state.src, line_start(state, line), offset):
@@ -358,6 +377,7 @@ def _read_glued(state: StateBlock, start: int, line: int, offset: int, end: int)
     state.eMarks[line] = line_end
     scan.finds.append(found)
     state.line = after
+    scan.pay(max(0, state.eMarks[stop - 1] - line_end))
     return True
 
 
@@ -394,7 +414,7 @@ def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
     """Read the tags in the lines of a paragraph; the content of a tag is code, whatever it looks like."""
     scan = scan_of(state)
     state.line = stop
-    if scan.tags is None and scan.thoughts is None:
+    if (scan.tags is None and scan.thoughts is None) or not scan.pay(0):
         return
     offset, line = line_start(state, start), start
     while (after := read_tags(state, offset, line, stop, end)) is not None:
@@ -405,6 +425,8 @@ def _read_text(state: StateBlock, start: int, stop: int, end: int) -> None:
             state.line = line + 1
             return
         begin_at(state, line, offset)
-        if fence_rule(state, line, end, False):
+        is_fence = fence_rule(state, line, end, False)
+        # What is left of the paragraph is read again.
+        if not scan.pay(max(0, state.eMarks[stop - 1] - offset)) or is_fence:
             return
         stop = state.line = _paragraph_end(state, line, end)

@@ -311,7 +311,7 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
                 return _End(line, closed=False) if outside is None else _End(outside)
             break
         text = state.getLines(line, line + 1, state.sCount[start], False)
-        if first is not None and not scan.pay(len(text) + 1):
+        if (first is not None or glued is not None) and not scan.pay(len(text) + 1):
             is_unclear = True
             break
         if scan.thoughts is not None and content.is_code and scan.thoughts.close_at(line_start(state, line)):

@@ -56,12 +56,13 @@ def python(code: str) -> list[str]:
         python("for n in range(3): open(f'{n}', 'w').write(f'{n}' + '-eyJaaaaaaaaaa' * 200_000)"),
         python("open('large', 'w').truncate(100_000_000)"),
         *([text * (SIZE // len(text)), "Done.", "Done."] for text in ("```python\nx\n", "> - `a` <execute> ")),
-        *([text * (999_999 // len(text)), "Done.", "Done."] for text in ("<think>\n", "a<b> `c` ", "\n")),
+        *([text * (999_999 // len(text)), "Done.", "Done."] for text in ("<think>\n", "a<b> `c` ", "- a\n", "> a\n\n")),
+        *(["<execute>x</execute>" * count, "Done.", "Done."] for count in (4_999, 49_999)),
         *([text * (499_999 // len(text)), "Done.", "Done."] for text in ("~~~\n", "\ud800")),
     ],
     ids=[
         *("tokens", "addresses", "digits", "keys", "files", "large-file", "fences", "tags"),
-        *("thoughts", "html", "lines", "unlabelled", "surrogates"),
+        *("thoughts", "html", "lists", "quotes", "tags-read", "tags-not-read", "unlabelled", "surrogates"),
     ],
 )
 async def test_a_team_with_a_journal(tmp_path: Path, replies: list[str]) -> None:
