@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -31,6 +32,8 @@ def is_large(*data: Any) -> bool:
             size += len(each)
         elif (content := getattr(each, "content", None)) is not None:
             left.append(content)
+        elif is_dataclass(each):
+            left += [getattr(each, each_field.name) for each_field in fields(each)]
     return size > LARGE
 
 

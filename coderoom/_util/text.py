@@ -329,6 +329,7 @@ class Masking:
             for end, stop, is_traced in self._pieces(text):
                 if begin >= end:  # A secret went past this piece.
                     continue
+                piece: list[str] = []
                 if is_traced:
                     room -= end - begin
                     if room < 0:  # The end of a secret that begins here has no traces.
@@ -336,11 +337,12 @@ class Masking:
                     for found in self._secret.finditer(text, begin, stop):
                         if found.start() >= end:
                             break
-                        parts += [text[begin : found.start()], instead(found)]
+                        piece += [text[begin : found.start()], instead(found)]
                         begin = found.end()
                 if begin < end:
-                    parts.append(text[begin:end])
+                    piece.append(text[begin:end])
                     begin = end
+                parts.append("".join(piece))
             return "".join(parts)
 
         hidden: T = in_texts(data, replaced)

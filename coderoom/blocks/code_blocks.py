@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from io import StringIO
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, heading, list_block
@@ -177,7 +178,7 @@ def fence(code: str, language: str = "", *flags: str) -> str:
         raise RequestError(f"The info string of a fence is one line, but this one has a line end in it: {info!r}")
     # Only tildes may have backticks after them.
     marker = "~" if "`" in info else "`"
-    longest = max((len(run) for run in re.findall(f"{marker}+", code)), default=0)
+    longest = max((len(run[0]) for run in re.finditer(f"{marker}+", code)), default=0)
     length = max(3, longest + 1)
     if not _survives_plain_fence(code, normalize_language(parse_info(info).tag)):
         length = max(4, length)
@@ -189,15 +190,20 @@ def _survives_plain_fence(code: str, language: str) -> bool:
     """Return whether no tolerance for three backticks would change this code."""
     strings = strings_of(language)
     if strings is not None:
-        for line in re.split(r"\r\n?|\n", code):
+        for line in _lines(code):
             strings.feed(line)
     is_open = strings is not None and strings.open != ""
     return not is_open and not (language == "python" and _is_indented(code))
 
 
 def _is_indented(code: str) -> bool:
-    lines = [line for line in code.split("\n") if line.strip(" \t")]
-    return bool(lines) and all(line.startswith((" ", "\t")) for line in lines)
+    lines = (line for line in _lines(code) if line.strip(" \t"))
+    return next(lines, "").startswith((" ", "\t")) and all(line.startswith((" ", "\t")) for line in lines)
+
+
+def _lines(code: str) -> Iterator[str]:
+    """The lines one by one, so that other threads go on meanwhile."""
+    return (line.removesuffix("\n") for line in StringIO(code, newline=None))
 
 
 def _to_block(find: Find) -> Block:
@@ -262,7 +268,7 @@ def _read(text: str, *, is_reply: bool = False) -> Scan:
 
 
 class _NoTokens(list[Token]):
-    """What markdown-it makes of lists and quotes, which nobody needs: so many objects that collecting garbage is slow."""
+    """What markdown-it makes of lists and quotes: nobody needs it, and to collect so much garbage is slow."""
 
     def append(self, token: Token) -> None:
         """Drop it."""

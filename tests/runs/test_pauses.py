@@ -55,13 +55,14 @@ def python(code: str) -> list[str]:
         *(python(f"print({text!r} * {SIZE // len(text)})\n1 / 0") for text in ("-eyJaaaaaaaaaa", "é://a:", "1", "sk-")),
         python("for n in range(3): open(f'{n}', 'w').write(f'{n}' + '-eyJaaaaaaaaaa' * 200_000)"),
         python("open('large', 'w').truncate(100_000_000)"),
-        *([text * (SIZE // len(text)), "Done.", "Done."] for text in ("```python\nx\n", "> - `a` <execute> ")),
+        *([text * (SIZE // len(text)), "Done.", "Done."] for text in ("```python\nx\n", "> - `a` <execute> ", "${A}")),
+        [f"```python\n'''{chr(13) * 900_000}'''\n```", "Done.", "Done."],
         *([text * (999_999 // len(text)), "Done.", "Done."] for text in ("<think>\n", "a<b> `c` ", "- a\n", "> a\n\n")),
         *(["<execute>x</execute>" * count, "Done.", "Done."] for count in (4_999, 49_999)),
         *([text * (499_999 // len(text)), "Done.", "Done."] for text in ("~~~\n", "\ud800")),
     ],
     ids=[
-        *("tokens", "addresses", "digits", "keys", "files", "large-file", "fences", "tags"),
+        *("tokens", "addresses", "digits", "keys", "files", "large-file", "fences", "tags", "variables", "line-ends"),
         *("thoughts", "html", "lists", "quotes", "tags-read", "tags-not-read", "unlabelled", "surrogates"),
     ],
 )
