@@ -32,6 +32,8 @@ def is_large(*data: Any) -> bool:
             size += len(each)
         elif (content := getattr(each, "content", None)) is not None:
             left.append(content)
+        elif (picture := getattr(each, "image", None)) is not None:  # AutoGen encodes it whenever it is dumped.
+            size += picture.width * picture.height
         elif is_dataclass(each):
             left += [getattr(each, each_field.name) for each_field in fields(each)]
     return size > LARGE

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import PIL.Image
 import pytest
+from autogen_agentchat.messages import MultiModalMessage
+from autogen_core import Image
 
 from coderoom.agents import CodeExecutorAgent
 from coderoom.configs import ReplayModel
@@ -67,14 +71,25 @@ def python(code: str) -> list[str]:
     ],
 )
 async def test_a_team_with_a_journal(tmp_path: Path, replies: list[str]) -> None:
+    await check_team(tmp_path, replies, "Go.")
+
+
+async def test_a_picture(tmp_path: Path) -> None:
+    picture = Image(PIL.Image.frombytes("RGB", (1500, 1500), os.urandom(1500 * 1500 * 3)))
+    task = MultiModalMessage(content=["Go.", picture], source="user")
+    await check_team(tmp_path, [*python("1 / 0"), "Done."], task)
+
+
+async def check_team(tmp_path: Path, replies: list[str], task: str | MultiModalMessage) -> None:
     async def run() -> None:
         log, model = RunLog(Journal(tmp_path / "journal.sqlite3")), ReplayModel(replies)
         log.begin("run", "t", "x", None, {})
+        model.model_info["vision"] = True
         watch_client(model)
         executor = SandboxCodeExecutor(tmp_path / "work")
         agent = CodeExecutorAgent("coder", executor, model_client=model)
         with observing(log):
-            await agent.run(task="Go.")
+            await agent.run(task=task)
         await agent.close()
 
     await check(run)
