@@ -53,7 +53,7 @@ class Usage(Data):
     """What a solution cost.
 
     Attributes:
-        requests: The number of requests to the model.
+        requests: The number of requests that the model has answered.
         prompt_tokens: The number of prompt tokens.
         completion_tokens: The number of completion tokens.
         replayed: How many replies were taken from an earlier, interrupted call. Their tokens are not counted.

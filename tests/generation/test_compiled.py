@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from coderoom.generation import (
     write_solution,
 )
 from coderoom.sandbox import Sandbox
+from tests.support.commands import PYTEST
 
 from .examples import frozen, test_of
 from .scripted import ScriptedModel
@@ -301,7 +301,7 @@ async def test_from_an_instruction_to_tested_files(sandbox: Sandbox, tmp_path: P
     solution = await generator.generate_solution("Initials of words.")
     assert solution.all_tests_passed, solution.missing
     write_solution(solution, tmp_path, name="words")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
+    command = [sys.executable, *PYTEST]
     for text, said in (("words", "3 passed"), ("word", "3 failed")):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert said in done.stdout, (text, done.stdout)

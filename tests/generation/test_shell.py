@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from coderoom.generation import (
 )
 from coderoom.judge import Harness
 from coderoom.sandbox import Sandbox
+from tests.support.commands import PYTEST
 
 from .examples import frozen, test_of
 from .scripted import ScriptedModel
@@ -249,19 +249,8 @@ def test_the_documentation_names_what_a_language_needs() -> None:
 
 
 def pytest_in(folder: Path) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        os.devnull,
-        "-W",
-        "error::ResourceWarning",
-    ]
-    done = subprocess.run([*command, "--rootdir", "."], cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, *PYTEST, "-W", "error::ResourceWarning"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout
 
 
