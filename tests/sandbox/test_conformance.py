@@ -29,6 +29,10 @@ class TestStrongest(WallConformance):
 class TestNone(WallConformance):
     arguments = {"wall": "none"}
     isolates = has_mounts = False
+    # It keeps nothing out, and a test that is skipped fails in CI.
+    test_files_of_the_host_can_be_neither_read_nor_written = None  # type: ignore[assignment]
+    test_the_network_of_the_host_cannot_be_reached = None  # type: ignore[assignment]
+    test_processes_of_the_host_cannot_be_ended = None  # type: ignore[assignment]
 
 
 @pytest.mark.allwalls

@@ -12,7 +12,7 @@ from tests.support.commands import ROOT
 from tests.support.studio import studio_environment, studio_python
 
 MODULE = "coderoom/studio/autogenstudio.py"
-MARKED = "coderoom/_util/tasks.py"
+MARKED = "coderoom/_util/closing.py"
 """It only asks whether a module of Studio is loaded."""
 
 MISSING = """
