@@ -180,7 +180,7 @@ class _FileRun:
     async def run(self) -> None:
         """Run it and show it."""
         result = self.result
-        changes = FileChanges([result.workspace])
+        changes = FileChanges([result.workspace], self.writer.path)
         try:
             with self.interrupt.caught():
                 await self._start()

@@ -269,7 +269,7 @@ async def run_team(
     record.runs_code = bool(executors)
     record.has_reviewer = any(isinstance(agent, ReviewerAgent) for agent in agents_of(team))
     folders = [folder for executor in executors if (folder := folder_of(executor))]
-    changes = await asyncio.to_thread(FileChanges, folders)
+    changes = await asyncio.to_thread(FileChanges, folders, log.path)
     by_signal = token is None
     token = token or CancellationToken()
     spending = None if budget is None else Spending(budget)

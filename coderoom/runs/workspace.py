@@ -94,9 +94,16 @@ def copy_in(files: Sequence[Path], workspace: Path) -> list[str]:
 
 
 class FileChanges:
-    """Finds the files that were written in some folders since this object was created."""
+    """Finds the files that were written in some folders since this object was created.
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    Args:
+        folders: The folders.
+        journal: The database of the journal, which is no file that code has written; `None`: there is none.
+    """
+
+    def __init__(self, folders: Sequence[Path], journal: Path | None = None) -> None:
+        own = None if journal is None else journal.resolve()
+        self._own = set() if own is None else {own.with_name(f"{own.name}{end}") for end in ("", "-wal", "-shm")}
         resolved = sorted({folder.resolve() for folder in folders})
         self._folders = [one for one in resolved if not any(other in one.parents for other in resolved)]
         self._before = dict(self._files())
@@ -111,7 +118,7 @@ class FileChanges:
         for path in islice(self._paths(), 2 * _MOST_FILES):
             with contextlib.suppress(OSError):
                 status = path.lstat()
-                if stat.S_ISREG(status.st_mode):
+                if stat.S_ISREG(status.st_mode) and path not in self._own:
                     yield path, (status.st_mtime_ns, status.st_size)
 
     def _paths(self) -> Iterator[Path]:

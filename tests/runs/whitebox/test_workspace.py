@@ -118,3 +118,10 @@ def test_asking_for_the_folder_makes_none() -> None:
     assert folder_of(executor) is None
     assert executor._temp_dir is None
     assert folder_of(LocalCodeExecutor()) is None
+
+
+def test_the_journal_is_no_file_of_the_code(tmp_path: Path) -> None:
+    changes = FileChanges([tmp_path], tmp_path / "j.sqlite3")
+    for name in ("j.sqlite3", "j.sqlite3-wal", "j.sqlite3.py"):
+        (tmp_path / name).touch()
+    assert changes.written() == [tmp_path / "j.sqlite3.py"]
