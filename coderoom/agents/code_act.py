@@ -23,7 +23,7 @@ from coderoom._util.aside import aside
 from coderoom._util.tasks import await_with_token
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
-from coderoom.agents.code_session import CodeSession, OnError
+from coderoom.agents.code_session import CodeActSession, OnError
 from coderoom.agents.conversation import ConversationState, execution_event, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
@@ -253,7 +253,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._on_error = on_error
         self._initial_variables = check_variables(initial_variables or {})
         self._initial_imports = check_imports(initial_imports or {}, self._tools)
-        self._session = CodeSession(
+        self._session = CodeActSession(
             runner, self._tools, self._workbench, on_error, self._initial_variables, self._initial_imports
         )
         self._contexts: WeakSet[CodeActAgent] = WeakSet()

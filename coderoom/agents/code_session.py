@@ -28,10 +28,10 @@ OnError = Literal["keep", "rollback"]
 _RUN_AGAIN = (
     "The session was restarted, and the code that had succeeded in it was run again, without calling functions again."
 )
-_users: WeakKeyDictionary[CodeExecutor, ref[CodeSession]] = WeakKeyDictionary()
+_users: WeakKeyDictionary[CodeExecutor, ref[CodeActSession]] = WeakKeyDictionary()
 
 
-class CodeSession:
+class CodeActSession:
     """Runs an agent's cells, and remembers those that succeeded."""
 
     def __init__(

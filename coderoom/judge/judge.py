@@ -11,7 +11,7 @@ from coderoom.errors import GenerationError, RequestError
 from coderoom.judge.cases import FrozenTests
 from coderoom.judge.harness import Harness, Job
 from coderoom.judge.python import PythonHarness
-from coderoom.judge.run import PropertySessions, Run, Trial
+from coderoom.judge.run import PropertySessions, TestRun, Trial
 from coderoom.judge.session import Answer, TestSession, Verdict
 from coderoom.sandbox import Limits, Sandbox
 
@@ -124,7 +124,7 @@ class Judge:
         if not cases:
             return []
         how = self._sessions, self._timeout, self._strict, final, self._known
-        run = Run(self._sandbox, self.language, cases, implementations, *how)
+        run = TestRun(self._sandbox, self.language, cases, implementations, *how)
         async with self._runs:
             return await run.do()
 

@@ -122,7 +122,7 @@ def _key(job: Job) -> bytes | None:
 
 
 @dataclass(eq=False)
-class Run:
+class TestRun:
     """One run of tests."""
 
     sandbox: Sandbox

@@ -1,4 +1,4 @@
-"""`CompiledLanguage`: what languages with a compiler have in common. `Program` calls their functions from Python.
+"""`CompiledLanguage`: what languages with a compiler share. `CompiledProgram` calls their functions from Python.
 
 A comment above each function has its signature with types of Python; `check` demands it, and `define` reads it.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coderoom.judge import FunctionTest
 
 
-class Program:
+class CompiledProgram:
     """Calls functions of a compiled program. Its source also runs in sessions and beside exported tests (Python 3.8).
 
     `how` has the `files` that are compiled beside the code (`LINKS`: what `link` has made for them), the name of its
@@ -222,7 +222,7 @@ class Program:
         return process, os.fdopen(requests, "wb"), os.fdopen(answers, "rb"), entered, printed, folder, secret
 
 
-_SUPPORT = f"from typing import Any, Callable\n\n\n{inspect.getsource(Program)}\n\n"
+_SUPPORT = f"from typing import Any, Callable\n\n\n{inspect.getsource(CompiledProgram)}\n\n"
 _PLAIN = ("str", "int", "float", "bool")
 
 
@@ -230,7 +230,7 @@ class CompiledLanguage(Language):
     """A language whose functions are compiled in the session, and called in a process of their own.
 
     Attributes:
-        how: What `Program` needs.
+        how: What `CompiledProgram` needs.
         types: What the types of Python are called; `list`, `dict` and `optional` have `{}` for the type inside.
         command: The command that must be there, and the package of Debian that has it.
     """
@@ -314,7 +314,7 @@ class CompiledLanguage(Language):
 __import__("functools").reduce(lambda said, each: said or (
     None if __import__("shutil").which(each[0]) else "it has no %s; install it with apt-get install %s" % each
 ), {[*self.commands.items()]!r}, None)"""
-        return f"{super().load(sources)}{_SUPPORT}coderoom_program = Program({self.how!r})\n{lacks}"
+        return f"{super().load(sources)}{_SUPPORT}coderoom_program = CompiledProgram({self.how!r})\n{lacks}"
 
     def define(self, function: str, source: str) -> str:
         """See `Language.define`."""
@@ -330,7 +330,7 @@ __import__("functools").reduce(lambda said, each: said or (
     def program(self, sources: Mapping[str, str]) -> str:
         """See `Language.program`."""
         parts = "".join(self._define(*each, build=False) for each in sources.items())
-        return f"{_SUPPORT}coderoom_program = Program({self.how!r}, kept=True)\n{parts}"
+        return f"{_SUPPORT}coderoom_program = CompiledProgram({self.how!r}, kept=True)\n{parts}"
 
     def marked(self, text: str) -> str:
         """See `Language.marked`; the files with tests are Python."""
@@ -355,7 +355,7 @@ __import__("functools").reduce(lambda said, each: said or (
             f'"""Calls the functions of {module}{self.suffix}. Written by CodeRoom."""\n\nimport pathlib\n{_SUPPORT}'
         ]
         text = f"pathlib.Path(__file__).with_suffix({self.suffix!r}).read_text()"
-        lines.append(f"coderoom_program = Program({self.how!r}, {text})")
+        lines.append(f"coderoom_program = CompiledProgram({self.how!r}, {text})")
         for spec in specs:
             inputs, result = [(each.name, each.type) for each in spec.inputs], spec.outputs.type
             given: Any = spec.name, [], "", self.link(spec.name, inputs, result), inputs, result, False

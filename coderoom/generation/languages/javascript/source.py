@@ -90,7 +90,7 @@ class _Imported:
 
 
 @dataclass
-class Program:
+class JavaScriptProgram:
     """The top level of a source. What tree-sitter could not parse is left to Node, which reports the error.
 
     When sources are joined, the spans in bytes in `removed` are left out: imports and `export` keywords.
@@ -131,20 +131,20 @@ def _binding(there: str, here: str) -> str:
     return here if there == "default" else f"{{ {there if there == here else f'{there} as {here}'} }}"
 
 
-def read_program(source: str) -> Program:
+def read_program(source: str) -> JavaScriptProgram:
     """Read a source."""
     text = source.replace("\r\n", "\n").replace("\r", "\n")
     language = grammar()
     from tree_sitter import Parser  # Only now is it known to be installed.
 
-    program = Program(text, Parser(language).parse(_encoded(text)).root_node)
+    program = JavaScriptProgram(text, Parser(language).parse(_encoded(text)).root_node)
     for node in program.root.children:
         for each in node.children if node.type == "ERROR" else [node]:
             _read_statement(program, each)
     return program
 
 
-def _read_statement(program: Program, node: Node) -> None:
+def _read_statement(program: JavaScriptProgram, node: Node) -> None:
     if node.type == "import_statement":
         program.imported.append(_read_import(node))
         program.removed.append((node.start_byte, node.end_byte))
@@ -228,7 +228,7 @@ def check_source(
     return sorted(found, key=lambda problem: problem.line or 0)
 
 
-def _of_statements(program: Program) -> Iterator[CodeProblem]:
+def _of_statements(program: JavaScriptProgram) -> Iterator[CodeProblem]:
     for node in program.others:
         if node.type == "export_statement":
             yield _problem(node, "exports from other modules are not allowed here")
@@ -249,7 +249,7 @@ def _is_setting(node: Node) -> bool:
     return all(each.type in kinds for each in parts) and _text(first) not in ("module", "exports")
 
 
-def _of_imports(program: Program, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
+def _of_imports(program: JavaScriptProgram, allowed: Collection[str] | None) -> Iterator[CodeProblem]:
     if allowed is not None and program.root.has_error:
         wrong = next(each for each in _walk(program.root) if each.is_error or each.is_missing)
         yield _problem(wrong, "this is not valid JavaScript, so its imports cannot be checked")
@@ -289,7 +289,7 @@ def _of_module(name: str, node: Node, allowed: Collection[str] | None) -> Iterat
         yield _problem(node, problem)
 
 
-def _of_names(program: Program, spec: FunctionSpec, taken: Mapping[str, str] | None) -> Iterator[CodeProblem]:
+def _of_names(program: JavaScriptProgram, spec: FunctionSpec, taken: Mapping[str, str] | None) -> Iterator[CodeProblem]:
     bound = [(each.name, each.node) for each in program.declared]
     bound += [(here, each.node) for each in program.imported for _, here in each.names]
     for name, node in bound:
@@ -297,7 +297,7 @@ def _of_names(program: Program, spec: FunctionSpec, taken: Mapping[str, str] | N
             yield _problem(node, problem)
 
 
-def _of_function(program: Program, spec: FunctionSpec) -> list[CodeProblem]:
+def _of_function(program: JavaScriptProgram, spec: FunctionSpec) -> list[CodeProblem]:
     found = [each for each in program.declared if each.name == spec.name]
     function = next((each for each in found if each.is_function), None)
     if function is None:
