@@ -57,6 +57,7 @@ class TestSandlock(TestLandlock):
 @pytest.mark.docker
 class TestDocker(WallConformance):
     has_mounts = has_hosts_programs = False
+    test_javascript_cells = None  # type: ignore[assignment]  # The image has no node.
     patch: ClassVar[pytest.MonkeyPatch]
 
     @classmethod

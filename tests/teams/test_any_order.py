@@ -86,7 +86,10 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(new=st.booleans(), how=st.sampled_from(HOWS), turns=st.integers(0, len(NAMES) - 1))
     def run_and_interrupt(self, new: bool, how: How, turns: int) -> None:
         task = self.new_task(new)
-        for _ in range(min(turns, self.left - 1)):
+        turns = min(turns, self.left - 1)
+        if how == "close" and task is None and not turns:
+            how = "token"  # Nothing is in the stream yet that could be closed.
+        for _ in range(turns):
             player = self.players[self.next]
             player._steps.append(f"{self.takes_turn()} {self.said[player.name]}")
         player = self.players[self.next]
