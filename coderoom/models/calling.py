@@ -15,7 +15,7 @@ from coderoom._util.aside import aside
 from coderoom._util.tasks import await_with_token, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import ModelError
-from coderoom.models.ready import make_ready
+from coderoom.models.ready import make_ready, with_encoded_pictures
 
 _SOON: Final = 0.01
 """The seconds to wait for a chunk that has arrived already."""
@@ -36,6 +36,7 @@ async def call_model(
     """
     more: dict[str, Any] = {"tools": tools} if tools else {}
     await make_ready(model_client)
+    messages = await with_encoded_pictures(messages)
     result: CreateResult | None
     if on_chunk is None:
         call = model_client.create(messages, cancellation_token=cancellation_token, **more)

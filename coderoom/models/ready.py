@@ -1,13 +1,17 @@
-"""Prepares a model client for requests: its replies are whole, and its connections end with the event loop."""
+"""Prepares a request to a model: replies are whole, connections end with the event loop, pictures are encoded."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
-from typing import Any
-from weakref import WeakSet, ref
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet, ref
 
+from autogen_core import Image
+from autogen_core.models import LLMMessage, UserMessage
+
+from coderoom._util.aside import aside
 from coderoom.models.names import innermost_client
 from coderoom.models.replies import keep_whole
 
@@ -19,6 +23,41 @@ async def make_ready(model_client: Any) -> None:
         await _close_with_loop(innermost_client(model_client))
         keep_whole(model_client)
         _open[asyncio.get_running_loop()][2].add(model_client)
+
+
+class _Encoded(Image):
+    """A picture that is encoded once. AutoGen's clients encode each of theirs for each request, in the event loop."""
+
+    def __init__(self, picture: Image) -> None:
+        self.image = picture.image
+        self._base64 = picture.to_base64()
+
+    def to_base64(self) -> str:
+        return self._base64
+
+    @property
+    def data_uri(self) -> str:
+        return f"data:image/png;base64,{self._base64}"
+
+
+_encoded: Final[WeakKeyDictionary[Image, _Encoded]] = WeakKeyDictionary()
+
+
+async def with_encoded_pictures(messages: Sequence[LLMMessage]) -> list[LLMMessage]:
+    """The messages of a request, whose pictures are encoded in a thread, so that the event loop goes on."""
+    ready: list[LLMMessage] = []
+    for message in messages:
+        if isinstance(message, UserMessage) and isinstance(message.content, list):
+            content: list[Any] = []
+            for part in message.content:
+                if isinstance(part, Image) and not isinstance(part, _Encoded):
+                    if part not in _encoded:
+                        _encoded[part] = await aside(_Encoded, part)
+                    part = _encoded[part]
+                content.append(part)
+            message = message.model_copy(update={"content": content})
+        ready.append(message)
+    return ready
 
 
 Open = dict[ref[Any], list[Any]]

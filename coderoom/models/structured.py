@@ -19,7 +19,7 @@ from coderoom.models.json_output import (
     request_for_json,
     send_for_json,
 )
-from coderoom.models.ready import make_ready
+from coderoom.models.ready import make_ready, with_encoded_pictures
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -54,8 +54,9 @@ async def ask_structured(
         return await await_with_token(reply, cancellation_token)
 
     await make_ready(model_client)
+    ready = await with_encoded_pictures(messages)
     try:
-        result = await create_in_form(model_client, messages, schema, source=source, create=create)
+        result = await create_in_form(model_client, ready, schema, source=source, create=create)
     except Exception as error:
         if is_unreadable(error):
             return Answer(None, f"(unreadable: {type(error).__name__})", None)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from coderoom._util.tasks import await_with_token
 from coderoom.models.names import config_of, innermost_client, model_name_of
 from coderoom.models.prices import priced_as
+from coderoom.models.ready import with_encoded_pictures
 from coderoom.models.replies import keep_whole
 from coderoom.steps import MODEL, await_step, doing_step, find_step, is_observed, once
 from coderoom.steps.watching import put
@@ -41,6 +42,7 @@ def _watched(client: Any) -> dict[str, Any]:
 
     @wraps(create)
     async def created(messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
+        messages = await with_encoded_pictures(messages)
         request = request_of(asked(), messages, arguments) if is_observed() else {}
 
         async def ask() -> CreateResult:
@@ -52,6 +54,7 @@ def _watched(client: Any) -> dict[str, Any]:
 
     @wraps(create_stream)
     async def streamed(messages: Sequence[LLMMessage], **arguments: Any) -> AsyncGenerator[str | CreateResult, None]:
+        messages = await with_encoded_pictures(messages)
         request = request_of(asked(), messages, arguments) if is_observed() else {}
         found = await find_step(MODEL, request)
         if found is not None:

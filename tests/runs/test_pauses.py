@@ -12,15 +12,17 @@ import PIL.Image
 import pytest
 from autogen_agentchat.messages import MultiModalMessage
 from autogen_core import Image
+from autogen_core.models import ChatCompletionClient
 
 from coderoom.agents import CodeExecutorAgent
-from coderoom.configs import ReplayModel
+from coderoom.configs import ReplayModel, make_model
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.models.watching import watch_client
 from coderoom.runs import Journal
 from coderoom.runs.run_log import RunLog
 from coderoom.sandbox import Limits, Sandbox
 from coderoom.steps import observing
+from tests.support.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.slow
 
@@ -80,9 +82,19 @@ async def test_a_picture(tmp_path: Path) -> None:
     await check_team(tmp_path, [*python("1 / 0"), "Done."], task)
 
 
-async def check_team(tmp_path: Path, replies: list[str], task: str | MultiModalMessage) -> None:
+async def test_a_picture_for_a_service(tmp_path: Path) -> None:
+    picture = Image(PIL.Image.frombytes("RGB", (1500, 1500), os.urandom(1500 * 1500 * 3)))
+    task = MultiModalMessage(content=["Go.", picture], source="user")
+    with OpenAIServer([*python("1 / 0"), "Done."], repeat=True) as server:
+        client = make_model(f"{server.base_url}#m")
+        await check_team(tmp_path, client, task)
+        await client.close()
+
+
+async def check_team(tmp_path: Path, replies: list[str] | ChatCompletionClient, task: str | MultiModalMessage) -> None:
     async def run() -> None:
-        log, model = RunLog(Journal(tmp_path / "journal.sqlite3")), ReplayModel(replies)
+        log = RunLog(Journal(tmp_path / "journal.sqlite3"))
+        model = ReplayModel(replies) if isinstance(replies, list) else replies
         log.begin("run", "t", "x", None, {})
         model.model_info["vision"] = True
         watch_client(model)
