@@ -54,9 +54,6 @@ FAILED = "failed"
 OUTCOMES = (*Outcome, NO_CODE, NOT_APPROVED, UNFINISHED, FAILED)
 """All outcomes of runs of teams."""
 
-# A `CodeGeneratorAgent` has reasons of its own.
-_REASONS: dict[str, str] = {each.value: each.words for each in generation.StopReason}
-_REASONS.update((each.value, each.words) for each in StopReason)
 _AT_A_LIMIT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.MAX_SECONDS, StopReason.SAME_RESULT})
 
 _FACTS = (
@@ -221,7 +218,8 @@ class RunRecord:
         reason = self.agent_stop_reason
         if self.outcome not in {Outcome.ERROR, Outcome.TIMEOUT, Outcome.MEMORY, Outcome.REJECTED} or reason is None:
             return ""
-        return _REASONS.get(reason, reason)
+        reasons = [*StopReason, *generation.StopReason]  # A `CodeGeneratorAgent` has reasons of its own.
+        return next((each.words for each in reasons if each == reason), reason)
 
     @property
     def answer(self) -> str:

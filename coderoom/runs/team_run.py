@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -27,7 +27,7 @@ from coderoom._util.autogen import (
     work_dir_of,
 )
 from coderoom._util.tasks import await_with_token
-from coderoom.agents import CodeGeneratorAgent, HumanApprovedAgent, ReviewerAgent
+from coderoom.agents import HumanApprovedAgent, ReviewerAgent
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import (
     AgentError,
@@ -37,7 +37,7 @@ from coderoom.errors import (
     RequestError,
     SandboxUnavailable,
 )
-from coderoom.executors import SandboxCodeExecutor, adopt_orphans, end_descendants
+from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.names import model_name_of
 from coderoom.models.prices import price_table, priced_as
@@ -58,6 +58,18 @@ WORKSPACE_VARIABLE = "CODEROOM_WORKSPACE"
 WALL_VARIABLE = "CODEROOM_WALL"
 """Team files refer to this variable for the wall."""
 DEFAULT_WORKSPACE = "coderoom-workspace"
+
+
+@runtime_checkable
+class HasSandbox(Protocol):
+    """A `SandboxCodeExecutor`, or an agent with a sandbox of its own, such as a `CodeGeneratorAgent`."""
+
+    @property
+    def wall(self) -> str:
+        """The name of the wall; `auto` until the sandbox has started."""
+
+    async def start(self) -> None:
+        """Start the sandbox."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class RunRequest:
             source, self.model, trust=self.trust, env=env, max_turns=turns, network=network, timeout=timeout
         )
         executors = executors_of(team)
-        ours = [one for one in executors if isinstance(one, SandboxCodeExecutor | CodeGeneratorAgent)]
+        ours = [one for one in executors if isinstance(one, HasSandbox)]
         if self.wall is not None and not any(one.wall == self.wall for one in ours):
             raise RequestError(
                 f"The team {source.name!r} does not let --wall choose the wall: that needs a SandboxCodeExecutor or a "
@@ -365,7 +377,7 @@ def _noting_failure(record: RunRecord, token: CancellationToken) -> Iterator[Non
 async def start_sandboxes(executors: Sequence[Any]) -> None:
     """Start the sandboxes among executors. Others start when there is code."""
     for executor in executors:
-        if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
+        if isinstance(executor, HasSandbox):
             await executor.start()
 
 
@@ -418,8 +430,7 @@ _ISOLATING = frozenset({"ACADynamicSessionsCodeExecutor", "DockerCommandLineCode
 
 def executors_of(team: Any) -> list[Any]:
     """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
-    # A `CodeGeneratorAgent` has its own sandbox.
-    found = [agent if isinstance(agent, CodeGeneratorAgent) else executor_of(agent) for agent in agents_of(team)]
+    found = [agent if isinstance(agent, HasSandbox) else executor_of(agent) for agent in agents_of(team)]
     return [executor for executor in found if executor is not None]
 
 
@@ -441,7 +452,7 @@ def isolation_of(executors: Sequence[Any]) -> str:
 
 
 def _wall_of(executor: Any) -> str:
-    if isinstance(executor, SandboxCodeExecutor | CodeGeneratorAgent):
+    if isinstance(executor, HasSandbox):
         return executor.wall
     # By name, because Docker's and Azure's packages may not be imported. Unknown executors do not isolate.
     return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)
