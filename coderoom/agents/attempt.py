@@ -18,8 +18,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import LLMMessage
 from pydantic import TypeAdapter
 
-from coderoom._util.aside import aside, is_large
-from coderoom._util.tasks import await_with_token
+from coderoom._util.tasks import aside, await_with_token, is_large
 from coderoom._util.text import bound_output, counted, save_output
 from coderoom.agents.replay import PastCell, digest_of, run_again
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once

@@ -42,9 +42,8 @@ from autogen_core.models import (
 from autogen_core.tools import BaseTool
 from pydantic import Field
 
-from coderoom._util.aside import aside
 from coderoom._util.components import StrictConfig
-from coderoom._util.tasks import await_with_token, cancel_and_wait
+from coderoom._util.tasks import aside, await_with_token, cancel_and_wait
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection, select_blocks, select_from_reply
 from coderoom.agents.conversation import (

@@ -19,8 +19,7 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import BaseTool, Workbench
 from pydantic import Field
 
-from coderoom._util.aside import aside
-from coderoom._util.tasks import await_with_token
+from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
 from coderoom.agents.code_session import CodeActSession, OnError

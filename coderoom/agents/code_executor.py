@@ -16,7 +16,7 @@ from autogen_core.model_context import ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, RequestUsage
 from pydantic import BaseModel, Field, model_validator
 
-from coderoom._util.aside import aside
+from coderoom._util.tasks import aside
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from coderoom._util.aside import LARGE, aside
+from coderoom._util.tasks import LARGE, aside
 from coderoom.judge.cases import FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.judge.pure import is_pure_expression

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from coderoom._util.aside import aside
+from coderoom._util.tasks import aside
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge.cases import FunctionTest

@@ -11,8 +11,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
 from autogen_core.tools import Tool
 
-from coderoom._util.aside import aside
-from coderoom._util.tasks import await_with_token, cancel_and_wait
+from coderoom._util.tasks import aside, await_with_token, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import ModelError
 from coderoom.models.ready import make_ready, with_encoded_pictures

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 from autogen_core import Image
 from autogen_core.models import LLMMessage, UserMessage
 
-from coderoom._util.aside import aside
+from coderoom._util.tasks import aside
 from coderoom.models.names import innermost_client
 from coderoom.models.replies import keep_whole
 

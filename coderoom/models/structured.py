@@ -10,8 +10,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, RequestUsage, UserMessage
 from pydantic import BaseModel, ValidationError
 
-from coderoom._util.aside import aside
-from coderoom._util.tasks import await_with_token
+from coderoom._util.tasks import aside, await_with_token
 from coderoom._util.text import encodable
 from coderoom.models.json_output import (
     output_arguments,

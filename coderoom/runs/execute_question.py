@@ -22,8 +22,7 @@ from autogen_core.models import (
     UserMessage,
 )
 
-from coderoom._util.aside import aside
-from coderoom._util.tasks import await_with_token
+from coderoom._util.tasks import aside, await_with_token
 from coderoom._util.text import encodable
 from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.configs import default_model, resolve_model

@@ -23,8 +23,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-from coderoom._util.aside import is_large
 from coderoom._util.database import OFF, REQUIRED, Database
+from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
 from coderoom.steps import MODEL

@@ -17,7 +17,6 @@ from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
 
-from coderoom._util.aside import aside
 from coderoom._util.autogen import (
     agents_of,
     closers_of,
@@ -26,7 +25,7 @@ from coderoom._util.autogen import (
     model_client_of,
     work_dir_of,
 )
-from coderoom._util.tasks import await_with_token
+from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents import HumanApprovedAgent, ReviewerAgent
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import (

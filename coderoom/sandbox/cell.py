@@ -20,8 +20,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from coderoom._util.aside import aside
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import aside, cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome

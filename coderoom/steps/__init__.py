@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-from coderoom._util.aside import aside, is_large
+from coderoom._util.tasks import aside, is_large
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from coderoom._util.aside import in_thread
+from coderoom._util.tasks import in_thread
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import DEFAULTS, Limits, SandboxConfig

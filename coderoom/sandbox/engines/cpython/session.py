@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from typing import Any
 
-from coderoom._util.aside import LARGE, aside
-from coderoom._util.tasks import retrieve_exception, run_uncancellable
+from coderoom._util.tasks import LARGE, aside, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_LOST, Collector, Program
 from coderoom.sandbox.config import SandboxConfig

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coderoom._util.aside import in_thread
+from coderoom._util.tasks import in_thread
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 
 _UNIX = "unix://"
