@@ -50,7 +50,7 @@ from coderoom.generation import (
     write_solution,
 )
 from coderoom.generation.languages.named import LanguageName
-from coderoom.models.ready import make_ready
+from coderoom.models.calling import make_ready
 from coderoom.outcome import Outcome
 
 _MOST_REMARKS = 6

@@ -22,10 +22,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.generation.models import Message, Model, Reply
+from coderoom.models.calling import make_ready
 from coderoom.models.clients import make_client
 from coderoom.models.json_output import send_for_json
 from coderoom.models.names import innermost_client, model_name_of
-from coderoom.models.ready import make_ready
 from coderoom.models.services import (
     DEFAULT_MODEL,
     MODEL_VARIABLE,

@@ -12,13 +12,13 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.tasks import aside, await_with_token
 from coderoom._util.text import encodable
+from coderoom.models.calling import make_ready, with_encoded_pictures
 from coderoom.models.json_output import (
     output_arguments,
     parse_tolerantly,
     request_for_json,
     send_for_json,
 )
-from coderoom.models.ready import make_ready, with_encoded_pictures
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 

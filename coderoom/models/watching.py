@@ -13,9 +13,9 @@ from autogen_core.tools import Tool
 from pydantic import BaseModel
 
 from coderoom._util.tasks import await_with_token
+from coderoom.models.calling import with_encoded_pictures
 from coderoom.models.names import config_of, innermost_client, model_name_of
 from coderoom.models.prices import priced_as
-from coderoom.models.ready import with_encoded_pictures
 from coderoom.models.replies import keep_whole
 from coderoom.steps import MODEL, await_step, doing_step, find_step, is_observed, once
 from coderoom.steps.watching import put

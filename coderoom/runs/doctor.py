@@ -286,7 +286,7 @@ async def check_model(model: str) -> ModelCheck:
     from autogen_core.models import UserMessage
 
     from coderoom.configs import make_model  # `coderoom doctor` needs no AutoGen.
-    from coderoom.models.ready import make_ready
+    from coderoom.models.calling import make_ready
 
     client = make_model(model)
     begin = perf_counter()

@@ -28,7 +28,7 @@ from coderoom.blocks import extract_code_blocks, without_thoughts
 from coderoom.configs import default_model, resolve_model
 from coderoom.errors import CodeRoomError, ModelError, RequestError
 from coderoom.executors import bound_output
-from coderoom.models.ready import make_ready
+from coderoom.models.calling import make_ready
 from coderoom.models.services import in_words
 from coderoom.outcome import Outcome
 from coderoom.runs.record import NO_CODE, usage_of
