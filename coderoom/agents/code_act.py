@@ -21,9 +21,16 @@ from pydantic import Field
 
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
-from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
+from coderoom.agents.base import (
+    CodingAgent,
+    CodingAgentConfig,
+    ConversationState,
+    Ending,
+    Turn,
+    execution_event,
+    final_message,
+)
 from coderoom.agents.code_session import CodeActSession, OnError
-from coderoom.agents.conversation import ConversationState, execution_event, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
 from coderoom.agents.tools import (

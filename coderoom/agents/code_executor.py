@@ -19,8 +19,7 @@ from pydantic import BaseModel, Field, model_validator
 from coderoom._util.tasks import aside
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
-from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn
-from coderoom.agents.conversation import execution_event, facts, final_message
+from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints

@@ -28,7 +28,7 @@ from autogen_core.models import RequestUsage
 
 from coderoom._util.text import code_span, named, without_escapes
 from coderoom.agents import metadata as keys
-from coderoom.agents.conversation import picture_of
+from coderoom.agents.base import picture_of
 from coderoom.agents.metadata import StopReason
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError

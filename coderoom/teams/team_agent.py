@@ -16,8 +16,7 @@ from pydantic import Field
 from coderoom._util.autogen import agents_of, is_running
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom.agents import metadata as keys
-from coderoom.agents.base import Item
-from coderoom.agents.conversation import StreamingAgent, without_questions
+from coderoom.agents.base import Item, StreamingAgent, without_questions
 
 
 async def start_agents(team: Team) -> None:
