@@ -7,15 +7,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from markdown_it.rules_block import StateBlock
 
-from coderoom.blocks.strings import strings_of
-
-if TYPE_CHECKING:
-    from coderoom.blocks.tags import TagIndex
-    from coderoom.blocks.thoughts import Thoughts
+from coderoom.blocks.marks import TagIndex, Thoughts, strings_of
 
 _SPELLINGS = {
     "python": "py ipython",
