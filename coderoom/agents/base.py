@@ -12,7 +12,7 @@ import json
 import uuid
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,11 +76,9 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.calling import call_model
-from coderoom.models.prices import priced_as
 from coderoom.models.structured import Answer, ask_structured
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, OnOutput, with_output
-from coderoom.steps import CODE, MODEL
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -171,16 +169,11 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
     ) -> Answer[DecisionT]:
         """Ask a question about the conversation, without adding question and answer to it."""
         assert self._model_client is not None
-        self._check_budget(MODEL)
-        answer = await ask_structured(
-            self._model_client,
-            await self._conversation(UserMessage(content=question, source=self.name)),
-            schema,
-            source=self.name,
-            cancellation_token=cancellation_token,
-        )
-        self._count(MODEL, answer.usage)
-        return answer
+        messages = await self._conversation(UserMessage(content=question, source=self.name))
+        with self._within_budget():
+            return await ask_structured(
+                self._model_client, messages, schema, source=self.name, cancellation_token=cancellation_token
+            )
 
     # --- Its budget ---
 
@@ -193,15 +186,10 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         """Replace the agent's budget, and begin to count anew."""
         self._budget = budget
         self._spending = None if budget is None else Spending(budget, f"agent {self.name!r}")
-        self._model_name = "" if budget is None or self._model_client is None else priced_as(self._model_client)
 
-    def _check_budget(self, kind: str) -> None:
-        if self._spending is not None:
-            self._spending.check(kind, self._model_name)
-
-    def _count(self, kind: str, usage: RequestUsage | None = None) -> None:
-        if self._spending is not None:
-            self._spending.add(kind, self._model_name, usage)
+    def _within_budget(self) -> AbstractContextManager[None]:
+        """Check and charge the agent's budget, if it has one, for what it does in this context."""
+        return nullcontext() if self._spending is None else self._spending.limiting(self)
 
     # --- Its state and its config ---
 
@@ -456,8 +444,6 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         try:
             await self.say(code_event(self.name, message_id, reply, number, selection.blocks))
             await self._may_go_on(turn.token)
-            self._check_budget(CODE)
-            self._count(CODE)
             context = await self._model_context.get_messages()
             await self._keep(turn, await self._run(lambda report: self._attempt(turn, selection, context, report)))
         except asyncio.CancelledError:
@@ -488,9 +474,14 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         )
 
     async def _run(self, run: Callable[[OnOutput], Coroutine[Any, Any, Attempt]]) -> Attempt:
-        """Run code, and say its output while it runs."""
+        """Run code within the budget, and say its output while it runs."""
         message_id = str(uuid.uuid4())
-        async with aclosing(with_output(run, self._quiet_seconds)) as items:
+
+        async def within_budget(on_output: OnOutput) -> Attempt:
+            with self._within_budget():
+                return await run(on_output)
+
+        async with aclosing(with_output(within_budget, self._quiet_seconds)) as items:
             async for item in items:
                 if isinstance(item, Attempt):
                     attempt = item
@@ -567,11 +558,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Call the model and add its reply to the context."""
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
-        self._check_budget(MODEL)
         messages = await self._conversation(*([] if hint is None else [UserMessage(content=hint, source=self.name)]))
         on_chunk = partial(self._say_chunk, message_id) if self._model_client_stream else None
-        reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk)
-        self._count(MODEL, reply.usage)
+        with self._within_budget():
+            reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk)
         if reply.thought:
             await self.say(ThoughtEvent(content=reply.thought, source=self.name))
         message = AssistantMessage(content=reply.content, thought=reply.thought, source=self.name)

@@ -299,7 +299,8 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         """
         context = await self._model_context.get_messages()
         selection = Selection(blocks=tuple(code_blocks), is_code=True)
-        attempt = await self._runner.attempt(1, selection, context, cancellation_token)
+        with self._within_budget():
+            attempt = await self._runner.attempt(1, selection, context, cancellation_token)
         return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
 
 

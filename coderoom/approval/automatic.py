@@ -193,7 +193,7 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
         self._timeout = timeout
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Ask the model. Only a cancellation is raised."""
+        """Ask the model. Only a cancellation is raised, and that a budget does not cover the request."""
         return await ask_approval(self._consult, request, timeout=self._timeout)
 
     async def _consult(self, request: ApprovalRequest) -> ApprovalResponse:

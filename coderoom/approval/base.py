@@ -21,8 +21,9 @@ from pydantic import BaseModel
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import await_with_token, call_in_loop
+from coderoom.errors import BudgetExceeded
 from coderoom.models.services import in_words
-from coderoom.steps import once
+from coderoom.steps import APPROVAL, once
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
 
@@ -201,7 +202,7 @@ async def ask_approval(
     *,
     timeout: float | None = None,
 ) -> ApprovalResponse:
-    """Ask whether code may run. Every error counts as a no.
+    """Ask whether code may run. Every error counts as a no, but that of a budget.
 
     Sync functions run in their own thread, with the caller's context variables, so that waiting for a person does not
     block the event loop. After a timeout or a cancellation the thread goes on and its result is dropped. It does not
@@ -219,11 +220,14 @@ async def ask_approval(
 
     Raises:
         asyncio.CancelledError: The caller was cancelled.
+        BudgetExceeded: A request to the model of the approval is not covered.
     """
     limit = asyncio.timeout(timeout)
     try:
         async with limit:
             answer = await call(approval, request)
+    except BudgetExceeded:
+        raise
     except Exception as error:
         if not limit.expired():
             _log.warning("An approval failed, so the code does not run.", exc_info=True)
@@ -243,7 +247,7 @@ async def approve_once(
         return await await_with_token(ask_approval(approval, request), cancellation_token)
 
     return await once(
-        "approval", {"code": request.code}, ask, ApprovalResponse.model_dump, ApprovalResponse.model_validate
+        APPROVAL, {"code": request.code}, ask, ApprovalResponse.model_dump, ApprovalResponse.model_validate
     )
 
 

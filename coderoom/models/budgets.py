@@ -21,7 +21,7 @@ from coderoom._util.text import misfits
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.models.prices import cost_of
 from coderoom.models.watching import watch_client
-from coderoom.steps import CODE, MODEL, StepObserver, observing, tell_step
+from coderoom.steps import APPROVAL, CODE, MODEL, StepObserver, observing, tell_step
 
 __all__ = ["Budget", "Spending", "limiting", "make_budget"]
 
@@ -81,7 +81,11 @@ _SHOWN: Final = {
     "cells": ("{:,}", "runs of code"),
     "seconds": ("{:.3g}", "s"),
 }
-_BEFORE: Final = {MODEL: ("model_calls", "tokens", "cost_usd", "seconds"), CODE: ("cells", "seconds")}
+_BEFORE: Final = {
+    MODEL: ("model_calls", "tokens", "cost_usd", "seconds"),
+    CODE: ("cells", "seconds"),
+    APPROVAL: ("cells", "seconds"),  # Nobody is asked about code that must not run.
+}
 """The limits that are checked before a step of a kind."""
 _COUNTS: Final = {MODEL: "model_calls", CODE: "cells"}
 
@@ -197,6 +201,18 @@ class Spending(StepObserver):
     def _concerns(self) -> bool:
         return self._agent in (None, current_agent())
 
+    @contextmanager
+    def limiting(self, whole: ComponentBase[Any]) -> Iterator[None]:
+        """Check and charge what a team, an agent or a client does in this context.
+
+        In a generator, it must not be around a `yield`: the context is that of the caller, too.
+        """
+        with ExitStack() as stack:
+            for client in clients_of(whole):
+                stack.callback(watch_client(client))
+            stack.enter_context(observing(self))
+            yield
+
 
 @contextmanager
 def limiting(team: Any, budget: Budget) -> Iterator[Spending]:
@@ -224,8 +240,5 @@ def limiting(team: Any, budget: Budget) -> Iterator[Spending]:
             f"A team, an agent or a model client can be limited, and not {what!r}: pass its model client."
         )
     spending = Spending(budget)
-    with ExitStack() as stack:
-        for client in clients_of(team):
-            stack.callback(watch_client(client))
-        stack.enter_context(observing(spending))
+    with spending.limiting(team):
         yield spending

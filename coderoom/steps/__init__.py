@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 MODEL: Final = "model"
 CODE: Final = "code"
+APPROVAL: Final = "approval"
 
 
 class StepObserver:

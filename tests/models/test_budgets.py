@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from autogen_agentchat.agents import AssistantAgent
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse, AssistantAgent
 from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_agentchat.tools import AgentTool
 from autogen_core.models import CreateResult, UserMessage
 from pydantic import ValidationError
 
 from coderoom.agents import CodeActAgent, CodeExecutorAgent, ReviewerAgent
+from coderoom.approval import ModelApproval
 from coderoom.configs import ReplayModel, load_team, make_model
 from coderoom.errors import AgentError, BudgetExceeded, RequestError
 from coderoom.executors import SandboxCodeExecutor
@@ -123,6 +124,30 @@ async def test_an_agents_budget_ends_any_team() -> None:
     await coder.on_reset(None)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="1 of 1 runs of code"):
         await RoundRobinGroupChat([coder], max_turns=3).run(task="Go.")
+
+
+async def test_code_that_is_not_covered_is_not_run_without_a_model_either_and_nobody_is_asked_about_it() -> None:
+    asked: list[str] = []
+
+    def approve(request: ApprovalRequest) -> ApprovalResponse:
+        asked.append(request.code)
+        return ApprovalResponse(approved=True, reason="")
+
+    terminal = CodeExecutorAgent("terminal", SandboxCodeExecutor(), approval_func=approve, budget=Budget(cells=1))
+    assert "42" in (await terminal.run(task=CODE)).messages[-1].to_text()
+    with pytest.raises(BudgetExceeded, match="budget of agent 'terminal' was reached: 1 of 1 runs of code"):
+        await terminal.run(task=CODE)
+    assert len(asked) == 1
+
+
+async def test_the_requests_of_an_approval_are_those_of_its_agent() -> None:
+    approval = ModelApproval(ReplayModel(['{"reason": "", "approved": true}', "never asked"]))
+    client = ReplayModel([CODE, "Done.", CODE])
+    coder = CodeExecutorAgent("coder", SandboxCodeExecutor(), model_client=client, approval_func=approval)
+    coder.limit(Budget(model_calls=4))
+    assert (await coder.run(task="Go.")).messages[-1].metadata["coderoom.outcome"] == "ok"
+    with pytest.raises(BudgetExceeded, match="4 of 4 model calls"):  # And no "no" of the approval.
+        await coder.run(task="Go.")
 
 
 async def test_contexts_limit_agents_and_selectors_of_autogen_too() -> None:
