@@ -48,11 +48,11 @@ class CodingTeamManager(RoundRobinGroupChatManager):
 
         AutoGen calls this at every start. A new task resets the counters; without a task they continue.
         """
-        if not self._active_speakers:
-            return
-        self._next_speaker_index = self._participant_names.index(self._active_speakers[0])
-        self._active_speakers.clear()
-        if messages:
+        was_interrupted = bool(self._active_speakers or self._current_turn)
+        if self._active_speakers:
+            self._next_speaker_index = self._participant_names.index(self._active_speakers[0])
+            self._active_speakers.clear()
+        if messages and was_interrupted:
             self._current_turn = 0
             if self._termination_condition is not None:
                 await self._termination_condition.reset()

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
+from coderoom.teams.group_chat import Turns
+
 
 class Complaints(logging.Handler):
     """Keeps what a logger is told."""
@@ -26,6 +28,11 @@ def collecting_is_quick() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def agents_that_do_not_listen_are_ended_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Turns, "GRACE_SECONDS", 0.1)
 
 
 @pytest.fixture(autouse=True)

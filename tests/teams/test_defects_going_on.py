@@ -26,8 +26,6 @@ from coderoom.errors import AgentError
 from coderoom.executors import LocalCodeExecutor
 from coderoom.teams import CodingTeam
 from tests.teams.helpers import (
-    HOWS,
-    How,
     Player,
     calls,
     ends,
@@ -37,92 +35,12 @@ from tests.teams.helpers import (
     play,
     slow_step,
     speakers,
-    step_for,
     text_of,
     trio,
     until,
 )
 
 # --- A1: after a cancel or an error the team goes on ---
-
-
-@pytest.mark.parametrize("how", HOWS)
-async def test_a1_run_without_a_task_goes_on_with_whoever_was_interrupted(how: How) -> None:
-    a, b, c = trio(step_for(how))
-    team = CodingTeam([a, b, c], max_turns=3)
-    await interrupt(how, team, b)
-
-    result = await play(team)
-
-    assert speakers(result) == ["b", "c"], "the first turn of three was taken already"
-    assert a.context == ["user: one"]
-    assert b.context == ["user: one", "a: a 1"]
-    assert c.context == ["user: one", "a: a 1", "b: b 1"]
-    assert speakers(await play(team)) == ["a", "b", "c"]
-    assert b.context == ["user: one", "a: a 1", "c: c 1", "a: a 2"]
-
-
-@pytest.mark.parametrize("how", HOWS)
-async def test_a1_a_new_task_begins_with_whoever_was_interrupted(how: How) -> None:
-    a, b, c = trio(step_for(how))
-    team = CodingTeam([a, b, c], max_turns=3)
-    await interrupt(how, team, b)
-
-    result = await play(team, "two")
-
-    assert speakers(result) == ["b", "c", "a"]
-    assert b.context == ["user: one", "a: a 1", "user: two"]
-    assert c.context == ["user: one", "a: a 1", "user: two", "b: b 1"]
-    assert a.context == ["user: one", "user: two", "b: b 1", "c: c 1"]
-
-
-@pytest.mark.parametrize("how", HOWS)
-async def test_a1_after_a_reset_the_team_is_as_new(how: How) -> None:
-    a, b, c = trio(step_for(how))
-    team = CodingTeam([a, b, c], max_turns=3)
-    await interrupt(how, team, b)
-
-    await team.reset()
-    result = await play(team, "two")
-
-    assert speakers(result) == ["a", "b", "c"]
-    assert a.context == ["user: two"]
-    assert b.context == ["user: two", "a: a 2"]
-    assert c.context == ["user: two", "a: a 2", "b: b 1"]
-
-
-@pytest.mark.parametrize("how", ["token", "error"])
-async def test_a1_the_first_speaker_may_be_interrupted_too(how: How) -> None:
-    a, b = Player("a", [step_for(how)]), Player("b")
-    team = CodingTeam([a, b], max_turns=2)
-    await interrupt(how, team, a)
-    assert speakers(await play(team)) == ["a", "b"]
-    assert a.context == ["user: one"]
-    assert b.context == ["user: one", "a: a 1"]
-
-
-async def test_a1_several_failures_in_a_row() -> None:
-    hows: list[How] = ["close", "error", "token", "error", "task"]
-    a, b, c = trio(*map(step_for, hows))
-    team = CodingTeam([a, b, c], max_turns=3)
-    for number, how in enumerate(hows):
-        await interrupt(how, team, b, "one" if number == 0 else None)
-
-    assert speakers(await play(team)) == ["b", "c"]
-    assert b.context == ["user: one", "a: a 1"]
-    assert c.context == ["user: one", "a: a 1", "b: b 1"]
-
-
-async def test_a1_several_failures_in_a_row_with_a_task_each() -> None:
-    hows: list[How] = ["token", "error", "task"]
-    a, b, c = trio(*map(step_for, hows))
-    team = CodingTeam([a, b, c], max_turns=3)
-    for how, task in zip(hows, ("one", "two", "three"), strict=True):
-        await interrupt(how, team, b, task)
-
-    assert speakers(await play(team, "four")) == ["b", "c", "a"]
-    assert b.context == ["user: one", "a: a 1", "user: two", "user: three", "user: four"]
-    assert a.context == ["user: one", "user: two", "user: three", "user: four", "b: b 1", "c: c 1"]
 
 
 async def test_a1_a_token_that_was_cancelled_before_the_run() -> None:

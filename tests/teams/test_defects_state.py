@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,14 +38,11 @@ from tests.teams.helpers import (
     Player,
     StructuredPlanAgent,
     calls,
-    held_by,
     interrupt,
     listening,
     play,
-    run_and_pause,
     speakers,
     text_of,
-    trio,
 )
 
 # --- A3: whoever comes next sees the code, the exit code and the output ---
@@ -101,35 +97,10 @@ def as_json(state: Any) -> Any:
     return json.loads(json.dumps(state))
 
 
-async def test_a4_interrupted_speaker_and_turns_survive() -> None:
-    a, b, c = trio(listening)
-    team = CodingTeam([a, b, c], max_turns=3)
-    await interrupt("token", team, b)
-    other = CodingTeam.load_component(team.dump_component())
-    await other.load_state(as_json(await team.save_state()))
-
-    assert speakers(await play(other)) == ["b", "c"]
-
-    d, e, f = (_player(other, number) for number in range(3))
-    assert d.context == ["user: one"]
-    assert e.context == ["user: one", "a: a 1"]
-    assert f.context == ["user: one", "a: a 1", "b: b 1"]
-
-
 def _player(team: CodingTeam, number: int) -> Player:
     player = team.participants[number]
     assert isinstance(player, Player)
     return player
-
-
-async def test_a4_a_loaded_team_takes_a_new_task_as_the_first_one_would() -> None:
-    a, b, c = trio(listening)
-    team = CodingTeam([a, b, c], max_turns=3)
-    await interrupt("token", team, b)
-    other = CodingTeam.load_component(team.dump_component())
-    await other.load_state(as_json(await team.save_state()))
-    assert speakers(await play(other, "two")) == ["b", "c", "a"]
-    assert _player(other, 1).context == ["user: one", "a: a 1", "user: two"]
 
 
 async def test_a4_state_of_a_nested_team_survives() -> None:
@@ -230,22 +201,6 @@ async def test_a4_state_of_autogens_team_loads_and_the_other_way_round() -> None
     await back.load_state(as_json(await ours.save_state()))
     assert speakers(await play(back, "three")) == ["b"]
     assert b.context == ["user: one", "a: a 1", "user: two", "c: c 1", "a: a 1", "user: three"]
-
-
-async def test_a4_a_state_saved_while_paused_goes_on_elsewhere() -> None:
-    gate = asyncio.Event()
-    a, b = Player("a", [held_by(gate, "a speaks")]), Player("b")
-    team = CodingTeam([a, b], termination_condition=MaxMessageTermination(3))
-    async with asyncio.timeout(10):
-        running = await run_and_pause(team, a, gate)
-        state = as_json(await team.save_state())
-        await team.resume()
-        assert speakers(await running) == ["a", "b"]
-
-    other = CodingTeam([Player("a"), d := Player("b")], termination_condition=MaxMessageTermination(3))
-    await other.load_state(state)
-    assert speakers(await play(other)) == ["b"]
-    assert d.context == ["user: one", "a: a speaks"]
 
 
 # --- A5: a nested team with nothing new to read ---
