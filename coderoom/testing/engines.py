@@ -191,6 +191,12 @@ class PythonEngineConformance(EngineConformance):
         assert (result.stdout, result.stderr, result.output) == ("45\n", "", "45\n")
         assert (result.value, result.value_repr, result.result, result.success) == (42, "42", 42, True)
 
+    async def test_cells_of_a_session_run_one_after_the_other(self, session: Session) -> None:
+        await session.run("numbers = []")
+        code = "numbers.append({0})\nfor i in range(20_000): pass\nnumbers.append({0})"
+        await asyncio.gather(*(session.run(code.format(number)) for number in range(5)))
+        assert (await session.run("numbers")).value == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
     async def test_functions_and_errors_have_their_names(self, session: Session) -> None:
         await session.run("x = 40\ndef add(a, b):\n    return a + b")
         await session.run("y = 2\nx / 0")
@@ -278,6 +284,15 @@ class PythonEngineConformance(EngineConformance):
             assert isinstance(item, OutputChunk)
             break
         assert (await session.run("1 + 1")).value == 2
+
+    async def test_a_stream_that_is_read_late_has_all_of_it(self, session: Session) -> None:
+        text = ""
+        async for item in session.stream("for number in range(3000): print(number, flush=True)", timeout=30):
+            if isinstance(item, OutputChunk):
+                if not text:
+                    await asyncio.sleep(0.2)  # The code fills what is between, and waits.
+                text += item.text
+        assert text.split() == [str(number) for number in range(3000)]
 
     async def test_deep_recursion_is_an_error(self, sandbox: Sandbox) -> None:
         result = await sandbox.run("def f(n):\n    return f(n + 1)\nf(0)")

@@ -130,6 +130,8 @@ def test_nested_team_without_its_type(tmp_path: Path) -> None:
     nested = "provider: autogen_agentchat.teams.RoundRobinGroupChat\nconfig:\n  participants:\n    - "
     nested += inner.replace("\n", "\n      ").rstrip() + "\n"
     assert isinstance(load_team(write(tmp_path, nested), env=ENV), Team)
+    config = load_team(write(tmp_path, f"{nested}  max_turns: 3\n"), env=ENV, max_turns=1).dump_component().config
+    assert (config["max_turns"], config["participants"][0]["config"]["max_turns"]) == (1, 5)
 
 
 async def test_one_model_for_all(tmp_path: Path) -> None:

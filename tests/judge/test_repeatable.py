@@ -141,9 +141,9 @@ async def test_code_that_ends_the_process_later_fails(sandbox: Sandbox, end: str
 async def test_few_tests_of_a_function_that_hangs_are_run(sandbox: Sandbox) -> None:
     runner = Judge(sandbox, timeout=0.6)
     [spec] = read_specs([{"name": "f", "purpose": "p", "inputs": [], "outputs": {"type": "int"}}])
-    cases = [{"name": f"{n}", "expected_output": n} for n in range(50)]
+    cases = [{"name": f"{n}", "expected_output": n} for n in range(20)]
     results = await runner.run({"f": "def f():\n    while True: pass\n"}, freeze(read_tests({"f": cases}, [spec])))
-    assert sum(each.outcome.value == "timeout" for each in results) in (3, 4)  # Two sessions work at a time.
+    assert sum(each.outcome.value == "timeout" for each in results) == 3
     assert results[-1].why == "not run, since 3 tests of this function have exceeded their time limit"
 
 

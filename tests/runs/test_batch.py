@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,23 @@ async def test_a_budget_counts_the_calls_of_interrupted_runs(tmp_path: Path, mon
     assert len(server.requests) == 9
 
 
+async def test_a_budget_counts_all_that_was_used_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks(tmp_path, 1)
+    (tmp_path / "prices.yaml").write_text("gpt-4o: [2.5, 10]\n")
+    with OpenAIServer(respond=lambda request: Reply("It is 2.", usage=(60, 40))) as server:
+        for name, value in {**env(server), "CODEROOM_PRICES": str(tmp_path / "prices.yaml")}.items():
+            monkeypatch.setenv(name, value)
+        batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?")
+        async with batch:
+            [result] = [result async for result in batch]
+        for used in ({"tokens": 100}, {"cost_usd": result.cost_usd}, {"model_calls": 1}):
+            batch = replace(batch, repeat=2, budget=Budget.model_validate(used))
+            async with batch:
+                assert [result async for result in batch] == [], used
+            assert batch.over_budget, used
+    assert len(server.requests) == 1
+
+
 @pytest.mark.slow
 def test_an_interrupted_batch_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "coderoom", *tasks(tmp_path, 30), "--concurrency", "1"]
@@ -333,6 +351,8 @@ def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> No
         ("$1,234.50", {"expected": 1234.5, "compare": "number"}, True),
         ("<think>Maybe 4.</think>\n5", {"expected": 4, "compare": "contains"}, False),
         ("It is 5.\n</think>\n4", {"expected": "4"}, True),
+        ("It is 1e-7.", {"expected": 0, "compare": "number"}, True),
+        ("It is 1e-7.", {"expected": 2e-7, "compare": "number"}, False),
         ("1e400", {"expected": "9e307", "compare": "number"}, False),
         ("wrong", {"code": "import decimal\nassert decimal.Decimal(answer) == 4"}, False),
         ("ours", {"code": "import own_module\nassert own_module.name == answer"}, True),

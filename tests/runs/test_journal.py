@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from coderoom.errors import RequestError
 from coderoom.runs import Journal, Step
 from tests.support.commands import ROOT, coderoom, environment, recording
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
@@ -91,6 +92,22 @@ def test_a_killed_run_goes_on_where_it_was(folder: Folder) -> None:
     assert any("was run again (1)" in notice for notice in resumed["notices"])
     assert folder.run("runs")["runs"][0]["state"] == "ok"
     assert "nothing is left to do" in folder.command("resume").stderr
+
+
+def test_what_a_run_is_while_it_goes_on_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    run = journal.begin("run", "t", "", None, {"wall": "none"})
+    assert [entry.id for entry in journal.runs(outcome="running")] == [run]
+    journal.end(run, "cancelled", {})
+    assert journal.runs(outcome="running") == []
+    journal.claim(run, {"wall": "auto"}, task="Count.")
+    [entry] = journal.runs(outcome="running")
+    assert (entry.outcome, entry.ended, entry.task, entry.request) == (None, None, "Count.", {"wall": "auto"})
+    with pytest.raises(RequestError, match="goes on"):
+        journal.remove([run])
+    journal.claim(run, task="Another one.")  # It has a task.
+    journal.end(run, "ok", {})
+    assert [(entry.task, entry.request) for entry in journal.runs(outcome="ok")] == [("Count.", {"wall": "auto"})]
 
 
 def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:

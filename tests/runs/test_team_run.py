@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from autogen_agentchat.agents import AssistantAgent, BaseChatAgent
 from autogen_agentchat.agents import CodeExecutorAgent as AutoGenExecutorAgent
-from autogen_agentchat.base import Response, Team
+from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -16,7 +16,7 @@ from autogen_agentchat.messages import (
     ModelClientStreamingChunkEvent,
     TextMessage,
 )
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.teams import RoundRobinGroupChat, SelectorGroupChat
 from autogen_core import CancellationToken
 from autogen_ext.code_executors.local import LocalCommandLineCodeExecutor
 
@@ -186,3 +186,16 @@ async def test_output_of_autogens_own_agent_streams_too(tmp_path: Path, own_mode
 
     record = await run_team(RoundRobinGroupChat([*agents], max_turns=len(agents)), RunRecord("t", "x"), watch)
     assert (record.outcome, seen) == ("ok", [("executor", "begun\n")])
+
+
+async def test_requests_that_no_message_shows_count_once() -> None:
+    """Those of a selector."""
+    agents: list[ChatAgent | Team] = [AssistantAgent(name, ReplayModel([f"{name} speaks"])) for name in ("a", "b")]
+    selector = ReplayModel(["b", "a"])
+    record = RunRecord("t", "x", models={"a": "one", "b": "other"})
+    await run_team(SelectorGroupChat(agents, selector, max_turns=2), record, lambda _: None)
+    assert (record.turns, sorted(record.usage_by_agent)) == (2, ["SelectorGroupChatManager", "a", "b"])
+    used = selector.total_usage()
+    assert record.usage_by_agent["SelectorGroupChatManager"]["total_tokens"] == (
+        used.prompt_tokens + used.completion_tokens
+    )

@@ -29,10 +29,6 @@ class TestStrongest(WallConformance):
 class TestNone(WallConformance):
     arguments = {"wall": "none"}
     isolates = has_mounts = False
-    # It keeps nothing out, and a test that is skipped fails in CI.
-    test_files_of_the_host_can_be_neither_read_nor_written = None  # type: ignore[assignment]
-    test_the_network_of_the_host_cannot_be_reached = None  # type: ignore[assignment]
-    test_processes_of_the_host_cannot_be_ended = None  # type: ignore[assignment]
 
 
 @pytest.mark.allwalls
@@ -57,7 +53,6 @@ class TestSandlock(TestLandlock):
 @pytest.mark.docker
 class TestDocker(WallConformance):
     has_mounts = has_hosts_programs = False
-    test_javascript_cells = None  # type: ignore[assignment]  # The image has no node.
     patch: ClassVar[pytest.MonkeyPatch]
 
     @classmethod

@@ -175,6 +175,24 @@ class TestClosing:
             with pytest.raises(SandboxUnavailable):
                 await waiting
 
+    async def test_a_room_that_comes_with_a_cancel_is_there_for_the_next_one(
+        self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+    ) -> None:
+        offer, workers = Worker._offer, []
+
+        def offer_and_cancel(worker: Worker, room: Room) -> None:
+            workers.append(worker)
+            offer(worker, room)
+            waiting.cancel()
+
+        with monkeypatch.context() as cancelled:
+            cancelled.setattr(Worker, "_offer", offer_and_cancel)
+            waiting = asyncio.create_task(sandbox.run("1"))
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert (await sandbox.run("2")).value == 2
+        assert len(workers[0]._all) == 1
+
     @pytest.mark.slow
     async def test_who_waits_for_a_room_gets_whatever_breaks(
         self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
