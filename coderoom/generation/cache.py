@@ -27,10 +27,11 @@ from typing import Any, Final
 from coderoom._util.database import FILE_NAME, Database
 from coderoom._util.text import encodable
 from coderoom.errors import JournalError, RequestError
-from coderoom.generation.models import Reply
+from coderoom.generation.models import Reply, as_data, of_data
 from coderoom.generation.solution import Solution
 from coderoom.judge import FrozenTests
 from coderoom.judge.values import canonical
+from coderoom.steps import StepObserver
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -364,11 +365,12 @@ def _are_frozen(solution: Solution) -> bool:
 _FIELDS: Final = {"text": str, "prompt_tokens": int, "completion_tokens": int, "complete": bool}
 
 
-class Journal:
+class Journal(StepObserver):
     """The model replies of one unfinished piece of work; `SolutionCache.journal` creates it.
 
-    Replies to the same request are numbered, and each journal has its own position. If several processes do the same
-    work at once, the last reply of each number counts later.
+    As an observer, it knows the requests that were answered before, and keeps the new answers. Replies to the same
+    request are numbered, and each journal has its own position. If several processes do the same work at once, the last
+    reply of each number counts later.
     """
 
     def __init__(self, cache: SolutionCache, key: str) -> None:
@@ -405,6 +407,16 @@ class Journal:
         # Pure ASCII, so that lone surrogates survive: later requests contain the reply.
         self._cache._store(self._key, request, self._next[request], data, json.dumps(data, allow_nan=False).encode())
         self._next[request] += 1
+
+    def find(self, kind: str, request: Any) -> Any:
+        """The reply to a request, as data; `None` if it is not known."""
+        reply = self.take(request["key"])
+        return None if reply is None else as_data(reply)
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        """Record a new reply."""
+        if not known:
+            self.add(request["key"], of_data(result))
 
     def forget(self) -> None:
         """Remove all replies of this work."""

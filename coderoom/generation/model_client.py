@@ -1,6 +1,7 @@
 """Sends requests to a model: within a budget, at a limited rate, with retries and a journal of answers.
 
-Whatever a model raises leaves this module as `Stopped`. Used by the pipeline.
+Each request is a step, which the journal, the budget and the count of what was used observe. Whatever a model raises
+leaves this module as `Stopped`. Used by the pipeline.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,13 @@ from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
 from coderoom.errors import BudgetExceeded
 from coderoom.generation.cache import Journal
-from coderoom.generation.models import Message, Model, Reply
+from coderoom.generation.models import Message, Model, Reply, as_data, of_data
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
 from coderoom.judge.guest.values import name_of
+from coderoom.models.budgets import Budget, Spending
 from coderoom.models.rates import RateLimiter
 from coderoom.models.services import advice_for, is_transient, said
-from coderoom.steps import MODEL, StepObserver, observing
+from coderoom.steps import MODEL, StepObserver, observing, once
 
 _log = logging.getLogger("coderoom.generation")
 
@@ -64,10 +65,20 @@ class BudgetedModel:
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.concurrency)
-        self._time = asyncio.get_running_loop().time
-        self._end = None if self.max_seconds is None else self._time() + self.max_seconds
+        now = asyncio.get_running_loop().time()
+        self._end = None if self.max_seconds is None else now + self.max_seconds
         self._broken: Stopped | None = None
-        self.usage = Usage()
+        self._counted = _Counted()
+        # Not validated: the seconds may be none.
+        budget = Budget.model_construct(tokens=self.max_tokens, seconds=self.max_seconds)
+        spending = Spending(budget, "the generator", counts_known=False)
+        spending.reset()
+        self._observers = [*([] if self.memory is None else [self.memory]), spending, self._counted]
+
+    @property
+    def usage(self) -> Usage:
+        """What was used."""
+        return self._counted.usage
 
     async def ask(
         self, step: str, function: str, messages: Sequence[Message], form: type[BaseModel] | None = None
@@ -77,36 +88,35 @@ class BudgetedModel:
         Raises:
             Stopped: The request failed, or a budget is used up.
         """
-        request = _hash(self.model.name, messages, form)
-        reply = self.memory.take(request) if self.memory is not None else None
-        replayed = reply is not None
-        if reply is None:
-            purpose, started = f"{step} of {function}" if function else step, time.monotonic()
+
+        async def send() -> tuple[Reply, bool]:
+            if self._broken is not None:  # Concurrent work need not fail with a request of its own.
+                raise Stopped(StopReason.MODEL_FAILED, str(self._broken)) from self._broken
+            purpose, started, how = f"{step} of {function}" if function else step, time.monotonic(), "has no answer"
             _log.debug("Model request for %s begins.", purpose)
             noted = _Noted(self.rate_limiter)
             try:
                 with observing(noted):
-                    reply = await self._ask(messages, form, noted)
-                replayed = noted.known
+                    reply = await self._send(messages, form, noted)
+                how = "is answered"
             finally:
-                how = "is answered" if reply is not None else "ended without an answer"
                 _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
-            if self.memory is not None:
-                self.memory.add(request, reply)
-        self._count(reply, replayed)
+            return reply, noted.known
+
+        request = {"key": _hash(self.model.name, messages, form), "priced_as": self.model.name}
+        async with self._places:
+            try:
+                async with asyncio.timeout_at(self._end):
+                    # Not those of the context: they observe the requests of the model's client.
+                    reply, replayed = await once(MODEL, request, send, _dump, _load, self._observers)
+            except BudgetExceeded as error:  # Of other budgets, `send` raises a `Stopped`.
+                raise Stopped(StopReason.TOKENS if error.limit == "tokens" else StopReason.SECONDS) from None
+            except TimeoutError:
+                raise Stopped(StopReason.SECONDS) from None
         self.emit(ModelAsked(step, function, reply.prompt_tokens, reply.completion_tokens, replayed))
         return reply
 
-    async def _ask(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> Reply:
-        async with self._places:
-            self._check()
-            try:
-                async with asyncio.timeout_at(self._end):
-                    return await self._ask_again(messages, form, noted)
-            except TimeoutError:
-                raise Stopped(StopReason.SECONDS) from None
-
-    async def _ask_again(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> Reply:
+    async def _send(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> Reply:
         attempts = AsyncRetrying(
             stop=stop_after_attempt(self.retries + 1),
             wait=wait_random_exponential(multiplier=0.5, max=30),
@@ -133,11 +143,10 @@ class BudgetedModel:
         async def request() -> Reply:
             noted.limit = limit = asyncio.timeout(self.request_timeout)
             try:
-                with self.rate_limiter.current() if self.rate_limiter else nullcontext():
-                    async with limit:
-                        if not getattr(self.model, "is_watched", False):
-                            await noted.wait(MODEL, {})
-                        return _cleaned(await self.model.complete(messages, form))
+                async with limit:
+                    if not getattr(self.model, "is_watched", False):
+                        await noted.wait(MODEL, {})
+                    return _cleaned(await self.model.complete(messages, form))
             except TimeoutError as error:
                 if limit.expired():
                     raise TimeoutError(f"no reply within {self.request_timeout} s") from error
@@ -155,22 +164,24 @@ class BudgetedModel:
             raise error  # type: ignore[misc]
         return (task.result(), None) if error is None else (None, error)
 
-    def _check(self) -> None:
-        if self._broken is not None:  # Concurrent work need not fail with a request of its own.
-            raise Stopped(StopReason.MODEL_FAILED, str(self._broken)) from self._broken
-        if self.max_tokens is not None and self.usage.total_tokens >= self.max_tokens:
-            raise Stopped(StopReason.TOKENS)
-        if self._end is not None and self._time() >= self._end:
-            raise Stopped(StopReason.SECONDS)
 
-    def _count(self, reply: Reply, replayed: bool) -> None:
-        usage = self.usage
-        more = {
-            "requests": usage.requests + 1,
-            "prompt_tokens": usage.prompt_tokens + reply.prompt_tokens,
-            "completion_tokens": usage.completion_tokens + reply.completion_tokens,
-        }
-        self.usage = usage.model_copy(update={"replayed": usage.replayed + 1} if replayed else more)
+class _Counted(StepObserver):
+    """Counts what was used."""
+
+    usage = Usage()
+
+    def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
+        replayed = known or result["cached"]
+        found = {"replayed": 1} if replayed else {"requests": 1, **result["usage"]}
+        self.usage = Usage(**{name: getattr(self.usage, name) + found.get(name, 0) for name in Usage.model_fields})
+
+
+def _dump(answered: tuple[Reply, bool]) -> dict[str, Any]:
+    return as_data(answered[0], cached=answered[1])
+
+
+def _load(data: Any) -> tuple[Reply, bool]:
+    return of_data(data), True
 
 
 class _Noted(StepObserver):

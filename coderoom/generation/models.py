@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -39,6 +39,17 @@ class Reply:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     complete: bool = True
+
+
+def as_data(reply: Reply, *, cached: bool = False) -> dict[str, Any]:
+    """A reply as the result of a step; a cached one has cost nothing."""
+    usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+    return {"text": reply.text, "usage": usage, "complete": reply.complete, "cached": cached}
+
+
+def of_data(data: Mapping[str, Any]) -> Reply:
+    """The reply that is the result of a step."""
+    return Reply(data["text"], **data["usage"], complete=data["complete"])
 
 
 @runtime_checkable

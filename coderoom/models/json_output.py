@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.text import encodable, in_texts
 from coderoom.models.names import address_of, innermost_client, is_openai, model_name_of
-from coderoom.models.rates import one_more
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 T = TypeVar("T")
@@ -111,7 +110,6 @@ async def send_for_json(
         if not may_refuse_arguments(error):
             raise
         refusal = error
-    await one_more()
     try:
         result = await send({}, True)
     except Exception as error:

@@ -6,9 +6,6 @@ import asyncio
 import math
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Final
 
@@ -27,15 +24,6 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._last = -math.inf
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Have `one_more` wait for this one in this context."""
-        token = _CURRENT.set(self)
-        try:
-            yield
-        finally:
-            _CURRENT.reset(token)
-
     async def begin(self) -> None:
         """Wait until the next request may start."""
         while (wait := self._take()) > 0:  # noqa: ASYNC110 (an event belongs to one event loop)
@@ -49,16 +37,6 @@ class RateLimiter:
             if wait <= 0:
                 self._last = now
             return wait
-
-
-_CURRENT: Final[ContextVar[RateLimiter | None]] = ContextVar("rate_limiter", default=None)
-
-
-async def one_more() -> None:
-    """Wait for the rate limiter that the current request passed, if any, before a second attempt."""
-    limiter = _CURRENT.get()
-    if limiter is not None:
-        await limiter.begin()
 
 
 _MINUTE: Final = 60.0

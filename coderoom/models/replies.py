@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from coderoom.models.json_output import may_refuse_arguments
 from coderoom.models.names import innermost_client
-from coderoom.models.rates import one_more
 from coderoom.models.services import causes_of
+from coderoom.steps import MODEL, await_step
 
 NO_REPLY: Final = "the answer is no reply of a model"
 NO_PART: Final = "the service sent what is no part of a reply: "
@@ -86,7 +86,7 @@ def keep_whole(model_client: Any) -> None:
                     await asyncio.sleep(_PAUSE_SECONDS)
                 else:
                     raise
-            await one_more()
+            await await_step(MODEL, {})
             if begun:
                 yield BEGINS_AGAIN
 

@@ -7,9 +7,10 @@ a tracer tells others of them. Without observers a step is just done.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -73,28 +74,34 @@ def is_observed() -> bool:
     return bool(_observers.get())
 
 
-async def find_step(kind: str, request: Any) -> Any:
+Observers = Sequence[StepObserver] | None
+"""Who sees a step; `None`: those of the context."""
+
+
+async def find_step(kind: str, request: Any, observers: Observers = None) -> Any:
     """The result of a step that is known, or `None`."""
-    return await aside(find_now, kind, request)
+    return await aside(partial(find_now, observers=observers), kind, request)
 
 
-def find_now(kind: str, request: Any) -> Any:
+def find_now(kind: str, request: Any, observers: Observers = None) -> Any:
     """As `find_step`, where nothing can wait; for small requests, from any thread."""
-    for observer in _observers.get():
+    for observer in _observers.get() if observers is None else observers:
         if (found := observer.find(kind, request)) is not None:
-            keep_step(kind, request, found, 0.0, known=True)
+            keep_step(kind, request, found, 0.0, observers, known=True)
             return found
     return None
 
 
-def keep_step(kind: str, request: Any, result: Any, seconds: float, *, known: bool = False) -> None:
+def keep_step(
+    kind: str, request: Any, result: Any, seconds: float, observers: Observers = None, *, known: bool = False
+) -> None:
     """Say that a step was done, or that its result is known; from any thread."""
-    for observer in _observers.get():
+    for observer in _observers.get() if observers is None else observers:
         observer.keep(kind, request, result, seconds, known=known)
 
 
 @contextmanager
-def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], Awaitable[None]]]:
+def doing_step(kind: str, request: Any, observers: Observers = None) -> Iterator[Callable[[Any], Awaitable[None]]]:
     """Do a step, which an observer may refuse; what this yields is awaited with the result as JSON-like data."""
     told: list[StepObserver] = []
     begun, is_kept = perf_counter(), False
@@ -104,10 +111,10 @@ def doing_step(kind: str, request: Any) -> Iterator[Callable[[Any], Awaitable[No
         is_kept = True
         # The files that code has made are read too.
         large = isinstance(result, Mapping) and bool(result.get("artifacts"))
-        await aside(keep_step, kind, request, result, perf_counter() - begun, large=large)
+        await aside(keep_step, kind, request, result, perf_counter() - begun, observers, large=large)
 
     try:
-        for observer in _observers.get():
+        for observer in _observers.get() if observers is None else observers:
             observer.before(kind, request)
             told.append(observer)
         yield keep
@@ -143,19 +150,24 @@ def note(text: str) -> None:
 
 
 async def once(
-    kind: str, request: Any, do: Callable[[], Awaitable[T]], dump: Callable[[T], Any], load: Callable[[Any], T]
+    kind: str,
+    request: Any,
+    do: Callable[[], Awaitable[T]],
+    dump: Callable[[T], Any],
+    load: Callable[[Any], T],
+    observers: Observers = None,
 ) -> T:
     """Do a step, unless its result is known from before the run was resumed.
 
     The request is JSON-like data, and so is what `dump` makes of the result, which is not `None`. Equal requests are
     told apart by their order. What `do` raises is not kept, so that a resumed run tries again.
     """
-    if not is_observed():
+    if observers is None and not is_observed():
         return await do()
-    found = await find_step(kind, request)
+    found = await find_step(kind, request, observers)
     if found is not None:
         return load(found)
-    with doing_step(kind, request) as keep:
+    with doing_step(kind, request, observers) as keep:
         result = await do()
         await keep(await aside(dump, result, large=is_large(getattr(result, "output", ""))))
     return result
