@@ -8,6 +8,7 @@ point.
 from __future__ import annotations
 
 import builtins
+import signal
 from base64 import b64encode
 from collections import Counter
 from pathlib import Path
@@ -159,6 +160,8 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
             raise OutputLimitExceededError(f"{self._sandbox.limits.output_bytes:,} bytes", result.output)
         if result.error is None:
             status = result.value if isinstance(result.value, int) else 1
+            if status == -signal.SIGKILL:  # By the command itself, or by something outside that kills the sandbox too.
+                await self._run("None")
             code_of_signal = 128 - status if status < 0 else status
             return ExecResult(status == 0, code_of_signal, result.stdout, result.stderr)
         failure = _failure(result)

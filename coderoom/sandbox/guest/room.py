@@ -82,7 +82,8 @@ class RoomSupervisor(ForkServer):
         elif op == "interrupt":
             self._processes.interrupt(message["keep"])
         elif op == "look":
-            self.control.send({"event": "looked", "busy": self._processes.busy()})
+            cpu = self._processes.use(self._limits_of["memory_bytes"]).cpu
+            self.control.send({"event": "looked", "busy": self._processes.busy(), "cpu_ms": int(cpu * 1000)})
         elif op == "cell":  # A cell begins, with a limit on its processor time.
             self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
         elif op in ("freeze", "thaw"):

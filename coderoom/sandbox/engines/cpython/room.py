@@ -426,6 +426,11 @@ class Room(ForkServerClient):
         """Kill all processes in the room except the supervisor and those of `keep`."""
         await self.ask("kill", "killed", keep=list(keep))
 
+    async def look(self) -> tuple[bool, float]:
+        """Whether a process in the room runs or waits for a processor, and the seconds of processor time so far."""
+        seen = await self.ask("look", "looked")
+        return seen.get("busy") is True, natural(seen.get("cpu_ms"), 1 << 53) / 1000
+
     async def interrupt(self, keep: Sequence[int] = ()) -> None:
         """Interrupt all processes in the room except the supervisor and those of `keep`, as Ctrl-C does."""
         await self.send({"op": "interrupt", "keep": list(keep)})
@@ -446,7 +451,7 @@ class Room(ForkServerClient):
                 await asyncio.wait((task,), timeout=_MOMENT)
                 if task.done():
                     return task.result()
-                idle = 0 if (await self.ask("look", "looked")).get("busy") else idle + 1
+                idle = 0 if (await self.look())[0] else idle + 1
                 if idle == _LOOKS or time.monotonic() > end:
                     raise SandboxUnavailable("The session's process does not answer.")
         finally:

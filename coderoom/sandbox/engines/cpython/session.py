@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -32,11 +33,14 @@ from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
-# How long interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25 seconds.
+# How many seconds interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25. Seconds
+# of processor time, on a busy machine.
 _GRACE = 0.3
 _LAST_GRACE = 0.2  # The same, after all processes that it may be waiting for were killed.
+_MOST_GRACE, _MOMENT = 5.0, 0.05
 _CLOSING = 1.0  # How long the end of an interpreter may take when a session is closed.
-_LEAVING_THREADS = 0.4  # For replacing the state by a fork of itself.
+# For replacing the state by a fork of itself, which takes milliseconds unless code keeps the interpreter's lock.
+_LEAVING_THREADS = 5.0
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _cells = itertools.count(1)
 
@@ -103,9 +107,11 @@ class CPythonSession:
             self._printing = None
             if program is not None:
                 live.close()
+        if cell.ended is not None and cell.ended.get("status") == -signal.SIGKILL and self._room.limit is None:
+            await self._room.look()  # Whoever killed it from outside has killed the room too.
+        if self._room.lost:
+            raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
         if cell.ended is not None:
-            if cell.ended.get("lost"):
-                raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
             cell.ended = {**cell.ended, "limit": self._room.limit}
         if program is None:
             self._used = not final
@@ -358,11 +364,22 @@ class CPythonSession:
             cell.output.finish()
             live.pause(False)
         await self._room.interrupt(_pids_of(self._checkpoints))
-        if not await cell.wait_longer(_GRACE):
+        if not await self._ends_within(_GRACE, cell):
             # It may be waiting for a process that ignores the interrupt.
             await self._room.kill(self._kept_pids())
             await self._room.interrupt(_pids_of(self._checkpoints))
-            await cell.wait_longer(_LAST_GRACE)
+            await self._ends_within(_LAST_GRACE, cell)
+
+    async def _ends_within(self, seconds: float, cell: RunningCell) -> bool:
+        """Wait for the end of an interrupted cell, for longer if its processes wait for a processor."""
+        end = time.monotonic() + _MOST_GRACE
+        (_, before), left = await self._room.look(), seconds
+        while not await cell.wait_longer(max(left, _MOMENT)):
+            busy, cpu = await self._room.look()
+            left = seconds - (cpu - before)
+            if not busy or left <= 0 or time.monotonic() > end:
+                return False
+        return True
 
     async def _leave_threads(self) -> None:
         """Replace the current state by a fork of itself, which has one thread only; threads cannot be killed."""
