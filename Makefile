@@ -60,6 +60,7 @@ check: test lint types contract
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/options --check
 
 types: $(STAMP)
 	$(BIN)/mypy

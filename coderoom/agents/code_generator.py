@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from autogen_agentchat.base import Response
 from autogen_agentchat.messages import (
@@ -21,9 +21,9 @@ from autogen_agentchat.state import BaseState
 from autogen_core import CancellationToken, Component, ComponentModel
 from autogen_core.code_executor import CodeBlock, CodeResult
 from autogen_core.models import ChatCompletionClient, RequestUsage
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from coderoom._util.components import ArgumentsConfig, StrictConfig
+from coderoom._util.components import ArgumentsConfig
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
@@ -37,7 +37,8 @@ from coderoom.generation import (
     CodeWritten,
     FunctionFinished,
     GenerationEvent,
-    Level,
+    GeneratorArguments,
+    GeneratorOptions,
     Solution,
     SpecsWritten,
     TestChanged,
@@ -49,7 +50,6 @@ from coderoom.generation import (
     make_sandbox,
     write_solution,
 )
-from coderoom.generation.languages.named import LanguageName
 from coderoom.models.calling import make_ready
 from coderoom.outcome import Outcome
 
@@ -57,30 +57,19 @@ _MOST_REMARKS = 6
 _LONGEST_REMARK = 10_000
 
 
-class CodeGeneratorAgentConfig(StrictConfig):
+class CodeGeneratorAgentConfig(GeneratorOptions):
     """The config of a `CodeGeneratorAgent`. Each field is the constructor's argument of the same name."""
 
     name: str
     model_client: ComponentModel
     description: str | None = None
-    language: LanguageName = "python"
     work_dir: str | None = None
-    wall: str = "auto"
-    max_attempts: int = Field(default=6, ge=1)
-    max_test_changes: int = Field(default=2, ge=0)
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_answer_tokens: int | None = Field(default=None, ge=1)
-    request_timeout: float | None = Field(default=None, gt=0)
-    max_seconds: float | None = Field(default=1800.0, gt=0)
-    concurrency: int = Field(default=4, ge=1)
-    retries: int = Field(default=4, ge=0)
-    test_timeout: float = Field(default=5.0, gt=0)
-    allowed_imports: list[str] | None = None
-    block_severity: Level | Literal["none"] | None = "high"
-    accept_changed_tests: bool = False
-    strict: bool = False
     cache: bool = False
-    cache_dir: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _keep_no_limit(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # AutoGen leaves `None` out of a dump, so that loading would use the default.
+        return {**handler(self), "max_seconds": self.max_seconds}
 
 
 class CodeGeneratorAgentState(BaseState):
@@ -103,25 +92,9 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         name: The agent's name, a Python identifier.
         model_client: The model that writes specs, tests and code.
         description: What the agent is for, for other agents.
-        language: The language of the functions.
         work_dir: The folder for module, tests and report; `None`: no files are written.
-        wall: The wall (isolation backend) around the code.
-        max_attempts: The most attempts for each function.
-        max_test_changes: The most tests of each function that may be changed.
-        max_tokens: The most tokens that a turn may use; `None`: unlimited.
-        max_answer_tokens: The most tokens of one reply of the model; `None`: the client's own limit.
-        request_timeout: The most seconds that one request may take; `None`: the client's own limit.
-        max_seconds: The time budget in seconds, after which the model is not called again; `None`: unlimited.
-        concurrency: The most concurrent requests.
-        retries: The most retries of a request after connection errors.
-        test_timeout: The time limit of each test, in seconds.
-        allowed_imports: The modules that the code may import; `None`: all that are installed.
-        block_severity: The lowest severity of a scanner's finding that prevents code from running; `None`: findings
-            never do.
-        accept_changed_tests: Whether functions that pass only changed tests count as passed.
-        strict: Whether a test fails that passes alone, but not after the other tests in one process.
-        cache: Whether solutions that pass are cached.
-        cache_dir: The folder of the cache's database, `journal.sqlite3`; `None`: the journal.
+        options: The fields of `coderoom.generation.GeneratorOptions`, by name. Its limits are those of a turn, and
+            `cache` is off by default.
 
     Raises:
         RequestError: An argument is wrong.
@@ -138,47 +111,18 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         model_client: ChatCompletionClient,
         *,
         description: str | None = None,
-        language: str = "python",
         work_dir: str | Path | None = None,
-        wall: str = "auto",
-        max_attempts: int = 6,
-        max_test_changes: int = 2,
-        max_tokens: int | None = None,
-        max_answer_tokens: int | None = None,
-        request_timeout: float | None = None,
-        max_seconds: float | None = 1800.0,
-        concurrency: int = 4,
-        retries: int = 4,
-        test_timeout: float = 5.0,
-        allowed_imports: Sequence[str] | None = None,
-        block_severity: Level | None = "high",
-        accept_changed_tests: bool = False,
-        strict: bool = False,
+        language: str = "python",
         cache: bool = False,
-        cache_dir: str | Path | None = None,
+        embeddings: str | None = None,
+        **options: Unpack[GeneratorArguments],
     ) -> None:
         super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
         self._model_client = model_client
         self._work_dir = None if work_dir is None else Path(work_dir)
-        self._options: dict[str, Any] = {
-            "language": language,
-            "wall": wall,
-            "max_attempts": max_attempts,
-            "max_test_changes": max_test_changes,
-            "max_tokens": max_tokens,
-            "max_answer_tokens": max_answer_tokens,
-            "request_timeout": request_timeout,
-            "max_seconds": max_seconds,
-            "concurrency": concurrency,
-            "retries": retries,
-            "test_timeout": test_timeout,
-            "allowed_imports": allowed_imports,
-            "block_severity": block_severity,
-            "accept_changed_tests": accept_changed_tests,
-            "strict": strict,
-            "cache": cache,
-            "cache_dir": cache_dir,
-        }
+        self._options = GeneratorOptions.checked(
+            {"language": language, "cache": cache, "embeddings": embeddings, **options}
+        )
         self._renew()
         self._state = CodeGeneratorAgentState()
 
@@ -197,8 +141,8 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         self._renew()
 
     def _renew(self) -> None:
-        self._sandbox = make_sandbox(self._options["wall"], self._options["language"])
-        self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options)
+        self._sandbox = make_sandbox(self._options.wall, self._options.language)
+        self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options.model_dump())
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -253,16 +197,13 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         self._state = CodeGeneratorAgentState.model_validate(state)
 
     def _to_config(self) -> CodeGeneratorAgentConfig:
-        given = {"name": self.name, "description": self.description, "work_dir": self._work_dir, **self._options}
-        given["block_severity"] = given["block_severity"] or "none"  # AutoGen does not dump `None`.
-        plain: dict[str, Any] = {
-            name: str(value) if isinstance(value, Path) else value for name, value in given.items()
-        }
-        return CodeGeneratorAgentConfig(model_client=self._model_client.dump_component(), **plain)
-
-    @classmethod
-    def _load_argument(cls, name: str, value: Any) -> Any:
-        return None if value == "none" and name == "block_severity" else super()._load_argument(name, value)
+        return CodeGeneratorAgentConfig(
+            name=self.name,
+            model_client=self._model_client.dump_component(),
+            description=self.description,
+            work_dir=None if self._work_dir is None else str(self._work_dir),
+            **self._options.model_dump(),
+        )
 
 
 _MOST_FAILURES = 10

@@ -54,6 +54,7 @@ def main(*, owns_process: bool = True) -> NoReturn:
         logging.getLogger("autogen_core").setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", message="Resolved model mismatch")
     try:
+        app.add_fields()
         code = app.app(standalone_mode=False, obj=owns_process)
     except app.UsageProblem as error:
         if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "solve", "chat"):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import inspect
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from coderoom import __version__
 from coderoom._util.text import visible
@@ -27,6 +32,11 @@ except ModuleNotFoundError:  # In coderoom-slim.
         from coderoom.cli import plain as typer
         from coderoom.cli.plain import Command, Group, UsageProblem  # noqa: F401
 
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+F = TypeVar("F", bound=Callable[..., Any])
+
 EXIT_OK, EXIT_FAILED, EXIT_WRONG_REQUEST, EXIT_MISSING, EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 app = typer.Typer(
@@ -42,6 +52,60 @@ app = typer.Typer(
 def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
     """An option with a value; by default it has the name of its parameter."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+_WITH_FIELDS: dict[str, tuple[Callable[..., Any], str, Mapping[str, str]]] = {}
+
+
+def with_fields(place: str, metavars: Mapping[str, str]) -> Callable[[F], F]:
+    """Give a command with `**options` an option for each field of a model that it has no parameter for.
+
+    Args:
+        place: The model (of pydantic), as MODULE:NAME.
+        metavars: What stands for the values of fields in the help; N for numbers and NAME for texts by default.
+    """
+
+    def note(function: F) -> F:
+        signature = inspect.signature(function, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        function.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        _WITH_FIELDS[function.__name__] = function, place, metavars
+        return function
+
+    return note
+
+
+def add_fields() -> None:
+    """Add the fields of models to the commands that the command line names; the import of pydantic is slow."""
+    completed = (os.environ.get(name, "").split() for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS"))
+    words = {*sys.argv, *chain(*completed)}
+    for command, (function, place, metavars) in _WITH_FIELDS.items():
+        if command not in words:
+            continue
+        signature, (module, _, model) = inspect.signature(function), place.partition(":")
+        parameters = dict(signature.parameters)
+        for name, field in getattr(import_module(module), model).model_fields.items():
+            if name not in parameters:
+                parameters[name] = _parameter(name, field, metavars.get(name))
+        function.__signature__ = signature.replace(parameters=[*parameters.values()])  # type: ignore[attr-defined]
+
+
+def _parameter(name: str, field: FieldInfo, metavar: str | None) -> inspect.Parameter:
+    """The option for a field of a model."""
+    parts = get_args(field.annotation) if get_origin(field.annotation) in (Union, UnionType) else (field.annotation,)
+    kind: Any = get_args(parts[0])[0] if get_origin(parts[0]) is Annotated else parts[0]
+    if many := get_origin(kind) is list:
+        kind = list[str]
+    elif kind not in (bool, int, float):
+        kind = str
+    help = f"{field.description} May be repeated." if many else str(field.description)
+    names = (f"--{name.replace('_', '-')}",) if field.default is False else ()
+    least = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
+    shown = None if kind is bool else metavar or ("N" if kind in (int, float) else "NAME")
+    annotation = Annotated[  # type: ignore[valid-type]
+        kind | None if field.default is None else kind, typer.Option(*names, metavar=shown, help=help, min=least)
+    ]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Final, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, NoReturn, TypeVar, get_args, get_origin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -211,9 +211,9 @@ def _call(command: Callable[..., Any], path: str, words: Sequence[str], obj: Any
 def _parameters(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Any, bool]]:
     """The parameters of a command by their names: what is said of each, its type, and whether it is a list."""
     found = {}
-    for name, hint in get_type_hints(function, include_extras=True).items():
-        if name not in ("context", "return"):
-            kind, parameter = get_args(hint)[:2]
+    for name, each in inspect.signature(function, eval_str=True).parameters.items():
+        if name != "context":
+            kind, parameter = get_args(each.annotation)[:2]
             if isinstance(kind, UnionType):
                 kind = next(each for each in get_args(kind) if each is not type(None))
             many = get_origin(kind) is list

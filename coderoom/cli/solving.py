@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coderoom._util.database import FILE_NAME
 from coderoom._util.terminal import log_to_stderr
@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from coderoom.generation import SolutionCache
 
 
-LANGUAGE_HELP = "python, javascript, typescript, go, shell, or a language of another package."
 CacheDirOption = Annotated[
-    Path | None, app.option("DIR", "Keep the cache in DIR/journal.sqlite3, and not in the journal.", "--cache-dir")
+    Path | None, app.option("DIR", "The folder of the cache, if it is not in the journal.", "--cache-dir")
 ]
 
 
 @app.command()
+@app.with_fields(
+    "coderoom.generation.options:GeneratorOptions",
+    {
+        "request_timeout": "SEC", "max_seconds": "SEC", "test_timeout": "SEC",
+        "allowed_imports": "MODULE", "block_severity": "LEVEL", "cache_dir": "DIR", "embeddings": "MODEL",
+    },
+)  # fmt: skip
 def solve(
     instruction: Annotated[
         str, typer.Argument(help="What the program must do; '-' reads standard input. Optional with --tests-for.")
@@ -44,48 +50,11 @@ def solve(
     model: Annotated[
         str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
     ] = None,
-    language: Annotated[str, app.option("NAME", LANGUAGE_HELP)] = "python",
     wall: app.WallOption = "auto",
-    max_attempts: Annotated[int, app.option("N", "Attempts for each function.", min=1)] = 6,
-    max_test_changes: Annotated[int, app.option("N", "Changes of tests for each function.", min=0)] = 2,
-    max_tokens: Annotated[int | None, app.option("N", "Token budget; without it, unlimited.", min=1)] = None,
-    max_answer_tokens: Annotated[int | None, app.option("N", "Tokens of one reply.", min=1)] = None,
-    request_timeout: Annotated[
-        float | None, app.option("SEC", "Timeout of a request, which is then repeated.", min=0)
-    ] = None,
-    max_seconds: Annotated[float, app.option("SEC", "Time budget; a running request is cut off.", min=0.1)] = 1800.0,
     budget: Annotated[
         list[str] | None,
         app.option("LIMIT=N", "A limit: tokens, cost_usd, model_calls or seconds. May be repeated.", "--budget"),
     ] = None,
-    concurrency: Annotated[int, app.option("N", "Concurrent requests.", min=1)] = 4,
-    requests_per_minute: Annotated[float | None, app.option("N", "Requests per minute.", min=0)] = None,
-    retries: Annotated[int, app.option("N", "Retries after a connection error.", min=0)] = 4,
-    test_timeout: Annotated[float, app.option("SEC", "Timeout of each test.", min=0)] = 5.0,
-    allowed_imports: Annotated[
-        list[str] | None, app.option("MODULE", "Let the code import only this module. May be repeated.")
-    ] = None,
-    block_severity: Annotated[
-        str,
-        app.option(
-            "LEVEL", "Do not run code in which the scanner finds this severity or more: low, medium, high or none."
-        ),
-    ] = "high",
-    accept_changed_tests: Annotated[
-        bool,
-        typer.Option(
-            "--accept-changed-tests", help="Count functions as passed if their tests were changed during the repair."
-        ),
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail tests that pass alone, but not after the others in one process.")
-    ] = False,
-    cache: Annotated[bool, typer.Option(help="Reuse solutions that passed, and resume interrupted work.")] = True,
-    embeddings: Annotated[
-        str | None, app.option("MODEL", "Reuse solutions of similar instructions, too, by this embedding model.")
-    ] = None,
-    similarity: Annotated[float, app.option("N", "With --embeddings: the least cosine.", min=0, max=1)] = 0.95,
-    cache_dir: CacheDirOption = None,
     record: app.RecordOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
@@ -94,6 +63,7 @@ def solve(
     debug: Annotated[
         bool, typer.Option("--debug", help="Log each step to standard error, and show the traceback of a failure.")
     ] = False,
+    **options: Any,
 ) -> int:
     """Turn an instruction into tested functions.
 
@@ -107,27 +77,6 @@ def solve(
     limits, of_agents = budgets_of(budget)
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `solve` has no agents.")
-    options = {
-        "language": language,
-        "max_attempts": max_attempts,
-        "max_test_changes": max_test_changes,
-        "max_tokens": max_tokens,
-        "max_answer_tokens": max_answer_tokens,
-        "request_timeout": request_timeout,
-        "max_seconds": max_seconds,
-        "concurrency": concurrency,
-        "requests_per_minute": requests_per_minute,
-        "retries": retries,
-        "test_timeout": test_timeout,
-        "allowed_imports": allowed_imports,
-        "block_severity": None if block_severity == "none" else block_severity,
-        "accept_changed_tests": accept_changed_tests,
-        "strict": strict,
-        "cache": cache,
-        "embeddings": embeddings,
-        "similarity": similarity,
-        "cache_dir": cache_dir,
-    }
     # Progress bars would be torn by the log.
     console = Console(quiet=as_json, force_interactive=False if debug else None)
     log = RunLog(open_journal(journal, off=no_journal))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from coderoom._util.processes import adopt_orphans, descendants, end_descendants, kill_until_gone, send
     from coderoom._util.text import bound_output, save_output
     from coderoom.executors.base import SandboxCodeResult
+    from coderoom.executors.config import LocalCodeExecutorConfig, SandboxCodeExecutorConfig
     from coderoom.executors.runner import Checkpoints, ExecutorRunner, keeps_variables, runner_for
     from coderoom.executors.sandbox import LocalCodeExecutor, SandboxCodeExecutor
     from coderoom.sandbox import ExecutionResult as Execution
@@ -20,7 +21,9 @@ __all__ = [
     "Execution",
     "ExecutorRunner",
     "LocalCodeExecutor",
+    "LocalCodeExecutorConfig",
     "SandboxCodeExecutor",
+    "SandboxCodeExecutorConfig",
     "SandboxCodeResult",
     "adopt_orphans",
     "bound_output",
@@ -40,6 +43,7 @@ __getattr__, __dir__ = lazy(
         "coderoom._util.processes": "adopt_orphans descendants end_descendants kill_until_gone send",
         "coderoom._util.text": "bound_output save_output",
         "coderoom.executors.base": "SandboxCodeResult",
+        "coderoom.executors.config": "LocalCodeExecutorConfig SandboxCodeExecutorConfig",
         "coderoom.executors.runner": "Checkpoints ExecutorRunner keeps_variables runner_for",
         "coderoom.executors.sandbox": "LocalCodeExecutor SandboxCodeExecutor",
         "coderoom.sandbox": "Execution=ExecutionResult",

@@ -119,25 +119,9 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     installed. A first line `# filename: src/a.py` also saves the block to that file. The executor starts with the first
     code, and can be used again after `stop` and in another event loop.
 
+    The arguments are the fields of `SandboxCodeExecutorConfig`, which describe them.
+
     Args:
-        work_dir: The folder of the code. It is created if it does not exist, and is not removed. `None`: a temporary
-            folder, created at the start and removed by `stop`, or when this process ends.
-        timeout: The time limit of each block, in seconds; it replaces `limits.wall_seconds`.
-        state: `session` or `fresh`.
-        wall: `auto` for the strongest available, or the name of one, as `coderoom doctor` lists them; `none` for no
-            wall at all.
-        preload: Modules that are imported once at the start, for all blocks.
-        network: Whether the code may use the network.
-        policy: `open`, or `restricted` for a subset of Python, with errors that explain its rules. It is early feedback
-            and not security.
-        limits: The limits of the code, as `Limits` or a mapping of values that differ from the defaults.
-        env: Names of environment variables for the code. Their values are read at the start and are not in the config.
-        python: The interpreter for the code, as a path; `None`: the one that `CODEROOM_PYTHON` names, else the one that
-            runs this.
-        readable: Additional folders that the code may read, at the same paths.
-        options: Options of the chosen wall, for instance `image` for `docker`.
-        engine: `cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python and
-            has no network, packages or other programs (`pip install 'coderoom[monty]'`).
         **of_autogen: Arguments of AutoGen's executors: `virtual_env_context` is taken as `python`; others are refused
             with what to do instead, unless they ask for nothing.
     """
@@ -312,14 +296,10 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
     block to that file. Of output above 1 MiB the result has the beginning and the end. The executor starts with the
     first code.
 
+    The arguments are the fields of `LocalCodeExecutorConfig`. Programs get the variables that they need to run (`PATH`,
+    `HOME`, the locale, ...) without `env`, and `python` may be a name in `PATH`, too.
+
     Args:
-        work_dir: The folder that the code runs in. It is created if it does not exist, and is not removed. `None`: a
-            temporary folder, created at the start and removed by `stop`.
-        timeout: The time limit of each block, in seconds.
-        env: Names of environment variables for the code, besides those that programs need to run (`PATH`, `HOME`, the
-            locale, ...). Their values are read at the start and are not in the config.
-        python: The Python interpreter for the code, as a path or a name in `PATH`; `None`: the one that
-            `CODEROOM_PYTHON` names, else the one that runs this.
         **of_autogen: Arguments of AutoGen's executors: see `SandboxCodeExecutor`.
     """
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from coderoom.generation.languages.shell import ShellLanguage
     from coderoom.generation.languages.typescript import TypeScriptLanguage
     from coderoom.generation.models import Embeddings, Message, Model, OpenAIEmbeddings, Reply
+    from coderoom.generation.options import GeneratorArguments, GeneratorOptions
     from coderoom.generation.solution import (
         Approach,
         Attempt,
@@ -100,6 +101,8 @@ __all__ = [
     "FunctionTest",
     "GenerationError",
     "GenerationEvent",
+    "GeneratorArguments",
+    "GeneratorOptions",
     "GoLanguage",
     "JavaScriptLanguage",
     "Job",
@@ -170,6 +173,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.generation.languages.shell": "ShellLanguage",
         "coderoom.generation.languages.typescript": "TypeScriptLanguage",
         "coderoom.generation.models": "Embeddings Message Model OpenAIEmbeddings Reply",
+        "coderoom.generation.options": "GeneratorArguments GeneratorOptions",
         "coderoom.generation.solution": "Approach Attempt CacheHit CodeRefused CodeWritten FunctionFinished "
         "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason TestChanged TestsFrozen "
         "TestsRun TestsWritten Usage Warned",

@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, Unpack
 
 import coderoom
 from coderoom._util.database import FILE_NAME, OFF, VARIABLE
@@ -20,13 +18,14 @@ from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
 from coderoom.generation.clients import OpenAIModel, as_model
-from coderoom.generation.languages import Language, Level
+from coderoom.generation.languages import Language
 from coderoom.generation.languages.named import language_named, make_sandbox
 from coderoom.generation.languages.python import existing_functions
 from coderoom.generation.model_client import BudgetedModel
-from coderoom.generation.models import Embeddings, Model
+from coderoom.generation.models import Embeddings, Model, OpenAIEmbeddings
+from coderoom.generation.options import GeneratorArguments, GeneratorOptions
 from coderoom.generation.pipeline import Pipeline, all_passed, warnings_of
-from coderoom.generation.program import Program, Rules
+from coderoom.generation.program import Program
 from coderoom.generation.prompts import PROMPT_VERSION
 from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
 from coderoom.judge import Judge, freeze
@@ -36,19 +35,6 @@ from coderoom.sandbox import Sandbox
 _log = logging.getLogger("coderoom.generation")
 
 _LONGEST = 100_000
-_MODULE = re.compile(r"[^\s,;]+")
-_LEAST = {
-    "max_attempts": 1,
-    "max_test_changes": 0,
-    "max_tokens": 1,
-    "max_answer_tokens": 1,
-    "request_timeout": 0.01,
-    "max_seconds": 0,
-    "concurrency": 1,
-    "requests_per_minute": 0.001,
-    "retries": 0,
-    "test_timeout": 0.01,
-}
 
 
 class AICodeGenerator:
@@ -68,34 +54,13 @@ class AICodeGenerator:
         api_key: Its key; `None`: the variable `OPENAI_API_KEY`.
         base_url: Its address; `None`: the variable `OPENAI_BASE_URL`, else that of OpenAI.
         headers: Headers for every request to it.
-        cache_dir: The folder with the database of the cache, `journal.sqlite3`; `None`: the journal.
-        cache: Whether solutions that pass are cached, and interrupted work can continue; or the cache. Without
-            `cache_dir`, `CODEROOM_JOURNAL=off` means that there is none.
-        embeddings: Finds a cached solution whose instruction is similar, if there is none of the same; see
-            `Solution.cached_for`. `None`: only the same instruction counts.
-        similarity: The least cosine of the embeddings of similar instructions.
-        language: The language or its name.
         sandbox: The sandbox for the code; `None`: one for all solutions within `async with`, and otherwise a new one
             for each. See `Judge` for its requirements.
-        wall: The wall (isolation backend) of a new sandbox.
-        max_attempts: The most attempts at each function.
-        max_test_changes: The most test changes for each function.
-        max_tokens: The token budget of a solution; `None`: unlimited.
-        max_answer_tokens: The most tokens of one reply, for AutoGen's clients and `model=`; `None`: the client's limit.
-        request_timeout: The most seconds that one request may take. After that it counts as a connection error. `None`:
-            the client's own limit.
-        max_seconds: The time budget of a solution, after which no more requests are sent; `None`: unlimited.
-        concurrency: The most concurrent requests of one solution.
-        requests_per_minute: The most requests that may start in a minute, over all solutions, event loops and threads
-            of this object; `None`: unlimited. Retries inside a client of AutoGen are not counted.
-        retries: How often a request is repeated after a connection error, with increasing delays.
-        test_timeout: The time limit of each test in seconds.
-        allowed_imports: The modules that generated code may import; `None`: all.
-        block_severity: The lowest severity of a scanner finding that blocks code from running; `None`: none blocks.
-            Weak hashes are reported but never block.
-        accept_changed_tests: Whether a function that passes only because its tests were changed counts as passed.
-        strict: Whether a test fails that passes alone, but not after the other tests in one process. Otherwise that is
-            a warning.
+        language: The language or its name.
+        cache: As the option, or the cache. Without `cache_dir`, `CODEROOM_JOURNAL=off` means that there is none.
+        embeddings: As the option, or an object. It finds a cached solution whose instruction is similar, if there is
+            none of the same; see `Solution.cached_for`.
+        options: Further fields of `GeneratorOptions`, by name.
 
     Attributes:
         cache: The cache; `None` without one.
@@ -113,83 +78,44 @@ class AICodeGenerator:
         api_key: str | None = None,
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
-        cache_dir: str | Path | None = None,
-        cache: bool | SolutionCache = True,
-        embeddings: Embeddings | None = None,
-        similarity: float = 0.95,
-        language: str | Language = "python",
         sandbox: Sandbox | None = None,
-        wall: str = "auto",
-        max_attempts: int = 6,
-        max_test_changes: int = 2,
-        max_tokens: int | None = None,
-        max_answer_tokens: int | None = None,
-        request_timeout: float | None = None,
-        max_seconds: float | None = 1800.0,
-        concurrency: int = 4,
-        requests_per_minute: float | None = None,
-        retries: int = 4,
-        test_timeout: float = 5.0,
-        allowed_imports: Sequence[str] | None = None,
-        block_severity: Level | None = "high",
-        accept_changed_tests: bool = False,
-        strict: bool = False,
+        language: str | Language = "python",
+        cache: bool | SolutionCache = True,
+        embeddings: str | Embeddings | None = None,
+        **options: Unpack[GeneratorArguments],
     ) -> None:
         if isinstance(model_client, str):
             api_key, model_client = api_key or model_client, None
         if model_client is not None and (model or api_key or base_url or headers):
             raise RequestError("model=, api_key=, base_url= and headers= cannot be combined with a model client.")
-        _check_numbers(
-            max_attempts=max_attempts,
-            max_test_changes=max_test_changes,
-            max_tokens=max_tokens,
-            max_answer_tokens=max_answer_tokens,
-            request_timeout=request_timeout,
-            max_seconds=max_seconds,
-            concurrency=concurrency,
-            requests_per_minute=requests_per_minute,
-            retries=retries,
-            test_timeout=test_timeout,
-        )
-        _check_rules(allowed_imports, block_severity)
-        self.cache = _cache_of(cache, cache_dir)
-        if embeddings is not None and (self.cache is None or not hasattr(embeddings, "embed")):
+        self._options = known = GeneratorOptions.checked(options)
+        self.cache = cache if isinstance(cache, SolutionCache) else None
+        if cache and self.cache is None and (known.cache_dir is not None or os.environ.get(VARIABLE) != OFF):
+            self.cache = SolutionCache(None if known.cache_dir is None else Path(known.cache_dir) / FILE_NAME)
+        self._embeddings = OpenAIEmbeddings(embeddings) if isinstance(embeddings, str) else embeddings
+        if embeddings is not None and (self.cache is None or not hasattr(self._embeddings, "embed")):
             raise RequestError(
                 "embeddings= needs the cache, which is in the journal, and an object with `embed`, as OpenAIEmbeddings."
             )
+        most = known.max_answer_tokens
         self._own_model: OpenAIModel | None = None
         if model_client is None:
             self._own_model = OpenAIModel(
-                model, api_key=api_key, base_url=base_url, headers=headers, max_answer_tokens=max_answer_tokens
+                model, api_key=api_key, base_url=base_url, headers=headers, max_answer_tokens=most
             )
-        self._model: Model = self._own_model or as_model(model_client, max_answer_tokens=max_answer_tokens)
+        self._model: Model = self._own_model or as_model(model_client, max_answer_tokens=most)
         self._language = language_named(language)
-        make_sandbox(wall, self._language)  # Raises for an unknown wall.
-        if not 0 < similarity <= 1:
-            raise RequestError(f"similarity={similarity!r} must be above 0, and at most 1.")
-        self._embeddings = embeddings
-        self._similarity = similarity
         self._sandbox = sandbox
         self._opened: dict[asyncio.AbstractEventLoop, Sandbox] = {}
-        self._wall = wall
-        self._rules = Rules(
-            max_attempts=max_attempts,
-            max_test_changes=max_test_changes,
-            allowed_imports=None if allowed_imports is None else tuple(sorted(allowed_imports)),
-            block_severity=block_severity,
-            accept_changed_tests=accept_changed_tests,
-        )
+        per_minute = known.requests_per_minute
         self._limits: dict[str, Any] = {
-            "concurrency": concurrency,
-            "request_timeout": request_timeout,
-            "retries": retries,
-            "max_tokens": max_tokens,
-            "max_seconds": max_seconds,
-            "rate_limiter": None if requests_per_minute is None else RateLimiter(requests_per_minute),
+            "concurrency": known.concurrency,
+            "request_timeout": known.request_timeout,
+            "retries": known.retries,
+            "max_tokens": known.max_tokens,
+            "max_seconds": known.max_seconds,
+            "rate_limiter": None if per_minute is None else RateLimiter(per_minute),
         }
-        self._max_answer_tokens = max_answer_tokens
-        self._timeout = test_timeout
-        self._strict = strict
 
     async def generate_solution(self, instruction: str) -> Solution:
         """Generate a solution.
@@ -282,7 +208,7 @@ class AICodeGenerator:
         return self._stream(lambda: self._program_of_tests(source, functions, instruction))
 
     def _program(self, instruction: object) -> Program:
-        return Program(_instruction(instruction), self._language, self._rules)
+        return Program(_instruction(instruction), self._language, self._options)
 
     def _program_of_tests(self, source: str, functions: Sequence[str], instruction: str) -> Program:
         if self._language.name != "python":
@@ -317,7 +243,7 @@ class AICodeGenerator:
 
     async def __aenter__(self) -> Self:
         if self._sandbox is None:
-            self._opened.setdefault(asyncio.get_running_loop(), make_sandbox(self._wall, self._language))
+            self._opened.setdefault(asyncio.get_running_loop(), make_sandbox(self._options.wall, self._language))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -336,10 +262,10 @@ class AICodeGenerator:
         async with contextlib.AsyncExitStack() as stack:
             sandbox = self._sandbox or self._opened.get(asyncio.get_running_loop())
             if sandbox is None:
-                sandbox = await stack.enter_async_context(make_sandbox(self._wall, self._language))
+                sandbox = await stack.enter_async_context(make_sandbox(self._options.wall, self._language))
             language = copy(self._language)
             language.about = program.instruction
-            runner = Judge(sandbox, timeout=self._timeout, language=language, strict=self._strict)
+            runner = Judge(sandbox, timeout=self._options.test_timeout, language=language, strict=self._options.strict)
             if program.existing and (why := await runner.why_not_loaded(program.existing)):
                 raise RequestError(
                     f"The module cannot be tested: {why}. In the sandbox it can import installed packages, but not the "
@@ -351,7 +277,7 @@ class AICodeGenerator:
             self._language.scan("")  # A missing scanner raises here, before any paid request,
             await runner.why_not_loaded({})  # and so does a missing compiler.
             # Replies that were cut off at one limit are not those at another.
-            work = key if self._max_answer_tokens is None else f"{key} {self._max_answer_tokens}"
+            work = key if self._options.max_answer_tokens is None else f"{key} {self._options.max_answer_tokens}"
             journal = self.cache.journal(work) if self.cache is not None and self.cache.keeps_replies else None
             client = BudgetedModel(self._model, journal, program.emit, **self._limits)
             solution = await Pipeline(program, client, runner).run(encodable(self._model.name))
@@ -378,7 +304,7 @@ class AICodeGenerator:
         except Exception as error:
             program.warn(f"There is no embedding of the instruction: {type(error).__name__}: {error!s:.300}")
             return None, ()
-        key = self.cache.nearest(self._scope(), vector, self._similarity)
+        key = self.cache.nearest(self._scope(), vector, self._options.similarity)
         found = None if key is None else await self._find(self.cache, key, runner, program)
         if found is None:
             return None, vector
@@ -412,23 +338,14 @@ class AICodeGenerator:
         return encodable(f"{self._key('')} {getattr(self._embeddings, 'name', '')}")
 
     def _key(self, instruction: str) -> str:
-        options = asdict(self._rules)
-        del options["max_attempts"]  # With more of them, there is the same solution.
+        matters = {"max_test_changes", "allowed_imports", "block_severity", "accept_changed_tests"}
         return cache_key(
             instruction=instruction,
             model=self._model.name,
             prompt_version=PROMPT_VERSION,
             package_version=coderoom.__version__,
-            options={"language": self._language.name, **options},
+            options={"language": self._language.name, **self._options.model_dump(include=matters)},
         )
-
-
-def _cache_of(cache: bool | SolutionCache, folder: str | Path | None) -> SolutionCache | None:
-    if isinstance(cache, SolutionCache):
-        return cache
-    if not cache or (folder is None and os.environ.get(VARIABLE) == OFF):
-        return None
-    return SolutionCache(None if folder is None else Path(folder) / FILE_NAME)
 
 
 async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> Solution:
@@ -437,25 +354,6 @@ async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> So
             if isinstance(item, Solution):
                 return item
     raise AssertionError("unreachable: the solution comes last")
-
-
-def _check_rules(allowed_imports: object, block_severity: object) -> None:
-    if block_severity not in (None, *get_args(Level)):
-        levels = ", ".join(map(repr, get_args(Level)))
-        raise RequestError(f"block_severity={block_severity!r} must be {levels} or None (`none` on the command line).")
-    if allowed_imports is None:
-        return
-    if isinstance(allowed_imports, str) or not isinstance(allowed_imports, Iterable):
-        raise RequestError(f"allowed_imports={allowed_imports!r:.100} must be a list of module names.")
-    wrong = [each for each in allowed_imports if not isinstance(each, str) or not _MODULE.fullmatch(each)]
-    if wrong:
-        raise RequestError(f"allowed_imports: {wrong[0]!r:.100} is not a module name.")
-
-
-def _check_numbers(**numbers: float | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and (not isinstance(value, int | float) or not value >= _LEAST[name]):
-            raise RequestError(f"{name}={value!r} must be at least {_LEAST[name]}.")
 
 
 def _instruction(instruction: object) -> str:

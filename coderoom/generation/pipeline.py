@@ -241,7 +241,7 @@ class Pipeline:
             for name, work in self._works.items()
         )
         passed = all_passed(list(program.specs), implementations, results)
-        passed = passed and (not only_changed or program.rules.accept_changed_tests)
+        passed = passed and (not only_changed or program.options.accept_changed_tests)
         return Solution(
             instruction=program.instruction,
             function_specs=tuple(program.specs.values()),
@@ -299,7 +299,7 @@ class Pipeline:
             reason = StopReason.FAILED  # It passed alone, but fails within the whole program.
         return FunctionReport(
             function=work.spec.name,
-            passed=whole and (not changed or self._program.rules.accept_changed_tests),
+            passed=whole and (not changed or self._program.options.accept_changed_tests),
             only_by_changed_tests=changed,
             tests=count,
             tests_passed=good,

@@ -1,12 +1,13 @@
-"""The program that is being generated: what is known of it so far, and the rules for its code."""
+"""The program that is being generated: what is known of it so far."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from coderoom.generation.languages import Language, Level, SecurityFinding
+from coderoom.generation.languages import Language, SecurityFinding
+from coderoom.generation.options import GeneratorOptions, Severity
 from coderoom.generation.replies import unclear_values
 from coderoom.generation.solution import GenerationEvent, Warned
 from coderoom.generation.specs import FunctionSpec, order
@@ -15,18 +16,7 @@ from coderoom.judge import FrozenTests, FunctionTest, Judge, Verdict
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _NO_TESTS = FrozenTests(tests={}, hash="")
-_LEVELS: tuple[Level, ...] = ("low", "medium", "high")
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Limits and rules for the work on each function; see `AICodeGenerator`."""
-
-    max_attempts: int = 6
-    max_test_changes: int = 2
-    allowed_imports: tuple[str, ...] | None = None
-    block_severity: Level | None = "high"
-    accept_changed_tests: bool = False
+_LEVELS = get_args(Severity)
 
 
 @dataclass
@@ -41,7 +31,7 @@ class Program:
 
     instruction: str
     language: Language
-    rules: Rules
+    options: GeneratorOptions
     emit: Callable[[GenerationEvent], None] = lambda _: None
     specs: dict[str, FunctionSpec] = field(default_factory=dict)
     tests: FrozenTests = _NO_TESTS
@@ -70,11 +60,11 @@ class Program:
         """Why code may not be run, and what the scanner found. Names of accepted code are reserved until `tried`."""
         taken = {name: owner for owner, codes in self._codes.items() for name in self._defined(*codes)}
         taken |= {name: name for name in self.specs}  # Including functions that are not written yet.
-        problems = self.language.check(code, spec, taken=taken, allowed_imports=self.rules.allowed_imports)
+        problems = self.language.check(code, spec, taken=taken, allowed_imports=self.options.allowed_imports)
         if wrong := [*map(str, problems), *self._clashes(spec, code)]:
             return wrong, ()
         findings = tuple(self.language.scan(code))
-        levels = _LEVELS[_LEVELS.index(self.rules.block_severity) :] if self.rules.block_severity is not None else ()
+        levels = _LEVELS[_LEVELS.index(self.options.block_severity or "none") :]
         serious = [each for each in findings if each.severity in levels and each.id not in _HASHES]
         blocked = [f"the security scanner blocks it: {each}" for each in serious]
         if not blocked:

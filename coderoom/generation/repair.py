@@ -62,7 +62,7 @@ class FunctionWork:
             trouble = await self._try(attempt)
             if not trouble:
                 return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
-            if len(self.attempts) >= self._program.rules.max_attempts:
+            if len(self.attempts) >= self._program.options.max_attempts:
                 return StopReason.ATTEMPTS
             repeated = self._repeated()
             if repeated is not None and self._fresh:
@@ -87,7 +87,7 @@ class FunctionWork:
     async def _repair(self, trouble: str) -> Attempt:
         self._patches += 1
         program = self._program
-        changes = max(program.rules.max_test_changes - self._changes, 0)
+        changes = max(program.options.max_test_changes - self._changes, 0)
         code = next((each.code for each in reversed(self.attempts) if each.code), "")
         messages = request(REPAIR, program, self.spec, code=code, trouble=trouble, changes=changes)
         reply = await self._client.ask("repair", self.spec.name, messages, RepairForm)
@@ -151,7 +151,7 @@ class FunctionWork:
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""
         program, spec = self._program, self.spec
-        if self._changes >= program.rules.max_test_changes:
+        if self._changes >= program.options.max_test_changes:
             raise GenerationError(f"{self._changes} test changes were made already, which is the limit")
         [data] = as_tests([repair.test], spec, program.language)
         test, problems = program.read_test(spec, data)

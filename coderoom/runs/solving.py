@@ -249,7 +249,7 @@ async def solve(
         out: The folder to write to; `None`: write nothing, and show the code.
         name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
-        options: Further arguments of `AICodeGenerator`; `embeddings` is the name of a model with OpenAI's API.
+        options: Further fields of `coderoom.generation.GeneratorOptions`.
         limits: What it may use, by the fields of a `Budget`; all but `cells`.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
             tests are written.
@@ -263,51 +263,49 @@ async def solve(
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
     kept = {"name": name, "wall": wall, "limits": dict(limits or {}), **_absolute(out, tests_for, options or {})}
-    options, budget = _limited(options or {}, limits or {})
+    given, budget = _limited(options or {}, limits or {})
+    chosen = generation.GeneratorOptions.checked({"wall": wall, **given})
     if not tests_for and not instruction.strip():
         raise RequestError("The instruction is empty; say what the program should do.")
     if name is not None and (out is None or tests_for):
         why = "tests are named after the module" if tests_for else "it names the written module; add --out DIR"
         raise RequestError(f"--name {name}: {why}.")
-    language = options.get("language", "python")
-    sandbox = generation.make_sandbox(wall, language)
+    sandbox = generation.make_sandbox(wall, chosen.language)
     path, functions = _existing(tests_for) if tests_for else (None, ())
     with refusing(f"The module {str(path)!r} cannot be read"):
         source = "" if path is None else path.read_text("utf-8")
     if out is not None:
-        generation.check_folder(out, name if path is None else path.stem, language, tests_only=path is not None)
+        generation.check_folder(out, name if path is None else path.stem, chosen.language, tests_only=path is not None)
     named = model or default_model()
     kept["model"] = absolute_model(named)
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
-        options |= {"concurrency": 1, "cache": False}
+        chosen = chosen.model_copy(update={"concurrency": 1, "cache": False})
     log = RunLog(None) if log is None else log
-    if options.get("embeddings"):
-        if not options.get("cache", True) or not (options.get("cache_dir") or log.path):
-            raise RequestError(
-                "--embeddings looks for similar instructions in the cache, which is not used with a recording, with "
-                "--no-cache, or without a journal."
-            )
-        options["embeddings"] = generation.OpenAIEmbeddings(options["embeddings"])
+    continues = chosen.cache and bool(log.path or chosen.cache_dir)
+    if chosen.embeddings and not continues:
+        raise RequestError(
+            "--embeddings looks for similar instructions in the cache, which is not used with a recording, with "
+            "--no-cache, or without a journal."
+        )
     price_table()  # Refuses mistakes in the user's prices before the work.
     client = make_model(named)
     secrets = secrets_of(client)
     for each in (log, *observers):
         if hide := getattr(each, "hide_values", None):
             hide(secrets)
-    continues = bool(options.get("cache", True)) and bool(log.path or options.get("cache_dir"))
     is_again = False
     if log.run is None:
         request = json.loads(json.dumps(kept, default=str))
         is_again = continues and _go_on(log, instruction, named, request)
         if not is_again:
             log.begin("solve", "", instruction, named, request)
+    cache: bool | generation.SolutionCache = False
     if continues:  # The replies are steps of the run, and else in the cache.
-        file = Path(options["cache_dir"]) / FILE_NAME if options.get("cache_dir") else log.path
-        options["cache"] = generation.SolutionCache(file, keeps_replies=log.path is None)
-    options |= {"cache": options["cache"] if continues else False, "cache_dir": None}
+        file = Path(chosen.cache_dir) / FILE_NAME if chosen.cache_dir else log.path
+        cache = generation.SolutionCache(file, keeps_replies=log.path is None)
     view = SolveView(console)
     try:
-        generator = generation.AICodeGenerator(client, sandbox=sandbox, **options)
+        generator = generation.AICodeGenerator(client, sandbox=sandbox, **{**chosen.model_dump(), "cache": cache})
         if budget is not None:
             observers = [*observers, spending := Spending(budget, counts_known=not is_again)]
             spending.check_price(priced_as(client))

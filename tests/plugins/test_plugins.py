@@ -12,10 +12,9 @@ import pytest
 
 from coderoom._util.plugins import Plugins
 from coderoom.cli.app import WALL_HELP
-from coderoom.cli.solving import LANGUAGE_HELP
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.generation import make_sandbox
+from coderoom.generation import GeneratorOptions, make_sandbox
 from coderoom.generation.languages.named import LANGUAGES
 from coderoom.runs.doctor import examine
 from coderoom.sandbox import Sandbox, probe_walls
@@ -63,7 +62,7 @@ def test_ours_are_entry_points_too(plugins: Plugins) -> None:
 
 def test_every_help_text_has_each_name() -> None:
     assert all(name in WALL_HELP for name in WALLS.own)
-    assert LANGUAGE_HELP.startswith(", ".join(LANGUAGES.own))
+    assert ", ".join(LANGUAGES.own) in str(GeneratorOptions.model_fields["language"].description)
 
 
 def test_an_unknown_name_gets_the_nearest_or_what_to_install() -> None:

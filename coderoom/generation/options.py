@@ -1,0 +1,119 @@
+"""The options of the generator: those of `AICodeGenerator`, of `CodeGeneratorAgent` and of `coderoom solve`.
+
+`--help`, the table in `docs/generation.md` and the schema of team files are made of the fields and their texts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypedDict
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from coderoom.errors import RequestError
+from coderoom.generation.languages.named import LANGUAGES, LanguageName
+from coderoom.sandbox.config import WallName
+from coderoom.sandbox.registry import WALLS
+
+Severity = Literal["low", "medium", "high", "none"]
+
+
+def _module(name: str) -> str:
+    if not name or any(each.isspace() or each in ",;" for each in name):
+        raise ValueError(f"{name!r:.100} is not a module name")
+    return name
+
+
+class GeneratorOptions(BaseModel):
+    """The options of the generator, as plain data."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    language: LanguageName = Field(
+        default="python", description=f"The language: {', '.join(LANGUAGES.own)}, or one of another package."
+    )
+    wall: WallName = "auto"
+    """The wall (isolation backend) around the code."""
+    max_attempts: int = Field(default=6, ge=1)
+    """Attempts for each function."""
+    max_test_changes: int = Field(default=2, ge=0)
+    """Changes of tests for each function."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Token budget; without it, unlimited."""
+    max_answer_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one reply; without it, the model client's own limit."""
+    request_timeout: float | None = Field(default=None, ge=0.01)
+    """Seconds of a request, which is then repeated; without it, the model client's own limit."""
+    max_seconds: float | None = Field(default=1800.0, ge=0)
+    """Time budget in seconds; a running request is cut off."""
+    concurrency: int = Field(default=4, ge=1)
+    """Concurrent requests of one solution."""
+    requests_per_minute: float | None = Field(default=None, ge=0.001)
+    """Requests that start in a minute; without it, unlimited."""
+    retries: int = Field(default=4, ge=0)
+    """Retries after a connection error."""
+    test_timeout: float = Field(default=5.0, ge=0.01)
+    """Timeout of each test in seconds."""
+    allowed_imports: Annotated[list[Annotated[str, AfterValidator(_module)]], AfterValidator(sorted)] | None = None
+    """Let the code import only these modules; without it, all."""
+    block_severity: Annotated[Severity | None, BeforeValidator(lambda level: level or "none")] = "high"
+    """Do not run code in which the scanner finds this severity or more: low, medium, high or none."""
+    accept_changed_tests: bool = False
+    """Count functions as passed if their tests were changed during the repair."""
+    strict: bool = False
+    """Fail tests that pass alone, but not after the others in one process."""
+    cache: bool = True
+    """Reuse solutions that passed, and resume interrupted work."""
+    cache_dir: Annotated[str | None, BeforeValidator(lambda path: os.fspath(path) if path else None)] = None
+    """The folder with the database of the cache, journal.sqlite3; without it, the cache is in the journal."""
+    embeddings: str | None = None
+    """Reuse solutions of similar instructions, too, by this embedding model with OpenAI's API."""
+    similarity: float = Field(default=0.95, gt=0, le=1)
+    """The least cosine of the embeddings of similar instructions."""
+
+    @classmethod
+    def checked(cls, options: Mapping[str, Any]) -> Self:
+        """Options by their names.
+
+        Raises:
+            RequestError: One of them is wrong.
+        """
+        if unknown := options.keys() - cls.model_fields:
+            raise TypeError(f"The generator has no option {unknown.pop()!r}.")
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)[0]
+            name, value, least = str(wrong["loc"][0]), wrong["input"], wrong.get("ctx", {}).get("ge")
+            if plugins := {"language": LANGUAGES, "wall": WALLS}.get(name):
+                raise RequestError(plugins.unknown(value)) from None
+            if wrong["type"] == "value_error":
+                raise RequestError(f"{name}: {wrong['ctx']['error']}.") from None
+            words = (
+                f": {wrong['msg'][:1].lower()}{wrong['msg'][1:]}" if least is None else f" must be at least {least:g}"
+            )
+            raise RequestError(f"{name}={value!r:.100}{words}.") from None
+
+
+class GeneratorArguments(TypedDict, total=False):
+    """The types of `GeneratorOptions` as keyword arguments, for type checkers; see there."""
+
+    wall: str
+    max_attempts: int
+    max_test_changes: int
+    max_tokens: int | None
+    max_answer_tokens: int | None
+    request_timeout: float | None
+    max_seconds: float | None
+    concurrency: int
+    requests_per_minute: float | None
+    retries: int
+    test_timeout: float
+    allowed_imports: Sequence[str] | None
+    block_severity: Severity | None
+    accept_changed_tests: bool
+    strict: bool
+    cache_dir: str | Path | None
+    similarity: float
