@@ -64,7 +64,7 @@ class CodeGeneratorAgentConfig(GeneratorOptions):
     model_client: ComponentModel
     description: str | None = None
     work_dir: str | None = None
-    cache: bool = False
+    cache: bool = Field(default=False, description=GeneratorOptions.model_fields["cache"].description)
 
     @model_serializer(mode="wrap")
     def _keep_no_limit(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -119,7 +119,9 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     installed. A first line `# filename: src/a.py` also saves the block to that file. The executor starts with the first
     code, and can be used again after `stop` and in another event loop.
 
-    The arguments are the fields of `SandboxCodeExecutorConfig`, which describe them.
+    The arguments are the fields of `SandboxCodeExecutorConfig`, which describe them. What protects this machine is the
+    wall: `auto` for the strongest available, `none` for no wall at all. About the policy: It is early feedback and not
+    security.
 
     Args:
         **of_autogen: Arguments of AutoGen's executors: `virtual_env_context` is taken as `python`; others are refused
