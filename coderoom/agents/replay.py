@@ -11,10 +11,9 @@ from autogen_core.code_executor import CodeBlock
 from pydantic import Field
 
 from coderoom._util.components import StrictConfig
-from coderoom.executors import ExecutorRunner
-from coderoom.executors.base import SandboxedExecutor
+from coderoom.contracts import Executor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, RecordedCall
+from coderoom.sandbox import RecordedCall
 
 _BEGINNING = 500
 _SHOWN = 200
@@ -53,13 +52,11 @@ class Replayed(NamedTuple):
     remark: str
 
 
-async def run_again(
-    cell: PastCell, executor: SandboxedExecutor | ExecutorRunner, cancellation_token: CancellationToken
-) -> Replayed:
+async def run_again(cell: PastCell, executor: Executor, cancellation_token: CancellationToken) -> Replayed:
     """Run code again, unless it was ended from outside: that could not give the same again."""
     if cell.outcome not in (Outcome.OK, Outcome.ERROR):
         return Replayed(None, f"{cell.words} had ended with {cell.outcome.value!r} and was not run again")
-    result: ExecutionResult = await executor.run(cell.blocks, cancellation_token)
+    result = await executor.run(cell.blocks, cancellation_token)
     if result.outcome is not cell.outcome:
         end = next((line for line in reversed(result.output.splitlines()) if line.strip()), "no output")
         return Replayed(None, f"{cell.words} ended with {result.outcome.value!r} this time ({end[:_SHOWN]})")

@@ -7,17 +7,17 @@ import os
 import secrets
 import signal
 import sys
-from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from coderoom.cli import app
 from coderoom.cli.app import typer
 from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, TimeoutOption, WorkspaceOption, budgets_of
 from coderoom.errors import RequestError
 
+if TYPE_CHECKING:
+    from coderoom.contracts import Door
+
 TOKEN_VARIABLE = "CODEROOM_TOKEN"
-_MOST_CLIENTS = 256
-_IDLE_SECONDS = 30 * 60.0
 
 PortOption = Annotated[
     int | None, app.option("PORT", "Serve HTTP at this port; 0: one that is free.", "--http", min=0, max=65535)
@@ -51,26 +51,23 @@ def mcp(
     Without --http over standard input and output, as clients start it. With --http at http://ADDRESS:PORT/mcp, with
     the token of CODEROOM_TOKEN, or else a new one, which is shown.
     """
-    from coderoom._util.terminal import make_console
-    from coderoom.integrations.mcp import OwnSessions, make_server, serve_stdio, try_out
+    from coderoom.integrations.mcp import MCPServer
     from coderoom.runs import open_journal
-    from coderoom.runs.exec_view import show_isolation
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
-    offered: dict[str, Any] = {"teams": team or (), "model": model, "timeout": timeout}
-    show_isolation(make_console(stderr=True), asyncio.run(try_out(sandbox, **offered)))
-    make = partial(make_server, sandbox, journal=open_journal(journal, off=no_journal), **offered)
+    kept = open_journal(journal, off=no_journal)
+    server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host)
+    _try_out(server)
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
         # The thread that reads standard input cannot be interrupted. What the code has started ends with this process.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(serve_stdio(make()))
+        asyncio.run(server.serve_stdio())
         return
-    server = make(host=host, max_sessions=_MOST_CLIENTS, session_idle_timeout=_IDLE_SECONDS)
-    _serve(OwnSessions(server.streamable_http_app()), host, http, "/mcp")
+    _serve(server, host, http)
 
 
 @app.command()
@@ -99,12 +96,9 @@ def serve(
     The base URL is http://ADDRESS:PORT/v1. The keys of callers are in CODEROOM_TOKEN, separated by commas; without it
     there is a new one, which is shown. Each conversation has a folder of its own.
     """
-    from rich.console import Console
-
     from coderoom.integrations.chat_completions import ChatServer
     from coderoom.models.budgets import make_budget
     from coderoom.runs import RunRequest, open_journal
-    from coderoom.runs.exec_view import show_isolation
 
     limits, of_agents = budgets_of(budget)
     if of_agents:
@@ -117,20 +111,27 @@ def serve(
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
-    show_isolation(Console(stderr=True), asyncio.run(server.try_out()))
-    _serve(server.app, host, port, "/v1")
+    _try_out(server)
+    _serve(server, host, port)
 
 
-def _serve(asgi: Any, host: str, port: int, path: str) -> None:
+def _try_out(door: Door) -> None:
+    from coderoom._util.terminal import make_console
+    from coderoom.runs.exec_view import show_isolation
+
+    show_isolation(make_console(stderr=True), asyncio.run(door.try_out()))
+
+
+def _serve(door: Door, host: str, port: int) -> None:
     from coderoom.integrations.http import Guard, serve_http
 
     given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]
     tokens = given or [secrets.token_urlsafe(24)]
 
     def ready(url: str) -> None:
-        typer.echo(f"{url}{path}")
+        typer.echo(f"{url}{door.path}")
         if not given:
             typer.echo(f"Authorization: Bearer {tokens[0]}")
             typer.echo(f"Clients send this key. It is new at each start; {TOKEN_VARIABLE} sets one.")
 
-    asyncio.run(serve_http(Guard(asgi, tokens), host, port, ready))
+    asyncio.run(serve_http(Guard(door.app, tokens), host, port, ready))

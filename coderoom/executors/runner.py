@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
@@ -19,6 +19,9 @@ from coderoom.errors import CodeRoomError, SandboxUnavailable
 from coderoom.executors.base import SandboxedExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CANCELLED_CODE, ExecutionResult, OnOutput
+
+if TYPE_CHECKING:
+    from coderoom.contracts import Executor
 
 
 @runtime_checkable
@@ -214,7 +217,7 @@ class ExecutorRunner:
         )
 
 
-def runner_for(executor: CodeExecutor) -> SandboxedExecutor | ExecutorRunner:
+def runner_for(executor: CodeExecutor) -> Executor:
     """Return the runner for an executor: CodeRoom's own, unless a subclass changes how they run, need no other.
 
     Raises:

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from autogen_core import CancellationToken
@@ -43,6 +43,9 @@ try:
     from starlette.routing import Route
 except ImportError as error:
     raise missing("Starlette", "serve") from error
+
+if TYPE_CHECKING:
+    from coderoom.contracts import WebApp
 
 _FACTS: Final = ("outcome", "succeeded", "turns", "attempts", "seconds", "cost_usd", "run")
 """What an answer says about the run, besides the files."""
@@ -122,6 +125,8 @@ class ChatServer:
         RequestError: There is no such team.
     """
 
+    path = "/v1"
+
     def __init__(
         self,
         request: RunRequest,
@@ -142,7 +147,7 @@ class ChatServer:
         self._asked: dict[int, deque[float]] = {}
         self._answering: dict[int, int] = {}
         self._started = int(time.time())
-        self.app = Starlette(
+        self._app = Starlette(
             routes=[
                 Route("/v1/models", self._models),
                 Route("/v1/models/{name:path}", self._model),
@@ -153,17 +158,13 @@ class ChatServer:
             lifespan=self._closing,
         )
 
+    @property
+    def app(self) -> WebApp:
+        """What answers."""
+        return self._app
+
     async def try_out(self) -> str:
-        """Make the team and start what its code runs in, as for a conversation.
-
-        Returns:
-            What isolates the code from this machine.
-
-        Raises:
-            ConfigError: The team's file has mistakes.
-            MissingDependencyError: It needs a key or a package that is missing.
-            SandboxUnavailable: Its wall cannot be built.
-        """
+        """See `coderoom.contracts.Door`."""
         folder = temporary_folder()
         try:
             return await try_out(self._request("Is all there?", folder).prepare().team)

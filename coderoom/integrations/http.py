@@ -12,7 +12,7 @@ import resource
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from socket import AF_INET, AF_INET6, create_server
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coderoom.errors import RequestError
 from coderoom.integrations.tool import missing
@@ -23,6 +23,9 @@ try:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise missing("uvicorn", "serve") from error
+
+if TYPE_CHECKING:
+    from coderoom.contracts import WebApp
 
 CALLER: Final = "coderoom.caller"
 """The key of a request's scope under which is the number of its token."""
@@ -39,7 +42,6 @@ _log: Final = logging.getLogger("coderoom.integrations")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class Guard:
@@ -48,7 +50,7 @@ class Guard:
     The header `Authorization: Bearer` must have one of the tokens.
     """
 
-    def __init__(self, app: App, tokens: Sequence[str]) -> None:
+    def __init__(self, app: WebApp, tokens: Sequence[str]) -> None:
         self._app = app
         self._tokens = [token.encode() for token in tokens]
 
@@ -147,7 +149,7 @@ def error_of(status: int, message: str, code: str | None = None) -> dict[str, An
     return {"error": {"message": message, "type": kind, "param": None, "code": code or known.get(status)}}
 
 
-async def serve_http(app: App, host: str, port: int, ready: Callable[[str], None]) -> None:
+async def serve_http(app: WebApp, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; port 0 is any that is free. `ready` is called with the URL when it can be used."""
     with suppress(OSError, ValueError):  # Idle connections need descriptors too.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

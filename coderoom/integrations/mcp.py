@@ -43,17 +43,21 @@ try:
         EmbeddedResource,
         ImageContent,
         TextContent,
+        Tool,
         ToolAnnotations,
     )
 
     # What it needs besides comes with the SDK, whose absence is told first.
-    from coderoom.integrations.http import CALLER, LEFT, App, Message, Receive, Send, failure
+    from coderoom.integrations.http import CALLER, LEFT, Message, Receive, Send, failure
 except ImportError as error:
     raise missing("The MCP SDK", "mcp") from error
 
 if TYPE_CHECKING:
+    from coderoom.contracts import WebApp
     from coderoom.runs import Journal
 
+_MOST_CLIENTS: Final = 256
+_IDLE_SECONDS: Final = 30 * 60.0
 _MOST_SESSIONS: Final = 16
 _MOST_CHECKPOINTS: Final = 16
 _MOST_FILES: Final = 1_000
@@ -179,16 +183,28 @@ class Client:
             await asyncio.to_thread(remove_folder, self.folder)
 
 
-def make_server(
-    sandbox: SandboxConfig,
-    teams: Sequence[str] = (),
-    *,
-    model: str | None = None,
-    timeout: float | None = None,
-    journal: Journal | None = None,
-    **http: Any,
-) -> FastMCP[Client]:
-    """Make the server, for `serve_stdio` or its `streamable_http_app`.
+class _Tools(FastMCP[Client]):
+    """FastMCP passes over arguments that a tool does not have, so that a misspelt one would have no effect."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        return [
+            tool.model_copy(update={"inputSchema": {**tool.inputSchema, "additionalProperties": False}})
+            for tool in tools
+        ]
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        tool = self._tool_manager.get_tool(name)
+        known = {} if tool is None else tool.parameters.get("properties", {})
+        unknown = [] if tool is None else [repr(each) for each in arguments if each not in known]
+        if unknown:
+            has = f"its arguments are {', '.join(known)}" if known else "it has none"
+            raise ToolError(f"{name} has no argument {' and no '.join(unknown):.200}; {has}.")
+        return await super().call_tool(name, arguments)
+
+
+class MCPServer:
+    """Offers a sandbox and teams to MCP clients.
 
     Args:
         sandbox: The sandbox of each client. Without a workspace, each client has a temporary one.
@@ -196,89 +212,100 @@ def make_server(
         model: The model that replaces those of the teams.
         timeout: The seconds that code of teams may run, in place of those of their files.
         journal: Where the runs of teams are kept; `None`: nowhere.
-        http: Further arguments of `FastMCP`.
+        host: The address at which it is served by HTTP.
     """
 
-    @asynccontextmanager
-    async def one_client(_: FastMCP[Client]) -> AsyncIterator[Client]:
-        client = Client(sandbox)
+    path = "/mcp"
+
+    def __init__(
+        self,
+        sandbox: SandboxConfig,
+        teams: Sequence[str] = (),
+        *,
+        model: str | None = None,
+        timeout: float | None = None,
+        journal: Journal | None = None,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self._sandbox = sandbox
+        self._teams = teams
+        self._journal = journal
+        self._host = host
+        wall = None if sandbox.wall == "auto" else sandbox.wall
+        self._options: dict[str, Any] = {
+            "model": model,
+            "timeout": timeout,
+            "wall": wall,
+            "network": sandbox.network or None,
+        }
+
+    async def try_out(self) -> str:
+        """See `coderoom.contracts.Door`."""
+        client = Client(self._sandbox)
         try:
-            yield client
+            await client.sandbox.start()
+            if self._teams:  # AutoGen takes a second to be imported.
+                from coderoom.configs import find_source
+                from coderoom.runs.team_run import WORKSPACE_VARIABLE, RunRequest
+                from coderoom.runs.team_run import try_out as try_team
+
+                for source in map(find_source, self._teams):
+                    workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
+                    request = RunRequest(source, "Is all there?", workspace=workspace, **self._options)
+                    await try_team(request.prepare().team)
+            return client.sandbox.wall
         finally:
-            await run_uncancellable(client.close())
+            await client.close()
 
-    rules = _RULES.format(**(_NOT_ISOLATED if sandbox.wall == "none" else _ISOLATED))
-    # It would write its log, and that of all others, as boxes of 80 columns.
-    logging.basicConfig(level=logging.ERROR)
-    server = FastMCP[Client]("coderoom", rules, lifespan=one_client, log_level="ERROR", **http)
-    server._mcp_server.version = __version__
-    # It reports each client that ends its connection as an error.
-    logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
-    _add_code(server)
-    _add_files(server)
-    for team in teams:
-        _add_team(server, team, journal, **_options_of_teams(sandbox, model, timeout))
-    return server
+    @property
+    def app(self) -> WebApp:
+        """A new application, for HTTP."""
+        server = self._server(host=self._host, max_sessions=_MOST_CLIENTS, session_idle_timeout=_IDLE_SECONDS)
+        return _OwnSessions(server.streamable_http_app())
 
+    async def serve_stdio(self) -> None:
+        """Serve one client over standard input and output, until it closes them.
 
-def _options_of_teams(sandbox: SandboxConfig, model: str | None, timeout: float | None) -> dict[str, Any]:
-    wall = None if sandbox.wall == "auto" else sandbox.wall
-    return {"model": model, "timeout": timeout, "wall": wall, "network": sandbox.network or None}
+        Nothing else may read or write there: for the rest of the process, standard input is empty, and standard output
+        is standard error.
+        """
+        reads = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
+        writes = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+        inner = self._server()._mcp_server
+        async with stdio_server(anyio.wrap_file(reads), anyio.wrap_file(writes)) as (incoming, outgoing):
+            await inner.run(incoming, outgoing, inner.create_initialization_options())
 
+    def _server(self, **http: Any) -> FastMCP[Client]:
+        @asynccontextmanager
+        async def one_client(_: FastMCP[Client]) -> AsyncIterator[Client]:
+            client = Client(self._sandbox)
+            try:
+                yield client
+            finally:
+                await run_uncancellable(client.close())
 
-async def try_out(
-    sandbox: SandboxConfig, teams: Sequence[str] = (), *, model: str | None = None, timeout: float | None = None
-) -> str:
-    """Start what a client would get, with the arguments of `make_server`: what is missing is known before one comes.
-
-    Returns:
-        What isolates the code of a client from this machine.
-
-    Raises:
-        ConfigError: The file of a team has mistakes.
-        MissingDependencyError: A package or a key is missing.
-        SandboxUnavailable: The wall cannot be built.
-    """
-    client = Client(sandbox)
-    try:
-        await client.sandbox.start()
-        if teams:  # AutoGen takes a second to be imported.
-            from coderoom.configs import find_source
-            from coderoom.runs.team_run import WORKSPACE_VARIABLE, RunRequest
-            from coderoom.runs.team_run import try_out as try_team
-
-            for source in map(find_source, teams):
-                workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
-                request = RunRequest(
-                    source, "Is all there?", workspace=workspace, **_options_of_teams(sandbox, model, timeout)
-                )
-                await try_team(request.prepare().team)
-        return client.sandbox.wall
-    finally:
-        await client.close()
+        rules = _RULES.format(**(_NOT_ISOLATED if self._sandbox.wall == "none" else _ISOLATED))
+        # It would write its log, and that of all others, as boxes of 80 columns.
+        logging.basicConfig(level=logging.ERROR)
+        server = _Tools("coderoom", rules, lifespan=one_client, log_level="ERROR", **http)
+        server._mcp_server.version = __version__
+        # It reports each client that ends its connection as an error.
+        logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
+        _add_code(server)
+        _add_files(server)
+        for team in self._teams:
+            _add_team(server, team, self._journal, **self._options)
+        return server
 
 
-async def serve_stdio(server: FastMCP[Client]) -> None:
-    """Serve one client over standard input and output, until it closes them.
-
-    Nothing else may read or write there: for the rest of the process, standard input is empty, and standard output is
-    standard error.
-    """
-    reads = os.fdopen(os.dup(0), encoding="utf-8", errors="replace")
-    writes = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    inner = server._mcp_server
-    async with stdio_server(anyio.wrap_file(reads), anyio.wrap_file(writes)) as (incoming, outgoing):
-        await inner.run(incoming, outgoing, inner.create_initialization_options())
-
-
-class OwnSessions:
+class _OwnSessions:
     """Passes on requests of an MCP session only from the caller that made it; others are told that there is none."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: WebApp) -> None:
         self._app = app
         self._owners: dict[bytes, int] = {}
 
