@@ -13,7 +13,7 @@ import copy
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -74,6 +74,7 @@ def load_team(
     max_turns: int | None = None,
     network: bool | None = None,
     timeout: float | None = None,
+    agents: Collection[str] = (),
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
 
@@ -87,13 +88,14 @@ def load_team(
         max_turns: Replaces the team's `max_turns`.
         network: Replaces `network` of every executor that has this field.
         timeout: Replaces `timeout` of every executor, in seconds.
+        agents: The names of agents that the team must have.
 
     Returns:
         The team.
 
     Raises:
         ConfigError: The file has mistakes; all of them are listed.
-        RequestError: There is no such file, team or model, or nothing in the team has a field to replace.
+        RequestError: There is no such file, team, agent or model, or nothing in the team has a field to replace.
         MissingDependencyError: A package is not installed, or a key is not set.
     """
     env = os.environ if env is None else env
@@ -101,6 +103,13 @@ def load_team(
     checked.refuse_mistakes()
     _replace(checked, "team", max_turns=max_turns)
     _replace(checked, "code_executor", network=network, timeout=timeout)
+    components: dict[Location, Any] = dict(checked.components)
+    configs = [
+        value_at(checked.data, path)["config"] for path, each in components.items() if each.component_type == "agent"
+    ]
+    names = [config["name"] for config in configs if "name" in config]
+    if unknown := [name for name in agents if name not in names]:
+        raise RequestError(f"The team has no agent {unknown[0]!r}; its agents are {', '.join(names)}.")
     client = None if model is None else resolve_model(model, env=env, trust=trust)
 
     def make(text: str | None) -> ChatCompletionClient:

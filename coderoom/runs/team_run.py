@@ -133,9 +133,15 @@ class RunRequest:
             env[WALL_VARIABLE] = self.wall
         if self.wall is not None or (env.get(WALL_VARIABLE) and source.refers_to(WALL_VARIABLE)):
             Sandbox(env[WALL_VARIABLE])  # Rejects an unknown name.
-        turns, network, timeout = self.max_turns, self.network, self.timeout
         team = load_team(
-            source, self.model, trust=self.trust, env=env, max_turns=turns, network=network, timeout=timeout
+            source,
+            self.model,
+            trust=self.trust,
+            env=env,
+            max_turns=self.max_turns,
+            network=self.network,
+            timeout=self.timeout,
+            agents=self.budgets or (),
         )
         executors = executors_of(team)
         ours = [one for one in executors if isinstance(one, HasSandbox)]
@@ -217,10 +223,9 @@ def _limit_agents(team: Team, budgets: Mapping[str, Mapping[str, float]]) -> lis
     agents = {agent.name: getattr(agent, "agent", agent) for agent in agents_of(team, hidden=True)}
     others = []
     for name, limits in budgets.items():
-        if name not in agents:
-            raise RequestError(f"The team has no agent {name!r}; its agents are {', '.join(agents)}.")
-        if hasattr(agents[name], "limit"):
-            agents[name].limit(make_budget({**dict(agents[name].budget or {}), **limits}))
+        agent: Any = agents.get(name)
+        if hasattr(agent, "limit"):
+            agent.limit(make_budget({**dict(agent.budget or {}), **limits}))
         elif budget := make_budget(limits):
             others.append(Spending(budget, f"agent {name!r}", name))
     return others

@@ -150,6 +150,9 @@ async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
         assert schema["required"] == [*typed.structuredContent]
         assert "timeout" in schema["properties"]["outcome"]["enum"]
         assert all(tool.title for tool in tools.values())
+        refused = await call(client, "run_code", code="1", langauge="sh")
+        assert refused.startswith("ERROR run_code has no argument 'langauge'; its arguments are code, language, ")
+        assert all(tool.inputSchema["additionalProperties"] is False for tool in tools.values())
         many = await client.call_tool("run_code", {"code": "[0] * 50_000"})
         assert many.structuredContent is not None
         assert len(many.structuredContent["value"]) < 31_000

@@ -78,6 +78,12 @@ def test_a_wrong_budget_is_refused(given: str, words: str, tmp_path: Path) -> No
     assert words in done.stderr
 
 
+def test_an_unknown_agent_is_found_before_a_missing_key(tmp_path: Path) -> None:
+    budget = ("--budget", "nobody.tokens=3")
+    done = coderoom("run", "code-act", "x", "--model", "openai:x", *budget, cwd=tmp_path, env={"OPENAI_API_KEY": ""})
+    assert (done.returncode, "no agent 'nobody'" in done.stderr) == (2, True)
+
+
 def test_the_seconds_of_an_agent_begin_with_its_first_step() -> None:
     spending = Spending(Budget(seconds=0.01), "agent 'coder'")
     time.sleep(0.02)
