@@ -78,7 +78,7 @@ from coderoom.models.budgets import Budget, Spending
 from coderoom.models.calling import call_model
 from coderoom.models.structured import Answer, ask_structured
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, OnOutput, with_output
+from coderoom.sandbox import Artifact, OnOutput, stream_gathered
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -481,7 +481,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             with self._within_budget():
                 return await run(on_output)
 
-        async with aclosing(with_output(within_budget, self._quiet_seconds)) as items:
+        async with aclosing(stream_gathered(within_budget, self._quiet_seconds)) as items:
             async for item in items:
                 if isinstance(item, Attempt):
                     attempt = item

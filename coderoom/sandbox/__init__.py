@@ -21,7 +21,7 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
     from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
-    from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on, with_output
+    from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on
     from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule, WallName
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.functions.callables import check_functions, host_functions
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         OutputChunk,
     )
     from coderoom.sandbox.sandbox import Sandbox
-    from coderoom.sandbox.session import Checkpoint, Session
+    from coderoom.sandbox.session import Checkpoint, Session, stream_gathered, with_output
     from coderoom.sandbox.walls import choose as choose_wall
     from coderoom.sandbox.walls import probe_all as probe_walls
 
@@ -83,6 +83,7 @@ __all__ = [
     "remark_on",
     "restricted_rules",
     "save_named",
+    "stream_gathered",
     "with_output",
 ]
 
@@ -92,7 +93,7 @@ __getattr__, __dir__ = lazy(
     {
         "coderoom.errors": "SandboxUnavailable",
         "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
-        "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on with_output",
+        "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on",
         "coderoom.sandbox.config": "EngineName Limits SandboxConfig SourceModule WallName",
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
@@ -103,7 +104,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
         "ExecutionResult FunctionCall OnOutput OutputChunk",
         "coderoom.sandbox.sandbox": "Sandbox",
-        "coderoom.sandbox.session": "Checkpoint Session",
+        "coderoom.sandbox.session": "Checkpoint Session stream_gathered with_output",
         "coderoom.sandbox.walls": "choose_wall=choose probe_walls=probe_all",
     },
 )

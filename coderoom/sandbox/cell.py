@@ -1,6 +1,6 @@
 """A cell: its language, the check before anything runs, its output, results of stopped cells, remarks on results.
 
-Used by `Sandbox`, `Session`, the engines, executors, servers, and by agents that stream output.
+Used by `Sandbox`, `Session`, the engines, executors and servers.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import functools
 import mimetypes
 import stat
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
-from coderoom._util.tasks import aside, cancel_and_wait
+from coderoom._util.tasks import aside
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
@@ -30,16 +30,10 @@ from coderoom.sandbox.registry import ENGINES
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
 StreamName = Literal["stdout", "stderr"]
-T = TypeVar("T")
 
-_MOST_STREAMED = 1_000_000
 _PARSED_HERE = 10_000
 """Characters of code that take the parser some milliseconds."""
-_MOST_AT_ONCE = 100
-"""How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
-_GATHER_SECONDS = 0.05
 _LINE_SECONDS, _LONGEST_BEGUN = 0.01, 4096
-_NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _Decoder = codecs.getincrementaldecoder("utf-8")
 
 STATE_LOST = "The session was restarted: earlier variables are gone."
@@ -328,53 +322,3 @@ def _with_path(artifact: Artifact, workspace: Path) -> list[Artifact]:
         if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
             return [replace(artifact, path=path, size=facts.st_size)]
     return []
-
-
-async def with_output(
-    run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]], quiet_seconds: float = 0.0
-) -> AsyncGenerator[OutputChunk | T, None]:
-    """Run a coroutine that reports output to its argument; yield the output, up to a limit, and last its result.
-
-    Output is not yielded if the coroutine ends within `quiet_seconds` of its first output.
-    """
-    waiting: deque[OutputChunk] = deque()
-    news = asyncio.Event()
-    size = 0
-
-    def report_output(chunk: OutputChunk) -> None:
-        nonlocal size
-        if size < _MOST_STREAMED:
-            size += len(chunk.text)
-            waiting.append(chunk if size < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
-            news.set()
-
-    task = asyncio.ensure_future(run(report_output))
-    task.add_done_callback(lambda _: news.set())
-    pieces = 0
-    try:
-        while waiting or not task.done():
-            if not waiting:
-                news.clear()
-                await news.wait()
-                if quiet_seconds and not pieces and (await asyncio.wait([task], timeout=quiet_seconds))[0]:
-                    waiting.clear()
-                continue
-            pieces += 1
-            if pieces > _MOST_AT_ONCE:
-                await asyncio.wait([task], timeout=_GATHER_SECONDS)
-                while waiting:
-                    yield _gathered(waiting)
-            else:
-                yield waiting.popleft()
-        yield await task
-    finally:
-        await cancel_and_wait(task)
-
-
-def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
-    """The first chunk, combined with those after it of the same stream."""
-    first = waiting.popleft()
-    texts = [first.text]
-    while waiting and waiting[0].stream == first.stream:
-        texts.append(waiting.popleft().text)
-    return OutputChunk(first.stream, "".join(texts))

@@ -17,7 +17,7 @@ from coderoom.sandbox.functions.callables import Offer, Offered
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.registry import ENGINES, asked_in_vain
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
-from coderoom.sandbox.session import Session, stream_of
+from coderoom.sandbox.session import Session, stream_whole
 
 
 class Sandbox:
@@ -181,7 +181,7 @@ class Sandbox:
             for engine in engines:
                 engine.suspend_output(suspended)
 
-        return stream_of(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), suspend)
+        return stream_whole(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), suspend)
 
     def session(self, functions: Sequence[Offered] = ()) -> Session:
         """Make a session, whose state lasts from cell to cell. Use it with `async with`.

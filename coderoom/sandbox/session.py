@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
@@ -20,8 +21,14 @@ from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 
+T = TypeVar("T")
 OpenEngine = Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]]
 _QUEUE = 256
+_MOST_STREAMED = 1_000_000
+_MOST_AT_ONCE = 100
+"""How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
+_GATHER_SECONDS = 0.05
+_NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _CLOSED = "The session is closed; make a new one with sandbox.session()."
 
 
@@ -145,7 +152,7 @@ class Session:
             if self._engine is not None:
                 self._engine.suspend_output(suspended)
 
-        return stream_of(
+        return stream_whole(
             lambda take: self.run(code, language=language, timeout=timeout, on_output=take, final=final), suspend
         )
 
@@ -268,12 +275,12 @@ class Session:
                 await engine.close()
 
 
-async def stream_of(
+async def stream_whole(
     run: Callable[[Callable[[OutputChunk], None]], Any], suspend: Callable[[bool], None]
 ) -> AsyncGenerator[OutputChunk | ExecutionResult]:
-    """Turn a run that reports its output into a stream with a bounded buffer.
+    """Stream a run for a reader who wants all of its output, as `Session.stream` does: the code waits for the reader.
 
-    `suspend` stops (`True`) or continues the reading of output.
+    The buffer is bounded. `suspend` stops (`True`) or continues the reading of output; code that prints then blocks.
     """
     queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
     suspended = left = False
@@ -299,6 +306,61 @@ async def stream_of(
     finally:
         left = True
         await cancel_and_wait(task)
+
+
+async def stream_gathered(
+    run: Callable[[Callable[[OutputChunk], None]], Coroutine[Any, Any, T]], quiet_seconds: float = 0.0
+) -> AsyncGenerator[OutputChunk | T, None]:
+    """Stream a run for a reader who shows it, as agents do: the code does not wait, so that much output is gathered.
+
+    A piece becomes a message, which takes far longer than to print it. So pieces are combined after the first ones,
+    none come beyond a limit, and none if the run ends within `quiet_seconds` of its first output: the result has all.
+    """
+    waiting: deque[OutputChunk] = deque()
+    news = asyncio.Event()
+    size = 0
+
+    def report_output(chunk: OutputChunk) -> None:
+        nonlocal size
+        if size < _MOST_STREAMED:
+            size += len(chunk.text)
+            waiting.append(chunk if size < _MOST_STREAMED else OutputChunk("stderr", _NO_MORE))
+            news.set()
+
+    task = asyncio.ensure_future(run(report_output))
+    task.add_done_callback(lambda _: news.set())
+    pieces = 0
+    try:
+        while waiting or not task.done():
+            if not waiting:
+                news.clear()
+                await news.wait()
+                if quiet_seconds and not pieces and (await asyncio.wait([task], timeout=quiet_seconds))[0]:
+                    waiting.clear()
+                continue
+            pieces += 1
+            if pieces > _MOST_AT_ONCE:
+                await asyncio.wait([task], timeout=_GATHER_SECONDS)
+                while waiting:
+                    yield _gathered(waiting)
+            else:
+                yield waiting.popleft()
+        yield await task
+    finally:
+        await cancel_and_wait(task)
+
+
+def _gathered(waiting: deque[OutputChunk]) -> OutputChunk:
+    """The first chunk, combined with those after it of the same stream."""
+    first = waiting.popleft()
+    texts = [first.text]
+    while waiting and waiting[0].stream == first.stream:
+        texts.append(waiting.popleft().text)
+    return OutputChunk(first.stream, "".join(texts))
+
+
+with_output = stream_gathered
+"""Its earlier name."""
 
 
 async def _go_back(engine: EngineSession, checkpoint: Checkpoint) -> None:

@@ -13,7 +13,7 @@ from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, LLMMessage
 
-from coderoom.sandbox import OutputChunk, with_output
+from coderoom.sandbox import OutputChunk, stream_gathered
 from tests.agents.acting import SLEEPS, MakeActor, outputs, remembered, there_is
 from tests.agents.helpers import (
     TASK,
@@ -97,7 +97,7 @@ async def test_who_tells_of_output_has_ended_when_the_stream_has() -> None:
         return 1
 
     async def read() -> None:
-        async for item in with_output(run):
+        async for item in stream_gathered(run):
             assert not isinstance(item, OutputChunk)
 
     reading = asyncio.create_task(read())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from coderoom.sandbox import OutputChunk, with_output
+from coderoom.sandbox import OutputChunk, stream_gathered
 
 PIECES = 400
 
@@ -22,7 +22,7 @@ async def test_a_flood_on_both_streams_is_told_while_the_code_runs() -> None:
 
     told: list[str] = []
     async with asyncio.timeout(8):
-        async for item in with_output(run):
+        async for item in stream_gathered(run):
             if isinstance(item, str):
                 assert item == "done"
                 break
