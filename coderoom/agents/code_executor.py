@@ -335,7 +335,11 @@ def _decision_event(
         code_blocks=[],
         source=source,
         models_usage=usage,
-        metadata={keys.EVENT: keys.RETRY_DECISION, keys.RETRY: str(decision.retry).lower()},
+        metadata={
+            keys.EVENT: keys.RETRY_DECISION,
+            keys.RETRY: str(decision.retry).lower(),
+            keys.REASON: decision.reason,
+        },
     )
 
 

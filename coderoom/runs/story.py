@@ -163,8 +163,7 @@ class Story:
             case ModelClientStreamingChunkEvent():
                 return Streamed(source, text)
             case CodeGenerationEvent(retry_attempt=earlier) if facts.get(keys.EVENT) == keys.RETRY_DECISION:
-                # The first line of the text is the number of attempts; the reason follows.
-                reason = text.partition("\n")[2].partition(": ")[2] or text
+                reason = facts.get(keys.REASON) or text  # Of older journals, the text has it.
                 return Decision(source, text, earlier + 1, facts.get(keys.RETRY) == "true", reason)
             case CodeGenerationEvent(retry_attempt=earlier):
                 self._wrote.add(source)

@@ -73,6 +73,9 @@ def test_decisions_verdicts_thoughts_and_tasks() -> None:
     story, facts = Story(), {"coderoom.event": "retry_decision", "coderoom.retry": "true"}
     said = "Attempt number: 2\nProposed correction: a typo: here"
     decision = story.tell(code(number=2, content=said, code_blocks=[], metadata=facts))
+    assert decision == Decision("coder", said, 2, True, said)  # Of an older journal.
+    facts["coderoom.reason"] = "a typo: here"
+    decision = story.tell(code(number=2, content=said, code_blocks=[], metadata=facts))
     assert decision == Decision("coder", said, 2, True, "a typo: here")
     assert story.tell(text("Bad.", "reviewer", **{"coderoom.approved": "false"})) == Verdict("reviewer", "Bad.", False)
     assert story.tell(ThoughtEvent(source="coder", content="Hm.")) == Thought("coder", "Hm.", is_event=True)

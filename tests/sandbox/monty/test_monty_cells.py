@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Sandbox, Session
+from coderoom.sandbox import Limits, Sandbox, Session
+from coderoom.sandbox.engines.monty.cells import MARKERS, read_marker
 
 from .looking import error_of
 
@@ -182,3 +184,37 @@ class TestGaps:
     async def test_an_ordinary_mistake_is_not_blamed_on_it(self, session: Session) -> None:
         for code in ("nope", "[].nope", "1 + ''", "import math\nmath.sqrt(-1)", "x = ("):
             assert "monty" not in str(error_of(await session.run(code)))
+
+
+# For each marker, code whose error has it.
+MARKED = {
+    "memory": "'x' * 10 ** 9",
+    "cpu": "while True: pass",
+    "disk": "open('big', 'w').write('x' * 70_000)",
+    "syntax": "del x",
+    "module": "import numpy",
+    "name": "callable(1)",
+    "attribute": "import sys\nsys.exit(1)",
+    "import": "from functools import wraps",
+    "special": "def f(): pass\nf.__name__",
+    "stream": "import sys\nsys.stdout.write('x')",
+    "not yet": "import re\nre.sub('a', lambda m: 'b', 'a')",
+    "unsupported": "from math import *",
+    "object": "object()",
+    "bug": "raise SystemExit(3)",
+    "print": "print(1, file=3)",
+}
+
+
+@pytest.mark.parametrize("meaning", MARKERS)
+async def test_what_the_engine_says_in_words_is_understood(tmp_path: Path, meaning: str) -> None:
+    limits = Limits(cpu_seconds=0.2, disk_bytes=65_536, memory_bytes=64 << 20)
+    async with Sandbox(engine="monty", workspace=tmp_path, limits=limits) as sandbox:
+        result = await sandbox.run(MARKED[meaning])
+    if meaning in ("memory", "cpu", "disk"):
+        assert result.limit == meaning
+        return
+    error = error_of(result)
+    said, _, hint = error.message.partition(". The engine 'monty'")
+    assert read_marker(error.type, said)[0] == meaning or "does not know 'del'" in said
+    assert hint or meaning == "syntax"

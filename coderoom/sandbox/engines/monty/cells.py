@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits
@@ -128,15 +128,35 @@ _UNCALLED = re.compile(
     r"\bdef (__(?:await|bytes|class_getitem|g[et]|getattr|getattribute|l[et]|len|reversed|"
     r"i(?:add|and|floordiv|lshift|matmul|mod|mul|or|pow|rshift|sub|truediv|xor))__)\("
 )
-_PARSER = re.compile(r"The monty syntax parser does not yet support (?:the )?(.+)", re.DOTALL)
-_NO_NAME = re.compile(r"name '(\w+)' is not defined")
-_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
-_NO_MEMBER = re.compile(r"module '([\w.]+)' has no attribute|cannot import name '\w+' from '([\w.]+)'")
-_NO_SPECIAL = re.compile(r"has no attribute '(__\w+__)'|'(_io\.\w+)' object has no attribute")
-_NOT_YET = re.compile(
-    r"not yet supported|are not supported$|Internal error in monty|cannot create 'object' instances|must be sys\.std"
-)
-_MEMORY = re.compile(r"memory limit exceeded: |the worker exceeded its memory limit")
+# What pydantic-monty says in words only, and others must know: the kinds of errors that say it (none: any), and how.
+MARKERS: Final = {
+    "memory": ("MemoryError", re.compile(r"\A(?:memory limit exceeded: |the worker exceeded its memory limit)")),
+    "cpu": ("TimeoutError", re.compile(r"\Afeed time limit exceeded")),
+    "disk": ("OSError", re.compile(r"\Adisk write limit")),
+    "syntax": (
+        "NotImplementedError",
+        re.compile(r"\AThe monty syntax parser does not yet support (?:the )?(.+)", re.DOTALL),
+    ),
+    "module": ("ModuleNotFoundError", re.compile(r"\ANo module named '([\w.]+)'")),
+    "name": ("NameError", re.compile(r"\Aname '(\w+)' is not defined")),
+    "attribute": ("AttributeError", re.compile(r"\Amodule '([\w.]+)' has no attribute")),
+    "import": ("ImportError", re.compile(r"\Acannot import name '\w+' from '([\w.]+)'")),
+    "special": ("AttributeError", re.compile(r"has no attribute '(__\w+__)'")),
+    "stream": ("AttributeError", re.compile(r"'(_io\.\w+)' object has no attribute")),
+    "not yet": ("", re.compile(r"not yet supported")),
+    "unsupported": ("", re.compile(r"are not supported$")),
+    "object": ("", re.compile(r"cannot create 'object' instances")),
+    "bug": ("", re.compile(r"Internal error in monty")),
+    "print": ("", re.compile(r"must be sys\.std")),
+}
+
+
+def read_marker(kind: str, message: str) -> tuple[str, str]:
+    """What an error means, by the first of the markers that is in it, and what it names; empty if there is none."""
+    for meaning, (marked, pattern) in MARKERS.items():
+        if marked in ("", kind) and (match := pattern.search(message)):
+            return meaning, match[1] if pattern.groups else ""
+    return "", ""
 
 
 def prelude(limits: Limits) -> str:
@@ -179,7 +199,7 @@ class MontyCell:
         facts: dict[str, Any] = {"outcome": Outcome.ERROR, "exit_code": 1, "stderr": text}
         if name == "MemoryError":
             facts |= {"outcome": Outcome.MEMORY, "exit_code": 137, "limit": "memory"}
-        elif name == "OSError" and message.startswith("disk write limit"):
+        elif read_marker(name, message)[0] == "disk":
             facts["limit"] = "disk"
         return facts | {"error": CodeError(name, message, text, line)}
 
@@ -257,13 +277,11 @@ def returned(shown: Any, most: int) -> dict[str, Any]:
 
 def trip_of(error: MontyFailure) -> Literal["cpu", "memory"] | None:
     """The limit that interrupted the code; `None` if it failed in an ordinary way."""
-    kind, message = _kind(error), error.display("msg")
-    if kind == "MemoryError" and _MEMORY.match(message):
+    meaning, _ = read_marker(_kind(error), error.display("msg"))
+    if meaning == "memory":
         return "memory"
     # An error that the code itself raises has a traceback.
-    if kind == "TimeoutError" and message.startswith("feed time limit exceeded") and not error.traceback():
-        return "cpu"
-    return None
+    return "cpu" if meaning == "cpu" and not error.traceback() else None
 
 
 def _last_expression(code: str) -> tuple[int, int, int] | None:
@@ -333,26 +351,25 @@ def _with_hint(kind: str, message: str, code: str, has_files: bool) -> str:
     """The message, and what the engine lacks if the code failed for that."""
     if kind == "PermissionError" and not has_files:
         return f"{message}. There are no files here: give the sandbox a workspace."
-    lacks = _lack(kind, message, code)
-    if not lacks:
-        return message
+    meaning, name = read_marker(kind, message)
+    match meaning:
+        case "syntax":
+            lacks = f"does not know {name}"
+        case "module":
+            lacks = f"has no {name!r} but only these modules: {', '.join(MODULES)}"
+        case "name" if hasattr(builtins, name):
+            lacks = f"has no {name!r}"
+        case "attribute" | "import":
+            lacks = f"has only a part of {name!r}"
+        case "special":
+            lacks = f"has no {name!r} there"
+        case "stream":
+            lacks = f"has only a part of {name!r}: use print() and open()"
+        case "not yet" | "unsupported" | "object" | "bug" | "print":
+            lacks = "does not do this"
+        case _ if kind in ("AttributeError", "TypeError") and (uncalled := _UNCALLED.search(code)):
+            lacks = f"may be at fault: it does not call {uncalled[1]!r}"
+        case _:
+            return message
     hint = f"The engine 'monty' {lacks}. Write it another way; {ELSE}."
-    return hint if _PARSER.match(message) else f"{message}. {hint}"
-
-
-def _lack(kind: str, message: str, code: str) -> str:
-    if kind == "NotImplementedError" and (match := _PARSER.match(message)):
-        return f"does not know {match[1]}"
-    if kind == "ModuleNotFoundError" and (match := _NO_MODULE.match(message)):
-        return f"has no {match[1]!r} but only these modules: {', '.join(MODULES)}"
-    if kind == "NameError" and (match := _NO_NAME.match(message)) and hasattr(builtins, match[1]):
-        return f"has no {match[1]!r}"
-    if kind in ("AttributeError", "ImportError") and (match := _NO_MEMBER.match(message)):
-        return f"has only a part of {match[1] or match[2]!r}"
-    if kind == "AttributeError" and (match := _NO_SPECIAL.search(message)):
-        return f"has no {match[1]!r} there" if match[1] else f"has only a part of {match[2]!r}: use print() and open()"
-    if _NOT_YET.search(message):
-        return "does not do this"
-    if kind in ("AttributeError", "TypeError") and (match := _UNCALLED.search(code)):
-        return f"may be at fault: it does not call {match[1]!r}"
-    return ""
+    return hint if meaning == "syntax" else f"{message}. {hint}"
