@@ -94,7 +94,12 @@ class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the des
     """The sandbox broke or cannot be built.
 
     This is our failure, not the code's: it is never shown to a model as output and never starts a repair.
+
+    Attributes:
+        errno: The number of the system's error that has caused it; `None` if that is not known.
     """
+
+    errno: int | None = None
 
 
 class StudioError(CodeRoomError):

@@ -120,7 +120,7 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
         pid = forks.fork()
     except OSError as error:
         with socket.socket(fileno=fd) as sock:
-            Channel(sock).send({"event": "failed", "error": f"fork: {error}"})
+            Channel(sock).send({"event": "failed", "error": f"fork: {error}", "errno": error.errno})
         return
     if pid:
         os.close(fd)
@@ -135,6 +135,7 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
             RoomSupervisor(room, config, nested, runner).serve()
             status = 0
         except Exception as error:
-            room.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
+            number = getattr(error, "errno", None)
+            room.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "errno": number})
     finally:
         os._exit(status)

@@ -9,7 +9,6 @@ import errno
 import functools
 import importlib.util
 import marshal
-import os
 import time
 import weakref
 from collections import deque
@@ -36,7 +35,6 @@ _PLOTS = {"matplotlib", "numpy", "pandas"}  # Come with an extra.
 _IDLE_ROOMS = 4
 _MOMENT = 0.05
 _MOST_FAILING = 30.0
-_NO_PLACE = os.strerror(errno.EAGAIN)
 _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
 
 
@@ -269,7 +267,8 @@ class Worker:
             except Exception as error:
                 # A fork bomb in another room may leave no place for one more process until it is ended.
                 failing = failing or time.monotonic() + _MOST_FAILING
-                crowded = self._tidying or (_NO_PLACE in str(error) and self._all.difference(self._idle))
+                no_place = getattr(error, "errno", None) == errno.EAGAIN
+                crowded = self._tidying or (no_place and self._all.difference(self._idle))
                 if crowded and not self.lost and time.monotonic() < failing:
                     await asyncio.sleep(_MOMENT)
                     continue

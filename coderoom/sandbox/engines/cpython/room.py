@@ -140,7 +140,9 @@ class ForkServerClient:
         elif event == "limit":
             self.limit = str(message.get("limit"))
         elif event == "failed":
-            self._fail(SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}"))
+            error = SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}")
+            error.errno = natural(message.get("errno")) or None
+            self._fail(error)
         else:
             future = self._events.get(event)
             if future is not None and not future.done():
