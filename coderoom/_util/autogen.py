@@ -74,6 +74,11 @@ _AT_ITS_LIMIT = "Maximum number of "
 _TEXT_MENTIONED = re.compile(r"Text '(.+)' mentioned", re.DOTALL)
 
 
+def wants_model_info(error: ValueError) -> bool:
+    """Whether a client refuses its config because it does not know the model, whose abilities must be given."""
+    return "model_info" in str(error)
+
+
 def is_at_its_limit(stop_reason: str | None) -> bool:
     """Whether a team has stopped at its limit of turns or messages."""
     return (stop_reason or "").startswith(_AT_ITS_LIMIT)

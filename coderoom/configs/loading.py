@@ -57,6 +57,7 @@ from coderoom.models.services import (
     SERVICES,
     Service,
     client_config,
+    says,
     service_of,
 )
 
@@ -293,7 +294,7 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
 
 def _is_missing_key(error: Exception) -> bool:
     openai = sys.modules.get("openai")
-    return openai is not None and type(error) is openai.OpenAIError and "api_key" in str(error)
+    return openai is not None and type(error) is openai.OpenAIError and says(error, "no key")
 
 
 def _how_to_give_a_key(client_class: type, config: Mapping[str, Any]) -> str:

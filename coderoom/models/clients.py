@@ -9,7 +9,7 @@ from typing import Any
 
 from autogen_core.models import ChatCompletionClient
 
-from coderoom._util.autogen import accept_other_names
+from coderoom._util.autogen import accept_other_names, wants_model_info
 from coderoom.models.names import is_openai
 from coderoom.models.services import UNKNOWN_MODEL
 
@@ -26,7 +26,7 @@ def make_client(provider: str, config: Mapping[str, Any]) -> ChatCompletionClien
     try:
         client = client_class(**config)
     except ValueError as error:
-        if "model_info" not in str(error):
+        if not wants_model_info(error):
             raise
         client = client_class(**config, model_info=dict(UNKNOWN_MODEL))
     accept_other_names(client)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from coderoom._util.text import encodable, in_texts
 from coderoom.models.names import address_of, innermost_client, is_openai, model_name_of
+from coderoom.models.services import says
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 T = TypeVar("T")
@@ -87,7 +88,6 @@ _PLAIN: Final[set[Any]] = set()
 """The models on servers that refuse requests for JSON output; a client, if its server is not known."""
 _REFUSED = frozenset({400, 404, 405, 406, 415, 422, 500, 501, 502, 503})
 """The statuses of a refused argument: that of a wrong request, or of a server that fails at what it does not know."""
-_OTHER_REASONS = re.compile(r"context.?length|content.?filter|credit|\bmodel\b.*(?:not exist|not found)", re.IGNORECASE)
 
 
 async def send_for_json(
@@ -120,7 +120,7 @@ async def send_for_json(
 
 def may_refuse_arguments(error: Exception) -> bool:
     """Whether a service may have refused a request for the arguments that not every service knows."""
-    return getattr(error, "status_code", None) in _REFUSED and not _OTHER_REASONS.search(str(error))
+    return getattr(error, "status_code", None) in _REFUSED and not says(error, "wrong beside its arguments")
 
 
 def strict_schema(schema: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from coderoom.models.json_output import may_refuse_arguments
 from coderoom.models.names import innermost_client
-from coderoom.models.services import causes_of
+from coderoom.models.services import causes_of, says
 from coderoom.steps import MODEL, await_step
 
 NO_REPLY: Final = "the answer is no reply of a model"
@@ -77,7 +77,7 @@ def keep_whole(model_client: Any) -> None:
                 refused = not begun and may_refuse_arguments(error)
                 if refused and counts:
                     counts = False
-                elif refused and "stream" in str(error).lower():
+                elif refused and says(error, "no streams"):
                     rest = {name: value for name, value in named.items() if name != "include_usage"}
                     yield await create(*arguments, **rest)
                     return

@@ -255,6 +255,15 @@ _ADVICE = {
     r"Error code: 413": "The request is too large for the model service: give the agents a bounded model_context.",
     r"Error code: 4\d\d": "The model service refused the request: check the model's name and its settings.",
 }
+MARKERS: Final = {
+    "no credit": re.compile(_SPENT),
+    "no key": re.compile("api_key"),
+    "no streams": re.compile("stream", re.IGNORECASE),
+    "wrong beside its arguments": re.compile(
+        r"context.?length|content.?filter|credit|\bmodel\b.*(?:not exist|not found)", re.IGNORECASE
+    ),
+}
+"""What model services and their packages say in words only, and what is done depends on."""
 _MISREAD = re.compile(r"File .*autogen_ext.models.*\n.*\n(?:[ ~^]*\n)*(?:TypeError: 'NoneType'|IndexError: list index)")
 _LONGEST = 500
 
@@ -292,7 +301,12 @@ def is_transient(cause: BaseException) -> bool:
 
 def is_out_of_credit(cause: BaseException) -> bool:
     """Whether a model service refuses requests until somebody pays, so that waiting does not help."""
-    return re.search(_SPENT, _signs(cause)) is not None
+    return says(_signs(cause), "no credit")
+
+
+def says(error: object, meaning: str) -> bool:
+    """Whether the text of an error has one of the `MARKERS`."""
+    return MARKERS[meaning].search(str(error)) is not None
 
 
 def _signs(cause: BaseException) -> str:

@@ -133,4 +133,7 @@ async def test_what_autogen_says_in_words_is_understood() -> None:
     mention = await reason(conditions.TextMentionTermination("(done)\nnow"))
     assert autogen.text_mentioned(mention) == "(done)\nnow"
     assert not autogen.is_at_its_limit(mention)
+    with pytest.raises(ValueError, match="model") as refusal:
+        OpenAIChatCompletionClient(model="nobody-knows", api_key="test")
+    assert autogen.wants_model_info(refusal.value)
     assert OurCodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE == CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE

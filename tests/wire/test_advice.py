@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from autogen_ext.models.openai import OpenAIChatCompletionClient
+from openai import AsyncOpenAI, OpenAIError
 
 from coderoom.errors import ModelError
 from coderoom.generation import AICodeGenerator
+from coderoom.models.services import MARKERS, says
 from coderoom.runs import execute_code
 from tests.support.commands import coderoom
 from tests.support.openai_server import Failure, OpenAIServer, Raw, Step
@@ -109,3 +111,23 @@ async def test_the_generator_does_not_wait_for_credit(tmp_path: Path) -> None:
     assert solution.error is not None
     assert "no credit left" in solution.error
     assert len(server.requests) == 1
+
+
+# For each marker, what a service or its package says.
+SAID = {
+    "no credit": "Your credit balance is too low to access the Anthropic API.",
+    "no key": "The api_key client option must be set.",
+    "no streams": "Your organization must be verified to stream this model.",
+    "wrong beside its arguments": "This model's maximum context length is 8192 tokens.",
+}
+
+
+def test_what_decides_in_the_words_of_services_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert SAID.keys() == MARKERS.keys()
+    for meaning, text in SAID.items():
+        assert says(text, meaning)
+        assert not says("Unknown field n.", meaning)
+    with pytest.raises(OpenAIError) as refusal:
+        AsyncOpenAI(api_key=None)
+    assert says(refusal.value, "no key")
