@@ -25,7 +25,6 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from coderoom.errors import GenerationError
     from coderoom.generation.cache import CacheEntry, CacheStats, Journal, SolutionCache, cache_key
-    from coderoom.generation.clients import AutoGenModel, OpenAIModel
     from coderoom.generation.export import WrittenFiles, check_folder, report_markdown, write_solution
     from coderoom.generation.generator import AICodeGenerator
     from coderoom.generation.languages import CodeProblem, Language, Level, SecurityFinding
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from coderoom.generation.languages.python.check import check_implementation, names_defined, scan
     from coderoom.generation.languages.shell import ShellLanguage
     from coderoom.generation.languages.typescript import TypeScriptLanguage
+    from coderoom.generation.model_client import AutoGenModel, OpenAIModel
     from coderoom.generation.models import Embeddings, Message, Model, OpenAIEmbeddings, Reply
     from coderoom.generation.options import GeneratorArguments, GeneratorOptions
     from coderoom.generation.solution import (
@@ -58,8 +58,7 @@ if TYPE_CHECKING:
         Usage,
         Warned,
     )
-    from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs
-    from coderoom.generation.tests import read_tests
+    from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec, order, read_specs, read_tests
     from coderoom.judge import (
         Comparison,
         FrozenTests,
@@ -161,7 +160,7 @@ __getattr__, __dir__ = lazy(
     {
         "coderoom.errors": "GenerationError",
         "coderoom.generation.cache": "CacheEntry CacheStats Journal SolutionCache cache_key",
-        "coderoom.generation.clients": "AutoGenModel OpenAIModel",
+        "coderoom.generation.model_client": "AutoGenModel OpenAIModel",
         "coderoom.generation.export": "WrittenFiles check_folder report_markdown write_solution",
         "coderoom.generation.generator": "AICodeGenerator",
         "coderoom.generation.languages": "CodeProblem Language Level SecurityFinding",
@@ -177,8 +176,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.generation.solution": "Approach Attempt CacheHit CodeRefused CodeWritten FunctionFinished "
         "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason TestChanged TestsFrozen "
         "TestsRun TestsWritten Usage Warned",
-        "coderoom.generation.specs": "FunctionInput FunctionOutput FunctionSpec order read_specs",
-        "coderoom.generation.tests": "read_tests",
+        "coderoom.generation.specs": "FunctionInput FunctionOutput FunctionSpec order read_specs read_tests",
         "coderoom.judge": "Comparison FrozenTests FunctionTest Job Record Step TaggedError TestChange changed "
         "compare decode encode freeze show TestRunner=Judge TestResult=Verdict",
     },

@@ -17,16 +17,14 @@ from coderoom._util.database import FILE_NAME, OFF, VARIABLE
 from coderoom._util.text import encodable, visible
 from coderoom.errors import RequestError
 from coderoom.generation.cache import SolutionCache, cache_key
-from coderoom.generation.clients import OpenAIModel, as_model
 from coderoom.generation.languages import Language
 from coderoom.generation.languages.named import language_named, make_sandbox
 from coderoom.generation.languages.python import existing_functions
-from coderoom.generation.model_client import BudgetedModel
+from coderoom.generation.model_client import BudgetedModel, OpenAIModel, as_model
 from coderoom.generation.models import Embeddings, Model, OpenAIEmbeddings
 from coderoom.generation.options import GeneratorArguments, GeneratorOptions
 from coderoom.generation.pipeline import Pipeline, all_passed, warnings_of
-from coderoom.generation.program import Program
-from coderoom.generation.prompts import PROMPT_VERSION
+from coderoom.generation.program import PROMPT_VERSION, Program
 from coderoom.generation.solution import CacheHit, GenerationEvent, Solution, Usage, Warned
 from coderoom.judge import Judge, freeze
 from coderoom.models.rates import RateLimiter
