@@ -13,7 +13,7 @@ from coderoom._util.text import counted
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.specs import FunctionSpec
 from coderoom.judge import FrozenTests, FunctionTest, TestChange, Verdict
-from coderoom.judge.data import Data
+from coderoom.judge.cases import Data
 
 Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
 """How an attempt started: first code, a patch, code written from scratch, the same code with a changed test, or code

@@ -11,8 +11,7 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from coderoom.errors import GenerationError
 from coderoom.judge import FunctionTest
-from coderoom.judge.cases import problems_of_steps
-from coderoom.judge.data import Data, Name, validated
+from coderoom.judge.cases import Data, Name, problems_of_steps, validated
 from coderoom.judge.values import parts
 
 _MOST = 200

@@ -10,12 +10,10 @@ Expected results never enter the process of the code: values and exceptions leav
 from __future__ import annotations
 
 from coderoom.judge.cases import FrozenTests, FunctionTest, Step, TestChange, changed, freeze
-from coderoom.judge.compare import Comparison, compare
-from coderoom.judge.harness import Harness, Job
+from coderoom.judge.harness import Harness, Job, PythonHarness
 from coderoom.judge.judge import Judge, make_sandbox
-from coderoom.judge.python import PythonHarness
 from coderoom.judge.session import Verdict
-from coderoom.judge.values import Record, TaggedError, decode, encode, show
+from coderoom.judge.values import Comparison, Record, TaggedError, compare, decode, encode, show
 
 __all__ = [
     "Comparison",

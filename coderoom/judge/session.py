@@ -10,11 +10,9 @@ from typing import Any, NoReturn
 from coderoom._util.tasks import aside
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.judge.cases import FunctionTest
-from coderoom.judge.compare import is_sound
-from coderoom.judge.data import Data
+from coderoom.judge.cases import Data, FunctionTest
 from coderoom.judge.harness import Harness, Job, call_inside, make_harness, run_inside
-from coderoom.judge.values import show
+from coderoom.judge.values import is_sound, show
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Checkpoint, ExecutionResult, Sandbox, Session
 

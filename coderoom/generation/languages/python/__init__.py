@@ -14,7 +14,7 @@ from coderoom.generation.languages.python.check import bindings, parameters_of
 from coderoom.generation.languages.python.pytest_file import pytest_files
 from coderoom.generation.specs import FunctionInput, FunctionOutput, FunctionSpec
 from coderoom.judge import FunctionTest
-from coderoom.judge.python import PythonHarness, tree_of
+from coderoom.judge.harness import PythonHarness, tree_of
 from coderoom.judge.source import UNREADABLE, parsed, parsed_expression
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef

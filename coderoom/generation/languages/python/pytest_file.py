@@ -25,7 +25,6 @@ _PARTS = (
     ("coderoom.judge.guest", "steps"),
     ("coderoom.judge.guest", "calls"),
     ("coderoom.judge", "values"),
-    ("coderoom.judge", "compare"),
 )
 _OWN = ("from .", "from coderoom.", "from __future__ ")  # Imports that it does not need.
 
