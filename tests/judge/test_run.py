@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +23,79 @@ async def run_one(runner: Judge, source: str, **fields: Any) -> Verdict:
     return result
 
 
+# Code, and the fields of a test that it passes; all are in one program, with names of their own.
+RIGHT: list[tuple[str, dict[str, Any]]] = [
+    ("def f(x): return x * 2", {"inputs": {"x": 2}, "expected_output": 4}),
+    ("def f(): pass", {"expected_output": None}),
+    ("def f(x): return sorted(x)", {"inputs": {"x": {"$set": [2, 1]}}, "expected_output": [1, 2]}),
+    ("def f(x): return tuple(x)", {"inputs": {"x": [1]}, "expected_output": [1]}),
+    ("def f(x): return x[(1, 2)]", {"inputs": {"x": {"$dict": [[{"$tuple": [1, 2]}, "a"]]}}, "expected_output": "a"}),
+    ("def f(x, /, *, y): return x - y", {"inputs": {"y": 1, "x": 3}, "expected_output": 2}),
+    ("async def f(x): return x", {"inputs": {"x": 1}, "expected_output": 1}),
+    ("def f(x): return float(x)", {"inputs": {"x": "nan"}, "expected_output": {"$float": "nan"}}),
+    ("def f(x): raise KeyError(x)", {"inputs": {"x": 1}, "expected_error": "LookupError"}),
+    ("import json\ndef f(): json.loads('')", {"expected_error": "JSONDecodeError", "error_message": "expecting"}),
+    ("import json\ndef f(): json.loads('')", {"expected_error": "ValueError"}),
+    ("class E(Exception): ...\nclass D(E): ...\ndef f(): raise D", {"expected_error": "E"}),
+    ("def f(): next(iter([]))", {"expected_error": "StopIteration"}),
+    ("import sys\ndef f(): sys.exit(3)", {"expected_error": "SystemExit"}),
+    ("def f(x): return x[::-1]", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
+    (
+        "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n    y: 'list[int]'\ndef f(): return P(1, [2])",
+        {"expected_output": {"$object": {"type": "P", "fields": {"x": 1, "y": [2]}}}},
+    ),
+    (
+        "class P:\n    def __init__(self): self.x = 1\ndef f(): return [P()]",
+        {"property": "result[0].x == 1 and math.isclose(1.0, result[0].x)"},
+    ),
+    (
+        "def f(path): return open(path).read()",
+        {"inputs": {"path": "a"}, "setup": [{"file": "a", "text": "A"}], "expected_output": "A"},
+    ),
+    (
+        "class P: ...\ndef f(p): return type(p).__name__",
+        {"inputs": {"p": {"$name": "p"}}, "setup": [{"call": "P", "name": "p"}], "expected_output": "P"},
+    ),
+    ("if __name__ == '__main__':\n    raise SystemExit(3)\ndef f(): return 1", {"expected_output": 1}),
+    ("import pickle\nclass P: ...\ndef f(): return pickle.loads(pickle.dumps(P())).__class__ is P", {"expected_output": True}),
+]  # fmt: skip
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("def f(x): return [x, x + 1]", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: expected 3, got 2"),
+    ("def f(): return True", {"expected_output": 1}, "of the type bool instead of int"),
+    ("def f(): return (1,)", {"expected_output": [1], "exact_types": True}, "expected the type list, got tuple"),
+    ("def f(): return f", {"expected_output": [1]}, "functions have no value"),
+    ("def f(): return 1 / 0", {"expected_output": 1}, "expected 1, but it raised ZeroDivisionError: division"),
+    ("def f(): return 1", {"expected_error": "ValueError"}, "expected ValueError, but it returned 1"),
+    ("def f(): raise KeyError", {"expected_error": "ValueError"}, "expected ValueError, but it raised KeyError"),
+    ("def f(): raise ValueError('a')", {"expected_error": "ValueError", "error_message": "b"}, "with 'b' in its message"),
+    ("def f(): return 1", {"property": "result == 2"}, "the property 'result == 2' does not hold"),
+    ("def f(): return 1", {"property": "result"}, "must be True or False"),
+    ("def f(): return [1]", {"property": "(each == 2 for each in result)"}, "must be True or False"),
+    ("def f(): return 1", {"property": "result.x"}, "could not be evaluated: AttributeError"),
+    ("def f(): return f", {"property": "result is not None"}, "cannot be decoded"),
+    ("def f(): raise ValueError", {"property": "result is None"}, "but it raised ValueError"),
+    ("def f(a): return 1", {"inputs": {"x": 1}, "expected_output": 1}, "unexpected keyword argument 'x'"),
+    ("def g(): return 1", {"expected_output": 1}, "name 'f' is not defined"),
+    ("def f(): return 1", {"setup": [{"call": "int", "args": ["x"]}], "expected_output": 1}, "StepError: ValueError: invalid literal"),
+    ("def f(:", {"expected_output": 1}, "could not be loaded: SyntaxError"),
+    ("raise ValueError('at once')", {"expected_output": 1}, "could not be loaded: ValueError: at once"),
+    ("import os\nos._exit(0)", {"expected_output": None}, "ended its own process while it was loaded"),
+    ("def f(): return 'x' * 10**7", {"expected_output": 1}, "more than 2000000 characters"),
+]  # fmt: skip
+
+
+def of_its_own(text: str, number: int) -> str:
+    return re.sub(r"\b([fgDEP])\b", rf"\g<1>{number}", text)
+
+
+async def run_together(runner: Judge, cases: Sequence[tuple[str, dict[str, Any]]]) -> list[Verdict]:
+    sources = {f"f{number}": of_its_own(source, number) for number, (source, _) in enumerate(cases)}
+    fields = [json.loads(of_its_own(json.dumps(each), number)) for number, (_, each) in enumerate(cases)]
+    return await runner.run(
+        sources, freeze({name: [test_of(**each)] for name, each in zip(sources, fields, strict=True)})
+    )
+
+
 class TestVerdicts:
     async def test_a_dump_has_the_keys_of_the_form(self, runner: Judge) -> None:
         result = await run_one(runner, "def f(x):\n    return [x]", inputs={"x": 1}, expected_output=[1])
@@ -34,81 +110,21 @@ class TestVerdicts:
         assert result.duration > 0
         assert result.peak_memory
 
-    @pytest.mark.parametrize(
-        ("source", "fields"),
-        [
-            ("def f(x): return x * 2", {"inputs": {"x": 2}, "expected_output": 4}),
-            ("def f(): pass", {"expected_output": None}),
-            ("def f(x): return sorted(x)", {"inputs": {"x": {"$set": [2, 1]}}, "expected_output": [1, 2]}),
-            ("def f(x): return tuple(x)", {"inputs": {"x": [1]}, "expected_output": [1]}),
-            ("def f(x): return x[(1, 2)]", {"inputs": {"x": {"$dict": [[{"$tuple": [1, 2]}, "a"]]}}, "expected_output": "a"}),
-            ("def f(x, /, *, y): return x - y", {"inputs": {"y": 1, "x": 3}, "expected_output": 2}),
-            ("async def f(x): return x", {"inputs": {"x": 1}, "expected_output": 1}),
-            ("def f(x): return float(x)", {"inputs": {"x": "nan"}, "expected_output": {"$float": "nan"}}),
-            ("def f(x): raise KeyError(x)", {"inputs": {"x": 1}, "expected_error": "LookupError"}),
-            ("import json\ndef f(): json.loads('')", {"expected_error": "JSONDecodeError", "error_message": "expecting"}),
-            ("import json\ndef f(): json.loads('')", {"expected_error": "ValueError"}),
-            ("class E(Exception): ...\nclass D(E): ...\ndef f(): raise D", {"expected_error": "E"}),
-            ("def f(): next(iter([]))", {"expected_error": "StopIteration"}),
-            pytest.param("import sys\ndef f(): sys.exit(3)", {"expected_error": "SystemExit"}, marks=pytest.mark.slow),
-            ("def f(x): return x[::-1]", {"inputs": {"x": [1, 2]}, "property": "result[0] == x[-1] and len(x) == 2"}),
-            (
-                "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n    y: 'list[int]'\ndef f(): return P(1, [2])",
-                {"expected_output": {"$object": {"type": "P", "fields": {"x": 1, "y": [2]}}}},
-            ),
-            (
-                "class P:\n    def __init__(self): self.x = 1\ndef f(): return [P()]",
-                {"property": "result[0].x == 1 and math.isclose(1.0, result[0].x)"},
-            ),
-            (
-                "def f(path): return open(path).read()",
-                {"inputs": {"path": "a"}, "setup": [{"file": "a", "text": "A"}], "expected_output": "A"},
-            ),
-            (
-                "class P: ...\ndef f(p): return type(p).__name__",
-                {"inputs": {"p": {"$name": "p"}}, "setup": [{"call": "P", "name": "p"}], "expected_output": "P"},
-            ),
-            ("if __name__ == '__main__':\n    raise SystemExit(3)\ndef f(): return 1", {"expected_output": 1}),
-            pytest.param("import pickle\nclass P: ...\ndef f(): return pickle.loads(pickle.dumps(P())).__class__ is P", {"expected_output": True}, marks=pytest.mark.slow),
-        ],
-    )  # fmt: skip
-    async def test_what_is_right_passes(self, runner: Judge, source: str, fields: dict[str, Any]) -> None:
-        result = await run_one(runner, source, **fields)
-        assert result.passed, result
+    async def test_what_is_right_passes(self, runner: Judge) -> None:
+        results = await run_together(runner, RIGHT)
+        assert [(RIGHT[number], each) for number, each in enumerate(results) if not each.passed] == []
+        assert len(results) == len(RIGHT)
 
-    @pytest.mark.parametrize(
-        ("source", "fields", "why"),
-        [
-            ("def f(x): return [x, x + 1]", {"inputs": {"x": 1}, "expected_output": [1, 3]}, "result[1]: expected 3, got 2"),
-            ("def f(): return True", {"expected_output": 1}, "of the type bool instead of int"),
-            ("def f(): return (1,)", {"expected_output": [1], "exact_types": True}, "expected the type list, got tuple"),
-            ("def f(): return f", {"expected_output": [1]}, "functions have no value"),
-            ("def f(): return 1 / 0", {"expected_output": 1}, "expected 1, but it raised ZeroDivisionError: division"),
-            ("def f(): return 1", {"expected_error": "ValueError"}, "expected ValueError, but it returned 1"),
-            ("def f(): raise KeyError", {"expected_error": "ValueError"}, "expected ValueError, but it raised KeyError"),
-            ("def f(): raise ValueError('a')", {"expected_error": "ValueError", "error_message": "b"}, "with 'b' in its message"),
-            ("def f(): return 1", {"property": "result == 2"}, "the property 'result == 2' does not hold"),
-            ("def f(): return 1", {"property": "result"}, "must be True or False"),
-            ("def f(): return [1]", {"property": "(each == 2 for each in result)"}, "must be True or False"),
-            ("def f(): return 1", {"property": "result.x"}, "could not be evaluated: AttributeError"),
-            ("def f(): return f", {"property": "result is not None"}, "cannot be decoded"),
-            ("def f(): raise ValueError", {"property": "result is None"}, "but it raised ValueError"),
-            ("def f(a): return 1", {"inputs": {"x": 1}, "expected_output": 1}, "unexpected keyword argument 'x'"),
-            ("def g(): return 1", {"expected_output": 1}, "name 'f' is not defined"),
-            ("def f(): return 1", {"setup": [{"call": "int", "args": ["x"]}], "expected_output": 1}, "StepError: ValueError: invalid literal"),
-            ("def f(:", {"expected_output": 1}, "could not be loaded: SyntaxError"),
-            ("raise ValueError('at once')", {"expected_output": 1}, "could not be loaded: ValueError: at once"),
-            ("import os\nos._exit(0)", {"expected_output": None}, "ended its own process while it was loaded"),
-            ("def f(): return 'x' * 10**7", {"expected_output": 1}, "more than 2000000 characters"),
-            pytest.param("def f():\n    while True: pass", {"expected_output": None}, "The code was stopped after 2 seconds.", marks=pytest.mark.slow),
-        ],
-    )  # fmt: skip
-    async def test_what_is_wrong_fails_and_says_why(
-        self, runner: Judge, source: str, fields: dict[str, Any], why: str
-    ) -> None:
-        result = await run_one(runner, source, **fields)
-        assert not result.passed
-        assert why in result.why
+    async def test_what_is_wrong_fails_and_says_why(self, runner: Judge) -> None:
+        results = await run_together(runner, [(source, fields) for source, fields, _ in WRONG])
+        for number, (result, (source, _, why)) in enumerate(zip(results, WRONG, strict=True)):
+            assert not result.passed, source
+            assert of_its_own(why, number) in result.why, source
+
+    @pytest.mark.slow
+    async def test_what_never_ends_is_stopped(self, runner: Judge) -> None:
+        result = await run_one(runner, "def f():\n    while True: pass", expected_output=None)
+        assert (result.passed, result.why) == (False, "The code was stopped after 2 seconds.")
 
 
 class TestStates:
