@@ -149,6 +149,11 @@ def test_models_are_listed_and_checked(tmp_path: Path) -> None:
     with OpenAIServer(["ready", Failure(401, message="Incorrect API key provided.")]) as server:
         good = coderoom("models", f"{server.base_url}#my-own", cwd=tmp_path)
         bad = coderoom("models", "--check", cwd=tmp_path, env={"CODEROOM_MODEL": f"{server.base_url}#my-own"})
+        server.add("ready", "ready")
+        env = {"CODEROOM_MODEL": f"{server.base_url}#my-own", "GEMINI_API_KEY": "k", "GEMINI_BASE_URL": server.base_url}
+        both = json.loads(coderoom("models", "--check", "--json", cwd=tmp_path, env=env).stdout)["checks"]
+    assert [each["answer"] for each in both] == ["ready", "ready"]
+    assert both[1]["model"].startswith("gemini:")
     assert (good.returncode, bad.returncode) == (0, 1)
     assert "'ready' after" in good.stdout
     assert "Incorrect API key" in bad.stdout

@@ -74,7 +74,7 @@ async def test_max_tokens(actor: MakeActor) -> None:
         return CreateResult(finish_reason="stop", content=text, usage=usage, cached=False)
 
     client = Client(reply(python("print(1)"), 8), reply(python("print(2)"), 8), "Next turn.")
-    agent = actor(client, max_tokens=10)
+    agent = actor(client, max_tokens=18)  # Which are used up then.
     facts = facts_of(await turn(agent, TASK))
     assert (facts["stop_reason"], facts["attempts"]) == ("max_tokens", "2")
     # Each turn counts for itself.

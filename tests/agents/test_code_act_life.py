@@ -256,6 +256,14 @@ async def test_after_a_close_it_can_be_used_again_and_has_its_variables(actor: M
     assert shop.calls == ["price(apple)"]
 
 
+async def test_after_a_close_it_knows_that_failed_code_is_not_run_again(actor: MakeActor) -> None:
+    agent = actor(Client(python("x = 1\n1 / 0"), "Failed.", "Hello."))
+    await turn(agent, TASK)
+    await agent.close()
+    await turn(agent, "And now?")
+    assert "code that had not ended well (1 times) was not run again" in " ".join(await remembered(agent))
+
+
 async def test_close_without_use(actor: MakeActor) -> None:
     await actor(Client()).close()
 

@@ -110,6 +110,15 @@ def test_what_a_run_is_while_it_goes_on_again(tmp_path: Path) -> None:
     assert [(entry.task, entry.request) for entry in journal.runs(outcome="ok")] == [("Count.", {"wall": "auto"})]
 
 
+def test_the_newest_reply_to_a_request_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    for at, text in ((1.0, "old"), (3.0, "new"), (2.0, "older")):
+        run = journal.begin("run", "t", "", None, {})
+        journal.add(run, Step(1, "model", "", "key", at, 0.0, {}, {"content": text}))
+        journal.add(run, Step(2, "call", "", "key", 9.0, 0.0, {}, {"content": "no reply"}))
+    assert (journal.reply("key"), journal.reply("other")) == ({"content": "new"}, None)
+
+
 def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:
     with OpenAIServer([FIRST, SECOND, Failure(401, message="Incorrect API key.")]) as server:
         failed = folder.run(*RUN, server=server)

@@ -77,6 +77,8 @@ def test_the_answer_is_a_sentence_that_follows_the_run() -> None:
     made = record(said("writer", "```python\nprint(42)\n```"), ran, sentence, said("r", "Fine.", approved="true"))
     made.stop_reason = "Text 'DONE' mentioned"
     assert (made.answer, made.outcome) == ("It is 42.", "ok")
+    made.add(said("writer", "It is 43. DONE"))
+    assert made.answer == "It is 43."
     for more in (said("writer", "DONE"), said("writer", "```python\nprint(43)\n```"), said("user", "Thanks.")):
         made = record(ran, more)
         made.stop_reason = "Text 'DONE' mentioned"

@@ -15,8 +15,10 @@ from autogen_agentchat.tools import AgentTool
 from autogen_core import CancellationToken
 from autogen_ext.tools.code_execution import PythonCodeExecutionTool
 
+from coderoom._util.text import MASK
 from coderoom.agents import CodeActAgent, CodeExecutorAgent
 from coderoom.configs import ReplayModel, dump_team
+from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.models.budgets import Budget
 from coderoom.runs import Journal, Run, RunRecord, RunRequest, prepare_run
@@ -159,3 +161,35 @@ async def test_what_failed_code_has_set_is_there_after_a_resumption(team: Any, t
         more = dict.fromkeys(limit, 9)
         resumed = await Run.resume("last", journal, budget=more).go(lambda message: None)
         assert (resumed.outcome, resumed.answer) == ("ok", "It is 15."), limit
+
+
+async def test_a_resumed_run_may_have_other_turns(tmp_path: Path) -> None:
+    agents = [AssistantAgent(name, ReplayModel([f"{name} 1", f"{name} 2"])) for name in ("a", "b")]
+    dump_team(RoundRobinGroupChat([*agents], max_turns=4), tmp_path / "team.yaml")
+
+    def stop(message: Any) -> None:
+        raise RuntimeError("stop here")
+
+    journal = Journal(tmp_path / "journal")
+    await Run.begin(prepare_run(str(tmp_path / "team.yaml"), "Go."), journal).go(stop)
+    resumed = await Run.resume("last", journal, max_turns=3).go(lambda message: None)
+    assert [source for source, _ in transcript(resumed)] == ["user", "a", "b", "a"]
+
+
+def test_what_cannot_go_on_says_why(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    file = tmp_path / "team.yaml"
+    file.write_text("x: 1")
+    request = {"source": f"key: {MASK}", "digest": "of the file before", "budget": None, "budgets": None}
+    said = {
+        ("exec", "ok"): "it ran code without a team",
+        ("solve", "failed"): "`coderoom resume` goes on with it",
+        ("run", "ok"): "nothing is left to do",
+        ("run", "failed"): "has changed, and the journal does not have the keys",
+    }
+    for (command, outcome), words in said.items():
+        run = journal.begin(command, str(file), "x", None, request)
+        journal.end(run, outcome, {})
+        with pytest.raises(RequestError, match=words):
+            Run.resume(run, journal)
+        assert journal.find(run).state == outcome

@@ -24,7 +24,7 @@ from coderoom.agents import CodeExecutorAgent, ReviewerAgent
 from coderoom.agents import metadata as keys
 from coderoom.executors import LocalCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.teams import CodeSucceeded, CodingTeam, NoProgress, ReviewApproved, StatefulCondition
+from coderoom.teams import BudgetTermination, CodeSucceeded, CodingTeam, NoProgress, ReviewApproved, StatefulCondition
 from tests.teams.helpers import Player, interrupt, listening, play, speakers
 
 Message = BaseAgentEvent | BaseChatMessage
@@ -435,3 +435,21 @@ async def test_what_a_condition_of_ones_own_counts_is_saved_with_the_team() -> N
     assert result.stop_reason == "9 words"
     # And AutoGen's teams work with it too, as with any condition.
     assert (await Words(1)([text("word")])) is not None
+
+
+# --- BudgetTermination, in runs that are not ours: there the messages show what was used ---
+
+
+async def test_a_budget_counts_code_that_ran_and_goes_on_in_another_team() -> None:
+    condition = BudgetTermination(cells=2)
+    refused = execution()
+    refused.metadata[keys.RAN] = "false"
+    assert await condition([execution(), refused, text("x")]) is None
+    other = BudgetTermination(cells=2)
+    other.load_state(json.loads(json.dumps(condition.save_state())))
+    for each in (condition, other):
+        stop = await each([refused, execution()])
+        assert stop is not None
+        assert stop.content == "the budget of the team was reached: 2 of 2 runs of code"
+        await each.reset()
+        assert await each([execution()]) is None

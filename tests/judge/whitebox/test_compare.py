@@ -166,6 +166,7 @@ class TestDifferent:
             (b"a", bytearray(b"a"), "of the type bytearray instead of bytes"),
             (10**400, 1.0, "expected an integer of 1,329 bits, got 1.0"),
             (numpy.zeros(2), numpy.zeros((1, 2)), "array with the shape [2], got one with [1, 2]"),
+            (numpy.zeros(2), numpy.zeros(2, int), "array with the dtype 'float64', got one with 'int64'"),
             ([1], len, "cannot be compared: functions have no value"),
             ("x" * 1000 + "a", "x" * 1000 + "b", "got a different value"),
         ],

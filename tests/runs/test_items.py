@@ -1,0 +1,129 @@
+"""The items of a batch: what is read of a file, what is a bad line, and what passes a check."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from autogen_core.models import ChatCompletionClient
+from autogen_ext.models.replay import ReplayChatCompletionClient
+
+from coderoom.configs import ReplayModel
+from coderoom.errors import AgentError, RequestError
+from coderoom.runs.items import BadLine, Check, Item, count_items, make_check, read_items, why_not_passed
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "a.txt": (b"", "are not .jsonl, .json, .csv, .parquet"),
+    "a.json": (b'{"task": "x"}', "are not a list"),
+    "b.json": (b"[", "are not JSON"),
+    "a.jsonl.gz": (gzip.compress(b'{"task": "x"}\n' * 99)[:-12], "cannot be read"),
+    "b.jsonl.gz": (b"x", "cannot be read"),
+    "a.parquet": (b"x", "cannot be read"),
+    "splits/dataset_dict.json": (b'{"splits": ["train", "test"]}', r"has splits \(train, test\)"),
+    "empty/nothing": (b"", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str) -> None:
+    path, (data, words) = tmp_path / name, FILES[name]
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    with pytest.raises(RequestError, match=words):
+        list(read_items(path if path.parent == tmp_path else path.parent))
+    with pytest.raises(RequestError, match="No such file"):
+        list(read_items(tmp_path / "nowhere.json"))
+
+
+BAD: list[tuple[Any, str]] = [
+    (5, "expected an object with fields, got 5"),
+    ({"variables": [1]}, "the field 'variables' is an object, not"),
+    ({"n": 1}, "it has no task"),
+    ({"task": "  "}, "it has no task"),
+    ({"task": "${n} of ${m}", "n": 1}, "and the line has no such field"),
+    ({"task": "${n}", "variables": {"n": None}}, "and it is null in the line"),
+    ({"task": "x", "files": "a.txt;b.txt"}, "there is no file"),
+    ({"task": "x", "check": {"expected": 1, "code": "1"}}, "the check is wrong: "),
+    ({"task": "x", "check": {"expected": "a", "compare": "like"}}, "the check is wrong: compare"),
+]
+
+
+def test_a_bad_line_says_what_is_wrong_and_the_others_are_items(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    good = [
+        {"task": "${n} and $${n}", "n": 0, "variables": {"k": []}, "files": "a.txt"},
+        {"task": "x${k}", "k": [], "files": ["a.txt"], "check": "", "id": "k"},
+        {"task": "x", "check": '{"expected": 4, "compare": "number"}', "id": 0},
+        {"task": "x", "check": {"expected": None, "code": "1", "tolerance": None}},
+    ]
+    path = tmp_path / "items.json"
+    path.write_text(json.dumps([*(row for row, _ in BAD), *good, good[1]]))
+    *bad, one, two, three, four, twice = read_items(path, check=Check(expected="default"))
+    for number, (found, (row, words)) in enumerate(zip(bad, BAD, strict=True), 1):
+        assert isinstance(found, BadLine), row
+        assert (found.number, words in found.why) == (number, True), found
+    assert twice == BadLine(len(BAD) + 5, "the id 'k' occurs twice")
+    assert count_items(path) == len(BAD) + 5
+    items = [each for each in (one, two, three, four) if isinstance(each, Item)]
+    assert [each.id for each in items] == ["10", "k", "0", "13"]
+    assert [each.task for each in items] == ["0 and ${n}", "x[]", "x", "x"]
+    assert [each.files for each in items] == [(tmp_path / "a.txt",)] * 2 + [()] * 2
+    assert [each.empty for each in items] == [(), ("k",), (), ()]
+    assert [each.check and each.check.kind for each in items] == ["expected", "expected", "expected", "code"]
+    assert [each.check and each.check.expected for each in items] == ["default", "default", 4, None]
+
+
+def test_the_task_and_the_id_may_be_fields_of_another_name(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("name,n\na,1\n,2\nb,3,4\nc\n")
+    found = list(read_items(path, task="Twice ${n}", id_field="name"))
+    assert isinstance(found[0], Item)
+    assert (found[0].id, found[0].task, found[0].check) == ("a", "Twice 1", None)
+    assert [each.why for each in found[1:] if isinstance(each, BadLine)] == [
+        "it has no field 'name', which is to be its id",
+        "it has more or fewer fields than the first line",
+        "it has more or fewer fields than the first line",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "check", "why"),
+    [
+        (" 4\n", {"expected": 4}, ""),
+        ("It is 4.", {"expected": 4}, "expected '4' (equal), and the answer is 'It is 4.'"),
+        ("It is 4.", {"expected": " is 4 ", "compare": "contains"}, ""),
+        ('{"a": 1}', {"expected": {"a": 1}}, ""),
+        ("none", {"expected": 4, "compare": "number"}, "expected '4' (number), and the answer is 'none'"),
+        ("102", {"expected": 100, "compare": "number", "tolerance": 0.01}, "expected '100' (number)"),
+        ("100.9", {"expected": 100, "compare": "number", "tolerance": 0.01}, ""),
+        ("```python\nx = 1\n```", {"code": "assert code == 'x = 1' and n == 2"}, ""),
+        ("No code.", {"code": "assert code == answer == 'No code.'\nassert n == 3"}, "AssertionError: assert n == 3"),
+        ("x", {"code": "raise ValueError('y' * 900)"}, f"ValueError: {'y' * 488}"),
+        ("x", {"code": "while True: pass", "timeout": 0.3}, "0.3 seconds"),
+        ("x", {"code": "import os\nos._exit(0)"}, "the code of the check ended before its end"),
+    ],
+)
+async def test_why_an_answer_does_not_pass(tmp_path: Path, answer: str, check: dict[str, Any], why: str) -> None:
+    variables = {"n": 2, "not a name": 1}
+    found = await why_not_passed(make_check(check), "t", answer, variables, workspace=tmp_path, wall="auto", model=None)
+    assert why in found
+    assert bool(why) == bool(found)
+    assert len(found) <= 500
+
+
+async def test_a_reviewer_that_says_nothing_approves_nothing(tmp_path: Path) -> None:
+    check = make_check({"reviewer": "it is 4"})
+
+    async def judged(model: ChatCompletionClient | None) -> str:
+        return await why_not_passed(check, "t", "4", {}, workspace=tmp_path, wall="auto", model=model)
+
+    assert "is no verdict" in await judged(ReplayModel(["Fine!"] * 3))
+    assert await judged(ReplayModel(['{"reason": "It is.", "passed": true}'])) == ""
+    assert await judged(ReplayModel(['{"reason": "It is 5.", "passed": false}'])) == "not approved: It is 5."
+    with pytest.raises(AgentError, match="reviewer"):
+        await judged(ReplayChatCompletionClient([]))
+    with pytest.raises(RequestError, match="needs a model"):
+        await judged(None)
