@@ -54,6 +54,24 @@ def option(metavar: str, help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
+def with_options_of(other: Callable[..., Any]) -> Callable[[F], F]:
+    """Give a command with `**options` those of another function: its keyword-only parameters."""
+    shared = [
+        each for each in inspect.signature(other, eval_str=True).parameters.values() if each.kind is each.KEYWORD_ONLY
+    ]
+
+    def add(function: F) -> F:
+        signature = inspect.signature(function, eval_str=True)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        needed = [each for each in own if each.default is each.empty]
+        options = [each.replace(kind=each.POSITIONAL_OR_KEYWORD) for each in shared]
+        parameters = [*needed, *options, *(each for each in own if each not in needed)]
+        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return function
+
+    return add
+
+
 _WITH_FIELDS: dict[str, tuple[Callable[..., Any], str, Mapping[str, str]]] = {}
 
 

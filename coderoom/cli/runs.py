@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coderoom.cli import app
 from coderoom.cli.app import end_code, typer
@@ -50,21 +50,49 @@ BudgetOption = Annotated[
 ]
 
 
-@app.command()
-def run(
-    context: typer.Context,
-    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
-    task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
+def _request(
+    team: str,
+    task: str,
+    budgets: Mapping[str, Mapping[str, float]],
+    more_tasks: bool = False,
+    *,
     model: app.ModelOption = None,
     workspace: WorkspaceOption = None,
     wall: TeamWallOption = None,
     files: app.CopiedFilesOption = None,
     max_turns: MaxTurnsOption = None,
+    timeout: TimeoutOption = None,
+    network: NetworkOption = None,
+    trust: app.TrustOption = None,
+) -> Any:
+    """What is asked of a team, with the options that `run` and `chat` have."""
+    from coderoom.runs import RunRequest
+
+    return RunRequest(
+        team,
+        task,
+        model=model,
+        workspace=workspace,
+        wall=wall,
+        files=files or (),
+        trust=trust or (),
+        max_turns=max_turns,
+        network=network,
+        timeout=timeout,
+        budgets=budgets,
+        more_tasks=more_tasks,
+    )
+
+
+@app.command()
+@app.with_options_of(_request)
+def run(
+    context: typer.Context,
+    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    task: Annotated[str, typer.Argument(help="The task. '-' reads it from standard input.")],
     max_seconds: MaxSecondsOption = None,
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
-    timeout: TimeoutOption = None,
-    network: NetworkOption = None,
     goes_on: Annotated[
         bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
@@ -72,12 +100,12 @@ def run(
     cache: Annotated[
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
     ] = False,
-    trust: app.TrustOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
+    **options: Any,
 ) -> int:
     """Run a team on a task, and show what it does.
 
@@ -86,15 +114,14 @@ def run(
     you pass --wall none.
     """
     from coderoom.models.budgets import make_budget
-    from coderoom.runs import Run, RunRequest, open_journal
+    from coderoom.runs import Run, open_journal
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept = open_journal(journal, off=no_journal)
     if goes_on:
-        given = {
-            "--model": model, "--workspace": workspace, "--wall": wall, "--file": files, "--timeout": timeout,
-            "--network": network, "--trust": trust, "--cache": cache or None,
-        }  # fmt: skip
+        max_turns = options.pop("max_turns")
+        given = {"--file" if name == "files" else f"--{name}": value for name, value in options.items()}
+        given["--cache"] = cache or None
         if kept_as_is := [name for name, value in given.items() if value is not None]:
             raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
         last = _last_run(team, kept)
@@ -103,20 +130,8 @@ def run(
             last, kept, task=text, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record
         )
     else:
-        request = RunRequest(
-            team,
-            app.text_of(task),
-            model=model,
-            workspace=workspace,
-            wall=wall,
-            files=files or (),
-            trust=trust or (),
-            max_turns=max_turns,
-            network=network,
-            timeout=timeout,
-            budgets=of_agents,
-        )
-        going = Run.begin(request.prepare(), kept, budget=make_budget(limits), cached=cache, recording=record)
+        prepared = _request(team, app.text_of(task), of_agents, **options).prepare()
+        going = Run.begin(prepared, kept, budget=make_budget(limits), cached=cache, recording=record)
     return _go(going, context, as_json, debug, otlp)
 
 
@@ -210,24 +225,18 @@ def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str 
 
 
 @app.command()
+@app.with_options_of(_request)
 def chat(
     context: typer.Context,
     team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
     task: Annotated[str, typer.Argument(help="The first task.")] = "",
-    model: app.ModelOption = None,
-    workspace: WorkspaceOption = None,
-    wall: TeamWallOption = None,
-    files: app.CopiedFilesOption = None,
-    max_turns: MaxTurnsOption = None,
-    timeout: TimeoutOption = None,
-    network: NetworkOption = None,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
-    trust: app.TrustOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     debug: app.DebugOption = False,
+    **options: Any,
 ) -> int:
     """Run a team on one task after the other.
 
@@ -237,25 +246,12 @@ def chat(
     from rich.console import Console
 
     from coderoom.models.budgets import make_budget
-    from coderoom.runs import Run, RunRequest, chat, exporting, open_journal
+    from coderoom.runs import Run, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)
-    request = RunRequest(
-        team,
-        task,
-        model=model,
-        workspace=workspace,
-        wall=wall,
-        files=files or (),
-        trust=trust or (),
-        max_turns=max_turns,
-        network=network,
-        timeout=timeout,
-        budgets=of_agents,
-        more_tasks=True,
-    )
     kept = open_journal(journal, off=no_journal)
-    run = Run.begin(request.prepare(), kept, command="chat", budget=make_budget(limits), recording=record)
+    prepared = _request(team, task, of_agents, True, **options).prepare()
+    run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), recording=record)
     with exporting(otlp):
         records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
     interrupted = bool(records) and records[-1].cancelled
