@@ -67,7 +67,12 @@ class Plugins:
         points = self._foreign().get(name, [])
         if not points:
             raise RequestError(self.unknown(name))
-        packages = " and ".join(dict.fromkeys(map(_package_of, points)))
+        packages = " and ".join(
+            dict.fromkeys(
+                "an unnamed package" if each.dist is None else f"{each.dist.name} {each.dist.version}"
+                for each in points
+            )
+        )
         if len(points) > 1:
             raise RequestError(f"The {self.kind} {name!r} is in more than one place, of {packages}: uninstall one.")
         broken = f"The {self.kind} {name!r} of {packages}"
@@ -119,8 +124,3 @@ class Plugins:
             *names, last = map(repr, self.names())
             raise PydanticKnownError("literal_error", {"expected": f"{', '.join(names)} or {last}"})
         return name
-
-
-def _package_of(point: EntryPoint) -> str:
-    """The package that an entry point belongs to."""
-    return "an unnamed package" if point.dist is None else f"{point.dist.name} {point.dist.version}"

@@ -173,8 +173,13 @@ def bound_output(
     full = max(len(text), total or 0)
     # The notice for the whole text is at least as long as the final one.
     room = max(limit - len(_notice(full, full, whole, partly)) - 1, limit // 2)
-    head = _cut_head(text, room * 6 // 10)
-    tail = _cut_tail(text, room - room * 6 // 10)
+    # At the end of a line, if one is near.
+    size = room * 6 // 10
+    end = text.rfind("\n", size - size // 4, size)
+    head = text[: end + 1] if end >= 0 else text[:size]
+    begin = len(text) - (room - size)
+    start = text.find("\n", begin, begin + (room - size) // 4)
+    tail = text[start + 1 :] if start >= 0 else text[begin:]
     gap = "" if head.endswith("\n") else "\n"
     return head + gap + _notice(full - len(head) - len(tail), full, whole, partly) + tail
 
@@ -205,17 +210,6 @@ def _notice(left_out: int, total: int, whole: Path | None, partly: bool) -> str:
     what = "more of its beginning and its end" if partly else "the whole output"
     where = f"; {what} is in {whole}" if whole is not None else ""
     return f"[... {left_out:,} of {total:,} characters left out{where} ...]\n"
-
-
-def _cut_head(text: str, size: int) -> str:
-    end = text.rfind("\n", size - size // 4, size)
-    return text[: end + 1] if end >= 0 else text[:size]
-
-
-def _cut_tail(text: str, size: int) -> str:
-    begin = len(text) - size
-    start = text.find("\n", begin, begin + size // 4)
-    return text[start + 1 :] if start >= 0 else text[begin:]
 
 
 T = TypeVar("T")

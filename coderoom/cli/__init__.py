@@ -39,7 +39,10 @@ def main(*, owns_process: bool = True) -> NoReturn:
     Args:
         owns_process: Whether the process does nothing else. Then `run` leaves no child process of any kind behind.
     """
-    _open_standard_streams()
+    # The null device in place of closed standard streams, so that no file or socket gets their descriptors.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
     for stream in (sys.stdout, sys.stderr):
         # A terminal without UTF-8 must not fail on the text of a model.
         if isinstance(stream, io.TextIOWrapper):
@@ -78,13 +81,6 @@ def main(*, owns_process: bool = True) -> NoReturn:
 
 def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _open_standard_streams() -> None:
-    """Open the null device for closed standard streams, so that no file or socket gets their descriptors."""
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
 
 
 def _report(error: Exception) -> int:

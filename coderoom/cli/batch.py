@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +18,6 @@ from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, TimeoutOption, bud
 from coderoom.errors import CodeRoomError, RequestError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from coderoom.runs.batch import Batch
 
 
@@ -157,20 +154,24 @@ async def _run(batch: Batch, as_json: bool) -> int:
             # In a terminal, it must not be written across the line that shows the progress.
             beside = console if console.is_interactive else Console(stderr=True, quiet=as_json)
             show_isolation(beside, isolation := batch.isolation)
-            with route_signals(batch.stop), _saying_how_to_go_on(console):
-                async for result in batch:
-                    now.add(result)
-                    rate = now.total / max(progress.tasks[shown].elapsed or 0, 1e-3)
-                    parts = [f"{number:,} {status}" for status, number in now.counts.items()]
-                    parts += [f"{batch.earlier:,} earlier"] * bool(batch.earlier)
-                    parts += [f"{rate:.1f} runs/s"]
-                    parts += [in_dollars(now.cost_usd)] if now.cost_usd else []
-                    if total is not None and total.done() and total.exception() is None:
-                        left = total.result() * batch.repeat - batch.earlier - now.total
-                        parts += [f"{timedelta(seconds=round(left / rate))} left"]
-                    progress.update(shown, description=" · ".join(parts))
-                    if result.why and result.status == "errored":
-                        console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
+            try:
+                with route_signals(batch.stop):
+                    async for result in batch:
+                        now.add(result)
+                        rate = now.total / max(progress.tasks[shown].elapsed or 0, 1e-3)
+                        parts = [f"{number:,} {status}" for status, number in now.counts.items()]
+                        parts += [f"{batch.earlier:,} earlier"] * bool(batch.earlier)
+                        parts += [f"{rate:.1f} runs/s"]
+                        parts += [in_dollars(now.cost_usd)] if now.cost_usd else []
+                        if total is not None and total.done() and total.exception() is None:
+                            left = total.result() * batch.repeat - batch.earlier - now.total
+                            parts += [f"{timedelta(seconds=round(left / rate))} left"]
+                        progress.update(shown, description=" · ".join(parts))
+                        if result.why and result.status == "errored":
+                            console.print(visible(f"{result.id}: {result.why}"), style="yellow", markup=False)
+            except CodeRoomError:  # A full disk, for instance.
+                console.print("Finished runs are kept: the same command goes on.", style="yellow")
+                raise
     for line in batch.bad_lines:
         console.print(visible(f"{batch.items}:{line.number}: {line.why}"), style="red", markup=False)
     if batch.isolation != isolation:  # The nodes have chosen.
@@ -200,16 +201,6 @@ async def _run(batch: Batch, as_json: bool) -> int:
         more = {"bad_lines": bad, "notes": batch.notes, "stopped": batch.stopped}
         print_json({"succeeded": passed, **facts, **more})
     return end_code(passed, bool(batch.stopped) and not batch.over_budget)
-
-
-@contextmanager
-def _saying_how_to_go_on(console: Console) -> Iterator[None]:
-    """Say that a batch whose disk is full, for instance, is not lost."""
-    try:
-        yield
-    except CodeRoomError:
-        console.print("Finished runs are kept: the same command goes on.", style="yellow")
-        raise
 
 
 def _compare(first: Path, second: str | None, as_json: bool) -> int:

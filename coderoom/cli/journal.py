@@ -61,7 +61,12 @@ def list_runs(
     from coderoom.runs.journal import summary
 
     if outcome is not None:
-        _check_outcome(outcome)
+        from coderoom.generation import StopReason
+        from coderoom.runs.record import OUTCOMES
+
+        known = dict.fromkeys([*OUTCOMES, "running", "killed", *StopReason])
+        if outcome not in known:
+            raise RequestError(f"There is no outcome {outcome!r}; there are {', '.join(known)}.")
     begin = 0.0 if since is None else _moment_of(since)
     opened = _open(journal)
     found = opened.runs(name=team, outcome=outcome, since=begin)
@@ -196,15 +201,6 @@ def prune_runs(
     opened = _open(journal)
     old = opened.runs(before=_moment_of(older))
     _remove(opened, [entry.id for entry in old if entry.state != "running"], as_json)
-
-
-def _check_outcome(outcome: str) -> None:
-    from coderoom.generation import StopReason
-    from coderoom.runs.record import OUTCOMES
-
-    known = dict.fromkeys([*OUTCOMES, "running", "killed", *StopReason])
-    if outcome not in known:
-        raise RequestError(f"There is no outcome {outcome!r}; there are {', '.join(known)}.")
 
 
 def _moment_of(text: str) -> float:

@@ -148,7 +148,10 @@ def show_cache(
     for entry in entries:
         instruction = " ".join(entry.instruction.split())
         shown = instruction if len(instruction) <= _LONGEST_SHOWN else f"{instruction[:_LONGEST_SHOWN]}..."
-        lines.append(f"{_age(entry.used):>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}")
+        seconds = max((datetime.now(UTC) - entry.used).total_seconds(), 0)
+        size, unit = next(each for each in _UNITS if seconds >= each[0])
+        age = f"{seconds / (size or 1):.0f} {unit}"
+        lines.append(f"{age:>7}  {entry.bytes:>9,} bytes  {entry.model}  {shown}")
     app.show_result(as_json, facts, *lines)
 
 
@@ -167,10 +170,3 @@ def clear_cache(
     removed = cache.clear()
     facts = {"succeeded": True, "path": str(cache.path), "removed": removed}
     app.show_result(as_json, facts, f"{cache.path}: {counted(removed, 'solution')} removed")
-
-
-def _age(used: datetime) -> str:
-    """How long ago a solution was used, in the largest unit that fits."""
-    seconds = max((datetime.now(UTC) - used).total_seconds(), 0)
-    size, unit = next(each for each in _UNITS if seconds >= each[0])
-    return f"{seconds / (size or 1):.0f} {unit}"

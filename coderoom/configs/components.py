@@ -213,7 +213,16 @@ def catalog() -> list[Entry]:
     """The known component classes that are installed, sorted by their providers."""
     entries: dict[type, Entry] = {}
     for module_name in _MODULES:
-        for name, found in _public_classes(module_name).items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                module = importlib.import_module(module_name)
+        except ImportError:  # A package that it needs is not installed.
+            continue
+        for name in _component_names(module):
+            found = getattr(module, name)
+            if getattr(found, "__abstractmethods__", None):
+                continue
             entry = entries.setdefault(found, Entry(found, [provider_of(found)]))
             provider = f"{module_name}.{name}"
             if provider not in entry.names:
@@ -223,17 +232,6 @@ def catalog() -> list[Entry]:
         if provider in by_name:
             by_name[provider].names.append(short)
     return sorted(entries.values(), key=lambda entry: entry.names[0])
-
-
-def _public_classes(module_name: str) -> dict[str, Any]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = importlib.import_module(module_name)
-    except ImportError:  # A package that it needs is not installed.
-        return {}
-    found = {name: getattr(module, name) for name in _component_names(module)}
-    return {name: each for name, each in found.items() if not getattr(each, "__abstractmethods__", None)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -78,7 +78,11 @@ def convert_team(
         raise ConfigError(document.problems)
     checked = check(document, PARTICIPANT, components, os.environ)
     as_json = source.is_json if out is None else str(out).lower().endswith(".json")
-    data, to_text = _editable(source, document.data, as_json=as_json)
+    if as_json or source.is_json:
+        data, to_text = copy.deepcopy(document.data), to_json if as_json else to_yaml
+    else:  # YAML that stays YAML keeps its comments.
+        yaml = round_trip_yaml()
+        data, to_text = yaml.load(source.data.decode("utf-8-sig")), partial(yaml_text, yaml)
     try:
         before = to_text(data)
     except ValueError as error:  # JSON has no infinite numbers.
@@ -86,7 +90,10 @@ def convert_team(
     notes = _convert(data, checked)
     after = to_text(data)
     read_again = read_component(Source(source.name, after.encode(), as_json))
-    _refuse_mistakes(check(replace(read_again, marks=document.marks), PARTICIPANT, components, os.environ))
+    again = check(replace(read_again, marks=document.marks), PARTICIPANT, components, os.environ)
+    unresolved = {show(path) for path in again.unresolved}  # A conversion does not need the values of variables.
+    again.problems = [problem for problem in again.problems if problem.path not in unresolved]
+    again.refuse_mistakes()
     if after != before and getattr(checked.components.get(()), "component_type", None) == "agent":
         notes.append(((), "the agent is now in a team of one turn, because a team file describes a team"))
         config = {"participants": [data], "max_turns": 1}
@@ -99,14 +106,6 @@ def convert_team(
     if diff and out is not None:
         write_file(Path(out), after, force=force)
     return Conversion(after, diff, document.distinct_problems(notes))
-
-
-def _editable(source: Source, data: Any, *, as_json: bool) -> tuple[Any, Callable[[Any], str]]:
-    """The content of a file to edit in place, and how to write it; YAML that stays YAML keeps its comments."""
-    if as_json or source.is_json:
-        return copy.deepcopy(data), to_json if as_json else to_yaml
-    yaml = round_trip_yaml()
-    return yaml.load(source.data.decode("utf-8-sig")), partial(yaml_text, yaml)
 
 
 def _convert(data: Any, checked: Checked) -> list[tuple[Location, str]]:
@@ -150,13 +149,6 @@ def _convert_component(envelope: dict[str, Any], component_class: Any) -> Iterat
         yield "", f"{component_class.__name__} stays, since no setting of a sandbox means the same"
     else:
         fill_nulls(component_class.component_config_schema, config)
-
-
-def _refuse_mistakes(checked: Checked) -> None:
-    """Raise the mistakes of a file, apart from variables that are not set, which a conversion does not need."""
-    unresolved = {show(path) for path in checked.unresolved}
-    checked.problems = [problem for problem in checked.problems if problem.path not in unresolved]
-    checked.refuse_mistakes()
 
 
 def _secrets(data: Any) -> Iterator[str]:

@@ -271,7 +271,11 @@ def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False
         RequestError: The file has other content, or cannot be written.
     """
     target = Path(path)
-    if not force and target.is_file() and not _is_alike(_read_json(target), made):
+    there = None
+    if not force and target.is_file():
+        with contextlib.suppress(OSError, ValueError, RecursionError), target.open("rb") as stream:
+            there = json.loads(stream.read(MAX_BYTES))
+    if not force and target.is_file() and not _is_alike(there, made):
         raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
     write_file(target, to_json(made))
 
@@ -283,11 +287,3 @@ def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:
     # After ' and ', a gallery's name lists the user's teams.
     new, old = (str(data.get("name")).partition(" and ")[0] for data in (made, content))
     return new == old and all(content.get(key) == made[key] for key in names)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        with path.open("rb") as stream:
-            return json.loads(stream.read(MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None

@@ -69,7 +69,12 @@ def _without_secrets(data: Any, names_variables: bool = False) -> Any:
 def _find_unportable(checked: Checked) -> list[Problem]:
     """Remove the fields of secret types from a checked team, and list what makes sense on this machine only."""
     for path, component_class in checked.components.items():
-        _drop_secret_fields(value_at(checked.data, (*path, "config")), component_class)
+        config = value_at(checked.data, (*path, "config"))
+        schema: Any = component_class.component_config_schema  # type: ignore[attr-defined]
+        for key, name in fields_by_key(schema).items():
+            kinds = alternatives(schema.model_fields[name].annotation)
+            if (SecretStr in kinds or SecretBytes in kinds) and config.get(key) != NO_KEY:
+                config.pop(key, None)
     found = [
         (path, f"{show_key(reference.raw)} needs a default here, as in '${{NAME:-default}}': {_NO_ENVIRONMENT}")
         for path, reference in checked.references.items()
@@ -81,16 +86,6 @@ def _find_unportable(checked: Checked) -> list[Problem]:
         elif isinstance(value, list):
             found += [((*path, index), _LOOKS_LIKE_A_KEY) for index in _options_with_keys(value)]
     return checked.document.distinct_problems(found)
-
-
-def _refuse_environment(lists: Any) -> None:
-    try:
-        text = json.dumps(lists, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        raise RequestError("a team contains an infinite number or NaN, which JSON does not have") from None
-    for name, value in os.environ.items():
-        if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
-            raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")
 
 
 def _convert_references(checked: Checked) -> None:
@@ -115,14 +110,6 @@ def _is_secret(key: str, value: Any) -> bool:
         return True
     refers = _REFERENCE.fullmatch(value)
     return refers is not None and is_secret_name(refers[1])
-
-
-def _drop_secret_fields(config: dict[str, Any], component_class: Any) -> None:
-    schema = component_class.component_config_schema
-    for key, name in fields_by_key(schema).items():
-        kinds = alternatives(schema.model_fields[name].annotation)
-        if (SecretStr in kinds or SecretBytes in kinds) and config.get(key) != NO_KEY:
-            config.pop(key, None)
 
 
 def _reasons(path: Location, text: str) -> list[str]:
@@ -193,7 +180,13 @@ def make_gallery(
     sources = [*shipped.values(), *(find_source(team) for team in teams)]
     replacement = None if model is None else _dumped(model, trust)
     lists = _lists(_checked(source, trust, replacement) for source in sources)
-    _refuse_environment(lists)
+    try:
+        text = json.dumps(lists, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise RequestError("a team contains an infinite number or NaN, which JSON does not have") from None
+    for name, value in os.environ.items():
+        if is_secret_name(name) and len(value) >= _LONG_ENOUGH and value in text:
+            raise RequestError(f"a team contains the value of the environment variable {name!r}; it is not written")
     # Studio tells galleries apart by their names only.
     own = [team["label"] for team in lists["teams"][len(shipped) :]]
     return {

@@ -278,23 +278,18 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
     if isinstance(error, (ConfigError, SandboxUnavailable)):
         return error
     name = checked.components[path].__name__ if path in checked.components else "the model"
-    missing = None
+    missing, openai = None, sys.modules.get("openai")
     if isinstance(error, MissingDependencyError):
         missing = checked.references.hide(str(error))
     elif isinstance(error, ImportError):
         missing = f"{name}: {how_to_install(error)}"
-    elif _is_missing_key(error):
+    elif openai is not None and type(error) is openai.OpenAIError and says(error, "no key"):
         missing = _how_to_give_a_key(checked.components[path], value_at(checked.data, path)["config"])
     if missing is not None:
         return MissingDependencyError(str(checked.document.problem(path, missing)))
     text = checked.references.hide(" ".join(str(error).split()))
     kind = "" if isinstance(error, RequestError) else f"{type(error).__name__}: "
     return ConfigError([checked.document.problem(path, f"{name} could not be made: {kind}{text}")])
-
-
-def _is_missing_key(error: Exception) -> bool:
-    openai = sys.modules.get("openai")
-    return openai is not None and type(error) is openai.OpenAIError and says(error, "no key")
 
 
 def _how_to_give_a_key(client_class: type, config: Mapping[str, Any]) -> str:

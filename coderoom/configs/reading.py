@@ -184,7 +184,9 @@ def _decode(source: Source) -> str:
     data = source.data
     if len(data) > MAX_BYTES:
         raise ConfigError([Problem(f"the file is larger than {MAX_BYTES // 1024**2} MiB", source.name)])
-    if _is_utf16(data):
+    even, odd = data[0:8:2], data[1:8:2]
+    is_wide = len(odd) > 1 and ((all(even) and not any(odd)) or (all(odd) and not any(even)))
+    if is_wide or data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ConfigError([Problem("the file is UTF-16; save it as UTF-8", source.name, 1)])
     nul = data.find(b"\0")
     if nul >= 0:
@@ -200,14 +202,6 @@ def _decode(source: Source) -> str:
     if not text.strip():
         raise ConfigError([Problem("the file is empty", source.name)])
     return text
-
-
-def _is_utf16(data: bytes) -> bool:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return True
-    even, odd = data[0:8:2], data[1:8:2]
-    little_endian, big_endian = all(even) and not any(odd), all(odd) and not any(even)
-    return len(odd) > 1 and (little_endian or big_endian)
 
 
 def read_team(path_or_name: str | Path) -> dict[str, Any]:

@@ -89,7 +89,11 @@ class Reader:
 
     def read_yaml(self, text: str) -> Any:
         """Read YAML."""
-        _refuse_unreadable(text, self)
+        if found := _UNPRINTABLE.search(text):
+            mark = _mark_at(text, found.start())
+            self.fail(mark, f"YAML does not allow the control character U+{ord(found[0]):04X} ({_at(mark)})")
+        if found := _ENDLESS_TAG.search(text):  # The scanner would need minutes for these.
+            self.fail(_mark_at(text, found.start()), "a word that begins with '!' is more than 100,000 characters long")
         try:
             root = _compose(text)
         except MarkedYAMLError as error:
@@ -210,16 +214,6 @@ def core_value(text: str) -> Any:
     except ValueError:  # Thousands of digits.
         return text
     return text
-
-
-def _refuse_unreadable(text: str, builder: Reader) -> None:
-    found = _UNPRINTABLE.search(text)
-    if found:
-        mark = _mark_at(text, found.start())
-        builder.fail(mark, f"YAML does not allow the control character U+{ord(found[0]):04X} ({_at(mark)})")
-    found = _ENDLESS_TAG.search(text)
-    if found:  # The scanner would need minutes for these.
-        builder.fail(_mark_at(text, found.start()), "a word that begins with '!' is more than 100,000 characters long")
 
 
 def _fail_marked(error: MarkedYAMLError, builder: Reader) -> NoReturn:

@@ -183,7 +183,11 @@ class SolutionCache(Database):
         found: list[tuple[float, str]] = []
         for key, data in self._run("SELECT key, vector FROM solutions WHERE request = '' AND scope = ?", scope):
             with contextlib.suppress(ValueError, TypeError):
-                cosine = _cosine(vector, array("d", data))
+                other = array("d", data)
+                size = math.hypot(*vector) * math.hypot(*other)
+                if len(vector) != len(other) or not size or not math.isfinite(size):
+                    continue  # They cannot be compared.
+                cosine = sum(a * b for a, b in zip(vector, other, strict=True)) / size
                 found += [(cosine, key)] if cosine >= similarity else []
         return max(found, default=(0.0, None))[1]
 
@@ -284,14 +288,6 @@ class SolutionCache(Database):
             level = logging.DEBUG if self._warned else logging.WARNING
             self._warned = True
             _log.log(level, "There is no cache of solutions: %s", error)
-
-
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """The cosine of two vectors; 0 if they cannot be compared."""
-    size = math.hypot(*one) * math.hypot(*other)
-    if len(one) != len(other) or not size or not math.isfinite(size):
-        return 0.0
-    return sum(a * b for a, b in zip(one, other, strict=True)) / size
 
 
 def cache_key(

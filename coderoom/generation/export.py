@@ -24,7 +24,7 @@ from coderoom.generation.languages import MARK, Language
 from coderoom.generation.languages.named import language_named
 from coderoom.generation.languages.python import imports_in
 from coderoom.generation.solution import FunctionReport, Solution
-from coderoom.judge import FunctionTest, TestChange, Verdict, show
+from coderoom.judge import FunctionTest, Verdict, show
 from coderoom.outcome import Outcome
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$#!@]")
@@ -47,8 +47,15 @@ def report_markdown(solution: Solution) -> str:
     parts += _table(solution.functions)
     for report in solution.functions:
         parts += _attempts(report)
-    changes = [part for change in solution.test_changes for part in _change(change)]
-    parts += ["## Changed tests", *changes] if changes else []
+    parts += ["## Changed tests"] if solution.test_changes else []
+    for change in solution.test_changes:
+        parts += [
+            f"### {_inline(change.function)}: {_inline(change.test)}",
+            f"Changed by {_inline(change.by)}, because: {_inline(change.reason)}",
+        ]
+        for word, test in (("Before", change.before), ("After", change.after)):
+            absent = "There was none." if word == "Before" else "It was removed."
+            parts += [f"{word}:", _block(test.model_dump_json(indent=2), "json")] if test else [f"{word}: {absent}"]
     findings = [
         f"{_inline(report.function)}: {_inline(str(each))}" for report in solution.functions for each in report.findings
     ]
@@ -143,17 +150,6 @@ def _attempts(report: FunctionReport) -> list[str]:
     return _lines(f"### Attempts at {_inline(report.function)}", lines)
 
 
-def _change(change: TestChange) -> list[str]:
-    parts = [
-        f"### {_inline(change.function)}: {_inline(change.test)}",
-        f"Changed by {_inline(change.by)}, because: {_inline(change.reason)}",
-    ]
-    for word, test in (("Before", change.before), ("After", change.after)):
-        absent = "There was none." if word == "Before" else "It was removed."
-        parts += [f"{word}:", _block(test.model_dump_json(indent=2), "json")] if test else [f"{word}: {absent}"]
-    return parts
-
-
 def _failure(solution: Solution, result: Verdict) -> list[str]:
     cases = solution.tests.get(result.function, ())
     test = next((each for each in cases if each.name == result.test), None)
@@ -164,19 +160,16 @@ def _failure(solution: Solution, result: Verdict) -> list[str]:
             f"Expected: {_inline(_expected(test))}",
         ]
     if result.outcome is not Outcome.REJECTED:  # It was not run.
-        lines.append(f"Actual: {_inline(_actual(result))}")
+        actual = show(result.actual_output) if result.outcome is Outcome.OK else "nothing"
+        if error := result.error.strip():
+            actual = error.splitlines()[-1]
+        lines.append(f"Actual: {_inline(actual)}")
         after = result.arguments_after
         lines += [f"Arguments after: {_inline(_named(after))}"] if after is not None else []
         lines.append(f"Outcome: {result.outcome.value}, after {in_seconds(result.duration)}")
     parts = _lines(f"### {_inline(result.function)}: {_inline(result.test)}", lines)
     parts += ["Traceback:", _block(result.error)] if result.error else []
     return [*parts, "Printed:", _block(result.stdout)] if result.stdout else parts
-
-
-def _actual(result: Verdict) -> str:
-    if result.error.strip():
-        return result.error.strip().splitlines()[-1]
-    return show(result.actual_output) if result.outcome is Outcome.OK else "nothing"
 
 
 def _named(values: Mapping[str, Any]) -> str:
@@ -317,7 +310,16 @@ def write_solution(
     language = language if language is not None else language_named(solution.language)
     root = Path(folder)
     existing = Path(module) if module is not None and solution.tests_only else None
-    stem = existing.stem if existing is not None else _module_name(solution, name, language)
+    needed = {each for source in solution.implementations.values() for each in imports_in(source)}
+    if existing is not None:
+        stem = existing.stem
+    elif name is not None:
+        _check_name(name, needed, language)
+        stem = name
+    else:
+        words = re.findall(r"[a-z][a-z0-9]*", solution.instruction.split("\n")[0].lower())
+        stem = "_".join([word for word in words if word not in _FILLERS][:_MOST_WORDS])
+        stem = "solution" if _name_problem(stem, needed, language) else stem
     place = os.path.relpath(existing.resolve().parent, root.resolve()) if existing is not None else "."
     texts = _texts(solution, stem, language, place)
     with refusing(f"The solution cannot be written to {str(root)!r}"):
@@ -336,16 +338,6 @@ def write_solution(
         data=paths.pop("report.json"),
         support=tuple(paths.values()),
     )
-
-
-def _module_name(solution: Solution, name: str | None, language: Language) -> str:
-    needed = {each for source in solution.implementations.values() for each in imports_in(source)}
-    if name is not None:
-        _check_name(name, needed, language)
-        return name
-    words = re.findall(r"[a-z][a-z0-9]*", solution.instruction.split("\n")[0].lower())
-    found = "_".join([word for word in words if word not in _FILLERS][:_MOST_WORDS])
-    return "solution" if _name_problem(found, needed, language) else found
 
 
 def _check_name(name: str, needed: set[str], language: Language) -> None:

@@ -206,7 +206,14 @@ class AICodeGenerator:
         return self._stream(lambda: self._program_of_tests(source, functions, instruction))
 
     def _program(self, instruction: object) -> Program:
-        return Program(_instruction(instruction), self._language, self._options)
+        if not isinstance(instruction, str):
+            raise RequestError(f"The instruction must be a string, not {type(instruction).__name__}.")
+        if not instruction.strip():
+            raise RequestError("The instruction is empty; say what the program should do.")
+        if len(instruction) > _LONGEST:
+            size = f"{len(instruction):,} characters; at most {_LONGEST:,} are allowed"
+            raise RequestError(f"The instruction has {size}.")
+        return Program(encodable(instruction), self._language, self._options)
 
     def _program_of_tests(self, source: str, functions: Sequence[str], instruction: str) -> Program:
         if self._language.name != "python":
@@ -352,13 +359,3 @@ async def _solution_of(stream: AsyncGenerator[GenerationEvent | Solution]) -> So
             if isinstance(item, Solution):
                 return item
     raise AssertionError("unreachable: the solution comes last")
-
-
-def _instruction(instruction: object) -> str:
-    if not isinstance(instruction, str):
-        raise RequestError(f"The instruction must be a string, not {type(instruction).__name__}.")
-    if not instruction.strip():
-        raise RequestError("The instruction is empty; say what the program should do.")
-    if len(instruction) > _LONGEST:
-        raise RequestError(f"The instruction has {len(instruction):,} characters; at most {_LONGEST:,} are allowed.")
-    return encodable(instruction)

@@ -132,7 +132,13 @@ class BudgetedModel:
                 _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
             return reply, noted.known
 
-        request = {"key": _hash(self.model.name, messages, form), "priced_as": self.model.name}
+        whole = [
+            self.model.name,
+            [[each.role, each.content] for each in messages],
+            form.__name__ if form is not None else "",
+        ]
+        key = hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+        request = {"key": key, "priced_as": self.model.name}
         async with self._places:
             try:
                 async with asyncio.timeout_at(self._end):
@@ -267,11 +273,6 @@ def _described(error: Any) -> str:
         return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
     except BaseException:  # Its text cannot be made, whatever the client raises there.
         return name
-
-
-def _hash(model: str, messages: Sequence[Message], form: type[BaseModel] | None) -> str:
-    request = [model, [[each.role, each.content] for each in messages], form.__name__ if form is not None else ""]
-    return hashlib.sha256(json.dumps(request).encode()).hexdigest()
 
 
 _REASONING = re.compile(r"(?:openai/)?(?:o\d|gpt-5)")
@@ -438,11 +439,6 @@ def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
     raise RequestError(why)
 
 
-def _limit_name(model: str) -> str:
-    """The field of OpenAI's API that limits a reply. Reasoning models reject the older one, many servers the newer."""
-    return "max_completion_tokens" if _REASONING.match(model) else "max_tokens"
-
-
 def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
     """The extra arguments that limit a reply; none if the client takes no extra arguments."""
     client = innermost_client(client)
@@ -452,4 +448,6 @@ def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
     ):
         return {}
     is_ollama = any(kind.__module__.startswith("autogen_ext.models.ollama") for kind in type(client).__mro__)
-    return {"num_predict" if is_ollama else _limit_name(model_name_of(client)): tokens}
+    # Reasoning models of OpenAI's API reject the older field, many servers the newer.
+    is_newer = _REASONING.match(model_name_of(client))
+    return {"num_predict" if is_ollama else "max_completion_tokens" if is_newer else "max_tokens": tokens}

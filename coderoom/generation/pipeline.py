@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from coderoom.errors import GenerationError
-from coderoom.generation.languages import Language, SecurityFinding
+from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
 from coderoom.generation.program import REPAIR, SPECS, TESTS, Program, again, code_request, failures, refusals, request
@@ -65,7 +65,11 @@ async def write_specs(program: Program, client: BudgetedModel) -> list[FunctionS
         if data is None:
             raise GenerationError(_NOTHING)
         specs = read_specs(as_specs(data))
-        wrong = [problem for spec in specs for problem in _spec_problems(spec, program.language)]
+        language = program.language
+        wrong = []
+        for spec in specs:
+            found = [language.name_problem(name) for name in (spec.name, *(each.name for each in spec.inputs))]
+            wrong += [problem for problem in (*found, language.spec_problem(spec)) if problem is not None]
         if wrong:
             raise GenerationError("\n".join(wrong))
         return specs
@@ -127,12 +131,6 @@ async def _ask_twice(
         if not last:
             messages = again(messages, reply.text, problems)
     return None, [*problems, f"the model replied: {said or 'nothing'}"]
-
-
-def _spec_problems(spec: FunctionSpec, language: Language) -> list[str]:
-    found = [language.name_problem(name) for name in (spec.name, *(each.name for each in spec.inputs))]
-    found.append(language.spec_problem(spec))
-    return [problem for problem in found if problem is not None]
 
 
 def _sound_tests(data: Any, spec: FunctionSpec, program: Program) -> tuple[list[FunctionTest], list[str]]:
@@ -392,7 +390,11 @@ class FunctionWork:
                 return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
             if len(self.attempts) >= self._program.options.max_attempts:
                 return StopReason.ATTEMPTS
-            repeated = self._repeated()
+            *earlier, last = self.attempts
+            code = last.code.strip() if last.approach != "changed test" else ""
+            repeated = StopReason.SAME_ERROR if self._failures[-1:] == self._failures[-2:-1] else None
+            if code and any(each.code.strip() == code for each in earlier):
+                repeated = StopReason.SAME_CODE
             if repeated is not None and self._fresh:
                 return repeated
             if not self._fresh and (repeated is not None or self._patches >= _MOST_PATCHES):
@@ -467,14 +469,6 @@ class FunctionWork:
         passed = sum(result.passed for result in results)
         self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
         return passed == len(results)
-
-    def _repeated(self) -> StopReason | None:
-        """Whether the last attempt repeats earlier code, or the failure of the one before it."""
-        *earlier, last = self.attempts
-        code = last.code.strip() if last.approach != "changed test" else ""
-        if code and any(each.code.strip() == code for each in earlier):
-            return StopReason.SAME_CODE
-        return StopReason.SAME_ERROR if self._failures[-1:] == self._failures[-2:-1] else None
 
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""

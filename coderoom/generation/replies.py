@@ -172,12 +172,20 @@ def values_in(text: str) -> list[Any]:
     stripped = without_thoughts(text).strip()
     blocks = _all_blocks(stripped) if "```" in stripped or "~~~" in stripped else ()  # Searching takes time.
     fenced = [block.code for block in blocks if block.language.lower() in _DATA]
-    for candidates in ([stripped], fenced, [_widest(stripped)]):
+    # From the first opening bracket to the last closing one of its kind.
+    start = min((at for at in (stripped.find("{"), stripped.find("[")) if at >= 0), default=len(stripped))
+    widest = stripped[start : stripped.rfind("}" if stripped[start : start + 1] == "{" else "]") + 1]
+    found: list[Any] = []
+    for candidates in ([stripped], fenced, [widest]):
         found = [value for value in map(_read, candidates) if isinstance(value, dict | list)]
         if found:
             return found
-    # Prose may contain braces; only objects that no bracket encloses count.
-    return [value for value, raw in json_objects(stripped) if _stands_alone(stripped, raw)]
+    for value, raw in json_objects(stripped):
+        before = stripped[: stripped.find(raw)]
+        # Prose may contain braces; only objects that no bracket encloses count.
+        if all(before.count(opening) <= before.count(closing) for opening, closing in ("{}", "[]")):
+            found.append(value)
+    return found
 
 
 def as_specs(found: Sequence[Any]) -> list[Any]:
@@ -312,18 +320,3 @@ def _as_data(value: Any) -> Any:
             return {encodable(key): _as_data(item) for key, item in value.items()}
         return {"$dict": [[_as_data(key), _as_data(item)] for key, item in value.items()]}
     return value
-
-
-def _widest(text: str) -> str:
-    """The text from the first opening bracket to the last closing one of its kind."""
-    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
-    if not starts:
-        return ""
-    start = min(starts)
-    return text[start : text.rfind("}" if text[start] == "{" else "]") + 1]
-
-
-def _stands_alone(text: str, raw: str) -> bool:
-    """Whether no open bracket encloses an object."""
-    before = text[: text.find(raw)]
-    return all(before.count(opening) <= before.count(closing) for opening, closing in ("{}", "[]"))

@@ -185,7 +185,14 @@ def write_report(folder: Path, bad_lines: Sequence[BadLine] = (), notes: Sequenc
     before, _, after = page_of("Batch", body).rpartition(_ROWS_HERE)
     with (folder / "index.html").open("w", encoding="utf-8") as file:
         file.write(before)
-        file.writelines(map(_row, read_results(folder)))
+        for result in read_results(folder):
+            name = f"{result.id}{f', {result.repeat}' if result.repeat > 1 else ''}"
+            file.write(
+                f'<tr><td><a href="pages/{escape(result.run)}.html">{escape(visible(name))}</a></td>'
+                f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.checked_by)}</td>'
+                f"<td>{escape(result.outcome)}</td>"
+                f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
+            )
         file.write(after)
     _write_parquet(folder)
     return summary
@@ -215,16 +222,6 @@ def result_schema() -> pyarrow.Schema:
 def _table(rows: Iterable[tuple[str, str]]) -> str:
     found = (f"<tr><th>{escape(name)}</th><td>{escape(visible(value))}</td></tr>" for name, value in rows)
     return f"<table>{''.join(found)}</table>"
-
-
-def _row(result: Result) -> str:
-    name = f"{result.id}{f', {result.repeat}' if result.repeat > 1 else ''}"
-    return (
-        f'<tr><td><a href="pages/{escape(result.run)}.html">{escape(visible(name))}</a></td>'
-        f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.checked_by)}</td>'
-        f"<td>{escape(result.outcome)}</td>"
-        f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
-    )
 
 
 def difference_lines(one: Iterable[Result], other: Iterable[Result]) -> list[str]:

@@ -69,24 +69,21 @@ class Finding:
 async def examine() -> list[Finding]:
     """Examine the interpreter, the packages, the walls, the engines, the languages and the keys."""
     elsewhere = "" if default_python() == sys.executable else f"; code runs in {default_python()}"
+    packages = [Finding("coderoom", "missing", f"agents, teams and `solve` need it: {FULL}")]
+    if not is_slim():
+        packages = [
+            *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
+            *(_package(name, _PLOTS) for name in ("matplotlib", "pandas")),
+        ]
     return [
         Finding("python", "ok", f"{platform.python_version()} at {sys.executable}{elsewhere}"),
-        *_packages(),
+        *packages,
         *await _walls(),
         await _monty(),
         *_plugins(ENGINES),
         *_languages(),
         _config(),
         *(() if is_slim() else (*_generated_languages(), _key())),
-    ]
-
-
-def _packages() -> list[Finding]:
-    if is_slim():
-        return [Finding("coderoom", "missing", f"agents, teams and `solve` need it: {FULL}")]
-    return [
-        *(_package(name, _REINSTALL) for name in ("autogen-core", "autogen-agentchat", "autogen-ext", "openai")),
-        *(_package(name, _PLOTS) for name in ("matplotlib", "pandas")),
     ]
 
 

@@ -176,7 +176,10 @@ def read_cells(name: str, text: str) -> list[Block]:
     A block's `line` is the number of the code cell. A cell with commands of IPython is refused.
     """
     notebook = _parse(name, text)
-    _check_language(name, notebook.get("metadata"))
+    for keys in (("kernelspec", "language"), ("language_info", "name")):
+        language = _inside(notebook.get("metadata"), *keys)
+        if isinstance(language, str) and normalize_language(language) != "python":
+            raise RequestError(f"{name!r} is a notebook in {language!r}; only those in Python run here.")
     cells = [cell for cell in notebook["cells"] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
     blocks = []
     own: set[str] = set()
@@ -209,13 +212,6 @@ def _parse(name: str, text: str) -> dict[str, Any]:
     if not isinstance(notebook.get("cells"), list):
         raise RequestError(f"{name!r} is not a notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
     return notebook
-
-
-def _check_language(name: str, metadata: Any) -> None:
-    for keys in (("kernelspec", "language"), ("language_info", "name")):
-        language = _inside(metadata, *keys)
-        if isinstance(language, str) and normalize_language(language) != "python":
-            raise RequestError(f"{name!r} is a notebook in {language!r}; only those in Python run here.")
 
 
 def _source_of(name: str, number: int, cell: dict[str, Any]) -> str:

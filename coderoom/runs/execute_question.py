@@ -210,7 +210,10 @@ class _Question:
                     continue
                 ran = await self._run(sandbox, code)
                 self.attempts.append((ran, _error(ran, self.timeout, sandbox)))
-                if not self._is_retried():
+                *earlier, (_, why) = self.attempts
+                # Repeating the same failure would only cost tokens.
+                repeated = any((ran.code, why) == (old.code, before) for old, before in earlier)
+                if ran.outcome not in _RETRIED or len(earlier) >= self.max_retries or repeated:
                     return self._result()
                 feedback = self._feedback()
 
@@ -245,12 +248,6 @@ class _Question:
                 if named.success:  # Else there is no such variable.
                     ran = replace(ran, value=named.value, value_is_data=named.value_is_data)
         return ran
-
-    def _is_retried(self) -> bool:
-        *earlier, (ran, error) = self.attempts
-        # Repeating the same failure would only cost tokens.
-        repeated = any((ran.code, error) == (old.code, why) for old, why in earlier)
-        return ran.outcome in _RETRIED and len(earlier) < self.max_retries and not repeated
 
     def _feedback(self) -> str:
         """The message to the model about code that failed; the code is in the model's own message just before."""

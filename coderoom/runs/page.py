@@ -120,7 +120,11 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
 
     def difference(source: str, code: str) -> str:
         old, before[source] = before.get(source, ""), code
-        return _difference(old, code)
+        lines = old.splitlines(), code.splitlines()
+        if not old or max(map(len, lines)) > _MOST_LINES:  # A comparison takes more than linear time.
+            return ""
+        text = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm=""))
+        return f"<details><summary>what has changed</summary>{_code(text, 'diff')}</details>" if text else ""
 
     for told in tell_steps(steps):
         if told.source != speaker and not isinstance(told, Task | Cell | Progress | Check):
@@ -155,16 +159,6 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 yield f'<pre class="output">{_text(told.text)}</pre>'
             case _:
                 yield _markdown(told.text)
-
-
-def _difference(before: str, now: str) -> str:
-    lines = before.splitlines(), now.splitlines()
-    if not before or max(map(len, lines)) > _MOST_LINES:  # A comparison takes more than linear time.
-        return ""
-    text = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm=""))
-    if not text:
-        return ""
-    return f"<details><summary>what has changed</summary>{_code(text, 'diff')}</details>"
 
 
 def _output(output: str, outcome: str) -> str:

@@ -108,18 +108,16 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _list_page(entries: list[RunEntry]) -> str:
-    rows = "".join(map(_run_row, entries[:_MOST_RUNS]))
+    rows = ""
+    for entry in entries[:_MOST_RUNS]:
+        began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
+        task = " ".join(visible(without_files(entry.task)).split())[:200] or entry.name
+        rows += (
+            f'<tr><td>{began}</td><td class="{style_of(entry)}">{escape(entry.state)}</td>'
+            f"<td>{escape(visible(entry.name))}</td>"
+            f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
+        )
     head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
     more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if len(entries) > _MOST_RUNS else ""
     listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
     return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT)
-
-
-def _run_row(entry: RunEntry) -> str:
-    began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
-    task = " ".join(visible(without_files(entry.task)).split())[:200] or entry.name
-    return (
-        f'<tr><td>{began}</td><td class="{style_of(entry)}">{escape(entry.state)}</td>'
-        f"<td>{escape(visible(entry.name))}</td>"
-        f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
-    )

@@ -125,7 +125,9 @@ class RayEngine:
         self._is_ours = bool(found)
         if found:
             try:
-                _try_connection(found)
+                host, colon, port = found.rpartition(":")
+                if colon and "/" not in host and port.isdigit():  # Ray itself would wait for minutes.
+                    socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
                 # As `KEEP_CHILDREN`, which makes actors start later.
                 settings = {"kill_child_processes_on_worker_exit": False} if found == LOCAL else None
                 ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR, _system_config=settings)
@@ -276,13 +278,6 @@ def cluster_of(address: str | None) -> str:
         return ""
     # Without an address, Ray would take any cluster that it finds on this machine.
     return address or os.environ.get("RAY_ADDRESS") or LOCAL
-
-
-def _try_connection(address: str) -> None:
-    """Ray itself would wait for minutes."""
-    host, colon, port = address.rpartition(":")
-    if colon and "/" not in host and port.isdigit():
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
 
 
 def _room(cpus: float, memory: int | None) -> int:

@@ -451,12 +451,9 @@ def isolation_of(executors: Sequence[Any]) -> str:
     """
     if not executors:
         return NO_CODE_IS_RUN
-    names = {_wall_of(executor) for executor in executors}
+    names = set()
+    for executor in executors:
+        # By name, because Docker's and Azure's packages may not be imported. Unknown executors do not isolate.
+        kinds = (kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING)
+        names.add(executor.wall if isinstance(executor, HasSandbox) else next(kinds, NO_WALL))
     return NO_WALL if NO_WALL in names else ", ".join(sorted(names))
-
-
-def _wall_of(executor: Any) -> str:
-    if isinstance(executor, HasSandbox):
-        return executor.wall
-    # By name, because Docker's and Azure's packages may not be imported. Unknown executors do not isolate.
-    return next((kind.__name__ for kind in type(executor).__mro__ if kind.__name__ in _ISOLATING), NO_WALL)

@@ -115,14 +115,14 @@ class FileChanges:
         return sorted(path for path, stamp in self._files() if self._before.get(path) != stamp)
 
     def _files(self) -> Iterator[tuple[Path, tuple[int, int]]]:
-        for path in islice(self._paths(), 2 * _MOST_FILES):
+        def paths() -> Iterator[Path]:
+            for watched in self._folders:
+                for folder, folders, names in islice(os.walk(watched), 2 * _MOST_FILES):
+                    folders[:] = [name for name in folders if name not in (_OWN_FOLDER, "__pycache__")]
+                    yield from (Path(folder, name) for name in names)
+
+        for path in islice(paths(), 2 * _MOST_FILES):
             with contextlib.suppress(OSError):
                 status = path.lstat()
                 if stat.S_ISREG(status.st_mode) and path not in self._own:
                     yield path, (status.st_mtime_ns, status.st_size)
-
-    def _paths(self) -> Iterator[Path]:
-        for watched in self._folders:
-            for folder, folders, names in islice(os.walk(watched), 2 * _MOST_FILES):
-                folders[:] = [name for name in folders if name not in (_OWN_FOLDER, "__pycache__")]
-                yield from (Path(folder, name) for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,7 +91,9 @@ class Contents:
         left = self._put("gallery", "/gallery", "config", gallery)
         # Studio lists the newest first, and its playground preselects the first.
         shipped = shipped_teams()
-        for team in sorted(gallery["components"]["teams"], key=lambda team: _position(team["label"], shipped)):
+        # The user's own teams come last, after the shipped one to start with.
+        order = dict.fromkeys(shipped, 0) | {_FIRST_TEAM: 1}
+        for team in sorted(gallery["components"]["teams"], key=lambda team: order.get(team["label"], 2)):
             left += self._put(f"team {team['label']}", "/teams", "component", team)
         return left
 
@@ -116,11 +118,6 @@ class Contents:
         new.write_text(json.dumps(self._known, indent=2), encoding="utf-8")
         new.replace(self._file)
         return []
-
-
-def _position(label: str, shipped: Collection[str]) -> int:
-    """The position in the order of adding: the user's own teams come last, after the shipped one to start with."""
-    return 1 if label == _FIRST_TEAM else 0 if label in shipped else 2
 
 
 def _digest(data: Any) -> str:

@@ -142,7 +142,9 @@ def run_message(told: Output, *, with_output: bool = True) -> TextMessage | Mult
     found = ((each["name"], picture) for each in artifacts if (picture := _picture(each)))
     pictures = dict(islice(found, _MOST_PICTURES))
     full = len(pictures) == _MOST_PICTURES
-    left_out = [each["name"] for each in artifacts if each["name"] not in pictures and _is_drawn(each, full)]
+    kinds = {each["name"]: each["media_type"] or "" for each in artifacts if each["name"] not in pictures}
+    drawn = ("image/",) if full else ("image/svg+xml",)
+    left_out = [name for name, kind in kinds.items() if kind.startswith(drawn)]
     if left_out:
         parts.append("Pictures that are not shown here: " + ", ".join(map(named, left_out)))
     text = "\n\n".join(parts)
@@ -162,12 +164,6 @@ def _picture(artifact: dict[str, str | None]) -> Image | None:
         return picture_of(Artifact(artifact["name"] or "", path.stat().st_size, artifact["media_type"] or "", path))
     except OSError:
         return None
-
-
-def _is_drawn(artifact: dict[str, str | None], full: bool) -> bool:
-    """Whether a file that is not shown is a picture."""
-    kind = artifact["media_type"] or ""
-    return kind == "image/svg+xml" or (full and kind.startswith("image/"))
 
 
 def _beside(answer: BaseChatMessage) -> TextMessage | None:

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -147,13 +147,10 @@ def _is_allowed(scope: Scope) -> bool:
     host = headers.get(b"host", "")
     own = headers.get(b"origin") in (None, f"http://{host}")
     # A picture, a script or a form with method GET has no origin.
-    own = own and (headers.get(b"sec-fetch-site") in (None, "same-origin", "none") or _is_link(scope, headers))
-    return own and _HERE.fullmatch(host) is not None
-
-
-def _is_link(scope: Scope, headers: Mapping[bytes, str]) -> bool:
     is_page = headers.get(b"sec-fetch-dest") == "document" and headers.get(b"sec-fetch-mode") == "navigate"
-    return is_page and scope.get("method") == "GET" and not scope["path"].startswith("/api")
+    is_link = is_page and scope.get("method") == "GET" and not scope["path"].startswith("/api")
+    own = own and (headers.get(b"sec-fetch-site") in (None, "same-origin", "none") or is_link)
+    return own and _HERE.fullmatch(host) is not None
 
 
 # --- Runs ---

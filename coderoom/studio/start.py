@@ -281,16 +281,12 @@ def run_server(
             yield StudioServer(process, port, log)
         finally:
             hold.close()
-            _await_end(process)
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
             if process.returncode:
                 time.sleep(_SETTLE_SECONDS)  # Sandboxes end by themselves, and temporary folders are removed.
                 kill_until_gone(lambda: [pid for pid in descendants(os.getpid()) if pid not in others])
-
-
-def _await_end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

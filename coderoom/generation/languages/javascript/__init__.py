@@ -122,7 +122,14 @@ class JavaScriptLanguage(Language):
         if "property" in job:
             after = {"after": {name: _for_judge(data) for name, data in job["after"].items()}} if "after" in job else {}
             return {**job, "result": _for_judge(job["result"]), **after}
-        steps = {kind: [_step_for_node(step) for step in job[kind]] for kind in ("setup", "then") if kind in job}
+        steps = {
+            kind: [
+                {**step, **{key: _for_node(step[key]) for key in ("args", "value") if key in step}}
+                for step in job[kind]
+            ]
+            for kind in ("setup", "then")
+            if kind in job
+        }
         return {**job, **steps, "inputs": {name: _for_node(data) for name, data in job["inputs"].items()}}
 
     def program(self, sources: Mapping[str, str]) -> Any:
@@ -169,10 +176,6 @@ def _harness() -> tuple[SourceModule, ...]:
 def _helpers(*names: str) -> dict[str, str]:
     folder = resources.files("coderoom.generation.languages.javascript") / "node"
     return {name: (folder / name).read_text("utf-8") for name in names}
-
-
-def _step_for_node(step: Mapping[str, Any]) -> dict[str, Any]:
-    return {**step, **{key: _for_node(step[key]) for key in ("args", "value") if key in step}}
 
 
 def _in_comment(text: str) -> str:

@@ -223,19 +223,19 @@ def check_source(
         text = f"the code has {len(source):,} characters; at most {_LONGEST:,} are allowed"
         return [CodeProblem(line=None, text=text)]
     program = read_program(source)
-    found = [*_of_statements(program), *_of_imports(program, allowed_imports)]
-    found += [*_of_function(program, spec), *_of_names(program, spec, taken)]
-    return sorted(found, key=lambda problem: problem.line or 0)
-
-
-def _of_statements(program: JavaScriptProgram) -> Iterator[CodeProblem]:
+    found = []
     for node in program.others:
         if node.type == "export_statement":
-            yield _problem(node, "exports from other modules are not allowed here")
+            found.append(_problem(node, "exports from other modules are not allowed here"))
         elif node.type not in ("if_statement", "try_statement") and not _is_setting(node):
             what = "an expression" if node.type == "expression_statement" else node.type.replace("_", " ")
             text = f"only definitions, imports and assignments are allowed at the top level, not {what}"
-            yield _problem(node, f"{text}; move it into a function")
+            found.append(_problem(node, f"{text}; move it into a function"))
+    found += [*_of_imports(program, allowed_imports), *_of_function(program, spec)]
+    bound = [(each.name, each.node) for each in program.declared]
+    bound += [(here, each.node) for each in program.imported for _, here in each.names]
+    found += [_problem(node, problem) for name, node in bound if (problem := binding_problem(name, spec, taken))]
+    return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def _is_setting(node: Node) -> bool:
@@ -287,14 +287,6 @@ def _of_module(name: str, node: Node, allowed: Collection[str] | None) -> Iterat
     known = {each.removeprefix("node:") for each in allowed} if allowed is not None else None
     if problem := import_problem(name, name.removeprefix("node:").split("/"), known, "/"):
         yield _problem(node, problem)
-
-
-def _of_names(program: JavaScriptProgram, spec: FunctionSpec, taken: Mapping[str, str] | None) -> Iterator[CodeProblem]:
-    bound = [(each.name, each.node) for each in program.declared]
-    bound += [(here, each.node) for each in program.imported for _, here in each.names]
-    for name, node in bound:
-        if problem := binding_problem(name, spec, taken):
-            yield _problem(node, problem)
 
 
 def _of_function(program: JavaScriptProgram, spec: FunctionSpec) -> list[CodeProblem]:
