@@ -228,10 +228,13 @@ class PythonHarness(Harness):
         future: dict[str, None] = {}
         parts = []
         for source in implementations.values():
-            text, features = _without_future(source)
+            code, features = _without_future(source)
             future.update(dict.fromkeys(features))
-            parts.append(text.strip("\n"))
-        head = _docstring(about)
+            parts.append(code.strip("\n"))
+        text = "".join(char if char.isprintable() or char == "\n" else " " for char in about).strip() or "Functions."
+        text = text.replace("\\", "\\\\").replace('"""', "'''")
+        space = " " if text.endswith('"') else ""
+        head = f'"""{text}{space}"""'
         if future:  # It must come first.
             head += f"\n\nfrom __future__ import {', '.join(future)}"
         return "\n\n\n".join([head, *parts]) + "\n"
@@ -260,10 +263,3 @@ def _without_future(source: str) -> tuple[str, list[str]]:
                 last - node.lineno
             )
     return "\n".join(lines), features
-
-
-def _docstring(about: str) -> str:
-    text = "".join(char if char.isprintable() or char == "\n" else " " for char in about).strip() or "Functions."
-    text = text.replace("\\", "\\\\").replace('"""', "'''")
-    space = " " if text.endswith('"') else ""
-    return f'"""{text}{space}"""'

@@ -314,7 +314,14 @@ class TestRun:
                 case.seen = Seen(None, "; ".join(problems[:_MOST_PROBLEMS]), Outcome.REJECTED)
             else:
                 cases.append(case)
-        await self._run_once(cases)
+        # Each test once, many of them in one cell, and those again alone that did not pass.
+        left: list[tuple[Trial, Seen | None]] = []
+        for case, seen in zip(cases, await self._run_batch(cases), strict=True):
+            if seen is not None and (not seen.why or self._sessions[0].is_stateless(case.job)):
+                case.seen = seen
+            else:
+                left.append((case, seen))
+        await self._share(left, self._run_alone)
         # Parts of code that could not be loaded may be there.
         pure = not failures and self.language.is_pure(self.sources.values())
         varies = not pure or any(case.may_vary() for case in cases)
@@ -326,16 +333,6 @@ class TestRun:
         """The tests of the functions that pass all of them."""
         failing = {case.function for case in cases if not case.seen.passed}
         return [case for case in cases if case.function not in failing]
-
-    async def _run_once(self, cases: Sequence[Trial]) -> None:
-        """Run each test, many of them in one cell, and those again alone that did not pass."""
-        left: list[tuple[Trial, Seen | None]] = []
-        for case, seen in zip(cases, await self._run_batch(cases), strict=True):
-            if seen is not None and (not seen.why or self._sessions[0].is_stateless(case.job)):
-                case.seen = seen
-            else:
-                left.append((case, seen))
-        await self._share(left, self._run_alone)
 
     async def _share(self, left: Sequence[T], do: Callable[[TestSession, T], Awaitable[None]]) -> None:
         """Do something with each of these, in whichever session is free."""
@@ -438,7 +435,7 @@ class TestRun:
 
     async def _run_batch(self, cases: Sequence[Trial]) -> list[Seen | None]:
         """Run tests, many in one cell; `None` for those that need more time, memory or space than there is."""
-        return await self._propertiesd(cases, await _run_many(self._sessions, [case.job for case in cases]))
+        return await self._judged(cases, await _run_many(self._sessions, [case.job for case in cases]))
 
     async def _see_in_order(self, cases: Sequence[Trial], count: int, again: bool = False) -> list[Seen]:
         """Run tests one after the other in new processes; the first failure of each test counts."""
@@ -454,7 +451,7 @@ class TestRun:
             pairs = [(number, each) for number, several in enumerate(answers) for each in several]
             self._left = next((each.left for _, each in pairs if each is not None and each.left), self._left)
             pairs = [(number, each) for number, each in pairs if each is None or not each.left]
-            seen = await self._propertiesd([cases[number] for number, _ in pairs], [each for _, each in pairs])
+            seen = await self._judged([cases[number] for number, _ in pairs], [each for _, each in pairs])
             for (number, _), each in zip(pairs, seen, strict=True):
                 if not found[number].why:
                     found[number] = each or _NO_ANSWER
@@ -479,14 +476,18 @@ class TestRun:
             return [[None] for _ in jobs]
         return [[await aside(read_answer, text, longest) for text in several] for several in values]
 
-    async def _propertiesd(self, cases: Sequence[Trial], answers: Sequence[Answer | None]) -> list[Seen | None]:
+    async def _judged(self, cases: Sequence[Trial], answers: Sequence[Answer | None]) -> list[Seen | None]:
         found: list[Seen | None] = [None] * len(cases)
         looks: list[tuple[int, Answer]] = []
         for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
             if answer is None:
                 continue
             why = await aside(verdict_on, case.test, answer, self.language, large=answer.size > LARGE)
-            if (why or case.test.expects == "property") and not _is_whole(answer):
+            # Whether the test run alone, which has more memory and space for its answer, would give the same answer.
+            is_whole = tag_of(answer.value)[0] != "$opaque"
+            if answer.raised is not None:
+                is_whole = answer.raised.base not in ("MemoryError", "RecursionError")
+            if (why or case.test.expects == "property") and not is_whole:
                 continue
             if not why and case.test.expects == "property":
                 looks.append((number, answer))
@@ -544,13 +545,6 @@ def _why_not(text: str | None, answer: Answer) -> str:
 def _seen(answer: Answer, why: str) -> Seen:
     outcome = Outcome.OK if answer.raised is None else Outcome.ERROR
     return Seen(answer, why, outcome, answer.seconds, answer.peak, answer.stdout)
-
-
-def _is_whole(answer: Answer) -> bool:
-    """Whether the test run alone, which has more memory and space for its answer, would give the same answer."""
-    if answer.raised is not None:
-        return answer.raised.base not in ("MemoryError", "RecursionError")
-    return tag_of(answer.value)[0] != "$opaque"
 
 
 def _number_of_sessions(jobs: int, most: int) -> int:

@@ -225,7 +225,10 @@ def is_sound(data: Any) -> bool:
                 below += item.values()
             elif type(item) is list:
                 below += item
-            elif not _is_leaf(item):
+            elif type(item) is str:
+                if not _is_text(item):
+                    return False
+            elif not (item is None or type(item) in (bool, int) or (type(item) is float and math.isfinite(item))):
                 return False
         count += len(below)
         if not below:
@@ -234,12 +237,6 @@ def is_sound(data: Any) -> bool:
             return False
         level = below
     return False
-
-
-def _is_leaf(item: Any) -> bool:
-    if type(item) is str:
-        return _is_text(item)
-    return item is None or type(item) in (bool, int) or (type(item) is float and math.isfinite(item))
 
 
 def _is_text(text: str) -> bool:
@@ -291,7 +288,11 @@ class _Differences:
         elif tag in ("$dict", "$map"):
             yield from self._entries(wanted, actual_content, "key")
         elif tag in ("$object", "$namedtuple"):
-            yield from self._objects(wanted, actual_content)
+            one, other = (str(_get(side, "type"))[:80] for side in (wanted, actual_content))
+            if one == other:
+                yield from self._entries(fields_of(wanted), fields_of(actual_content), "field")
+            else:
+                yield self._say(f"expected the type {one}, got {other}")
         elif tag == "$array":
             yield from self._arrays(wanted, actual_content)
         elif not (self._equal(wanted, actual_content) if tag == "$complex" else _same(expected, actual)):
@@ -345,13 +346,6 @@ class _Differences:
         for key, (name, item) in theirs.items():
             if key not in ours:
                 yield self._say(f"the {kind} {show(name)} was not expected; its value is {show(item)}")
-
-    def _objects(self, wanted: Any, actual_content: Any) -> Iterator[str]:
-        one, other = (str(_get(side, "type"))[:80] for side in (wanted, actual_content))
-        if one != other:
-            yield self._say(f"expected the type {one}, got {other}")
-            return
-        yield from self._entries(fields_of(wanted), fields_of(actual_content), "field")
 
     def _arrays(self, wanted: Any, actual_content: Any) -> Iterator[str]:
         for name in ("shape", "dtype"):

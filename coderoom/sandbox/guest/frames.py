@@ -30,6 +30,7 @@ _encode = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
 )
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
+# Set while they are received: another thread may start a program at any moment, which must not inherit them.
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = socket.CMSG_SPACE(_FDS * array.array("i").itemsize)
 

@@ -133,12 +133,15 @@ class Interpreter:
         except BaseException:  # The code may have replaced `sys.stderr`.
             pass
         number = getattr(error, "errno", None) if isinstance(error, OSError) else None
+        message = _message(error)
+        if remark:
+            message = f"{message.rstrip('.')}. {remark}" if message else remark
         return {
             "outcome": outcome,
             "exit_code": 137 if outcome == "memory" else 1,
             "error": {
                 "type": type(error).__name__,
-                "message": _joined(_message(error), remark),
+                "message": message,
                 "traceback": text,
                 "line": line,
                 "errno": number if isinstance(number, int) else None,
@@ -176,16 +179,13 @@ class Interpreter:
 
 
 def _input(prompt: object = "", /) -> str:
-    if sys.stdin is sys.__stdin__ and _is_null(0):
+    try:
+        is_null = os.path.samestat(os.fstat(0), os.stat(os.devnull))
+    except OSError:
+        is_null = True
+    if sys.stdin is sys.__stdin__ and is_null:
         raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
     return _READ(prompt)
-
-
-def _is_null(fd: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(fd), os.stat(os.devnull))
-    except OSError:
-        return True
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:
@@ -205,9 +205,3 @@ def _message(error: BaseException) -> str:
         return str(error)[:10_000]
     except BaseException:
         return "its text could not be made"
-
-
-def _joined(message: str, remark: str) -> str:
-    if not message or not remark:
-        return message or remark
-    return f"{message.rstrip('.')}. {remark}"

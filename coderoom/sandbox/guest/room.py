@@ -158,7 +158,9 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     if locked.get("use_seccomp", True) and locked.get("read") is None:
         # Landlock is used for its scopes: signals and abstract sockets cannot leave the room.
         locked["read"] = locked["write"] = ["/"]
-    if nested and _counts_by_namespace():
+    # Since Linux 5.14, RLIMIT_NPROC counts the processes of a user namespace; before, all of the user.
+    major, minor = os.uname().release.split(".")[:2]
+    if nested and (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14):
         processes = limits["processes"] + _OWN_PROCESSES + config["checkpoints"]
     return lockdown.Lockdown(
         network=config["network"],
@@ -169,12 +171,6 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
         processes=processes,
         **locked,
     )
-
-
-def _counts_by_namespace() -> bool:
-    """Whether RLIMIT_NPROC counts the processes of a user namespace (Linux 5.14 and later), not all of the user."""
-    major, minor = os.uname().release.split(".")[:2]
-    return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)
 
 
 def _own_folders(config: dict[str, Any]) -> dict[str, Any]:

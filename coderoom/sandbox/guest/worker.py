@@ -72,17 +72,8 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     sys.dont_write_bytecode = True
     for name in _ALWAYS:
         importlib.import_module(name)
-    missing = _preload(config.get("preload", []))
-    forks.leave_hooks()
-    programs = config["boot"].get("programs", [])
-    os.environ["PATH"] = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
-    _warm_up(config)
-    return {"python": ".".join(map(str, sys.version_info[:3])), "missing": missing}
-
-
-def _preload(modules: list[Any]) -> dict[str, str]:
     missing = {}
-    for each in modules:
+    for each in config.get("preload", []):
         name, *made = [each] if isinstance(each, str) else each
         try:
             if made:
@@ -91,7 +82,13 @@ def _preload(modules: list[Any]) -> dict[str, str]:
                 importlib.import_module(name)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}"
-    return missing
+    forks.leave_hooks()
+    programs = config["boot"].get("programs", [])
+    os.environ["PATH"] = os.pathsep.join([*programs, os.environ.get("PATH", os.defpath)])
+    for _ in range(20):  # Until the interpreter has specialized the code that every runner executes.
+        Interpreter({**config, "workspace": "/dev"}).run({"code": "x = [1, 2]\nsum(x)"})
+    linecache.clearcache()
+    return {"python": ".".join(map(str, sys.version_info[:3])), "missing": missing}
 
 
 def _make_module(name: str, source: str, compiled: str) -> None:
@@ -106,13 +103,6 @@ def _make_module(name: str, source: str, compiled: str) -> None:
     exec(code, module.__dict__)
     if package:
         setattr(sys.modules[package], last, module)
-
-
-def _warm_up(config: dict[str, Any]) -> None:
-    """Run some cells, until the interpreter has specialized the code that every runner executes."""
-    for _ in range(20):
-        Interpreter({**config, "workspace": "/dev"}).run({"code": "x = [1, 2]\nsum(x)"})
-    linecache.clearcache()
 
 
 def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner) -> None:

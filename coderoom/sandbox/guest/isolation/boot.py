@@ -53,9 +53,8 @@ def boot(config: dict[str, Any]) -> None:
     identity = None if config.get("identity") is None else tuple(config["identity"])
     die_with_parent()
     os.umask(0o022)  # The worker that uses these files may be another user.
-    enter = config.get("enter")
-    if enter is not None:
-        _enter(enter)
+    if config.get("enter") is not None:
+        _enter(config["enter"])
     elif config.get("proc"):
         mounts.mount_proc()
     if config.get("supervised"):
@@ -68,7 +67,22 @@ def boot(config: dict[str, Any]) -> None:
         mounts.idmap(config["workspace"], tuple(owner), identity)
     mounts.guard(config["workspace"], config.get("guarded", ()))
     if not config.get("keep_privileges"):
-        _drop_privileges(identity)
+        for number in range(64):
+            try:
+                # While the process may still change it. Without it, no program that is started gets a capability back.
+                linux.prctl(linux.PR_CAPBSET_DROP, number)
+            except OSError:  # There are no more capabilities, or they cannot be changed.
+                break
+        if identity is not None:
+            uid, gid = identity
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)  # The group first: without root it could not be changed any more.
+            os.setresuid(uid, uid, uid)
+            # A change of user resets both; if not dumpable, /proc/self is root's and namespaces cannot be nested.
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)
+            die_with_parent()
+        linux.keep_capabilities()
+        linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)  # No set-user-ID program, and what seccomp and Landlock ask for.
     if config.get("environment") is not None:
         os.environ.clear()
         os.environ.update(config["environment"])
@@ -85,44 +99,20 @@ def _enter(enter: dict[str, Any]) -> None:
         flags |= linux.CLONE_NEWNET
     linux.libc("unshare", flags)
     if enter["user"]:
+        # Until then, all users and groups in the namespace are nobody.
         _map_ids(f"1000 {uid} 1", f"1000 {gid} 1")
-    supervise()
+    supervise()  # Only a child is in the new process namespace, the first one as its process 1.
     os.setsid()
     socket.sethostname(enter["hostname"])
     if not enter["network"]:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:  # The loopback interface goes up.
             fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
     mounts.build_root(enter["root"])
-    _move_to(enter["inside"])
-
-
-def _move_to(inside: str) -> None:
-    """Make the guest's packages importable from their new place."""
+    # What is imported from now on is found at the new place only.
     isolation = __name__.rpartition(".")[0]
     for name, below in ((isolation.rpartition(".")[0], ()), (isolation, ("isolation",))):
-        sys.modules[name].__path__[:] = [os.path.join(inside, "guest", *below)]
+        sys.modules[name].__path__[:] = [os.path.join(enter["inside"], "guest", *below)]
     sys.path_importer_cache.clear()
-
-
-def _drop_privileges(identity: tuple[int, int] | None) -> None:
-    for number in range(64):
-        try:
-            linux.prctl(linux.PR_CAPBSET_DROP, number)
-        except OSError:  # There are no more capabilities, or they cannot be changed.
-            break
-    if identity is not None:
-        _become(*identity)
-    linux.keep_capabilities()
-    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-
-
-def _become(uid: int, gid: int) -> None:
-    os.setgroups([])
-    os.setresgid(gid, gid, gid)
-    os.setresuid(uid, uid, uid)
-    # A change of user resets both; if not dumpable, /proc/self is root's and namespaces cannot be nested.
-    linux.prctl(linux.PR_SET_DUMPABLE, 1)
-    die_with_parent()
 
 
 def probe(control_fd: int) -> None:
@@ -137,6 +127,7 @@ def probe(control_fd: int) -> None:
             boot(config["boot"])
             answer = {"nested": _in_child(_nest) if config["nest"] else "not tried"}
             if "read" in config["boot"]["lockdown"]:
+                # In a child: nothing that is locked down can be unlocked.
                 answer["error"] = _in_child(lambda: _lock_down(config["boot"]["lockdown"]))
         except mounts.IdmapError as error:
             answer = {"idmap": str(error)}
@@ -166,15 +157,14 @@ def _in_child(attempt: Callable[[], None]) -> str:
 
 
 def _nest() -> None:
+    def mount_own() -> None:
+        mounts.mount_proc()
+        mounts.mount_tmpfs("/tmp", 65536, "1777")
+
     _unshare_room()
-    said = _in_child(_mount_own)
+    said = _in_child(mount_own)  # A child, since `/proc` can be mounted only from within the process namespace.
     if said:
         raise OSError(said)
-
-
-def _mount_own() -> None:
-    mounts.mount_proc()
-    mounts.mount_tmpfs("/tmp", 65536, "1777")
 
 
 def _lock_down(settings: dict[str, Any]) -> None:
@@ -201,11 +191,11 @@ def enter_room(config: dict[str, Any]) -> bool:
         die_with_parent()
         return False
     _unshare_room()
-    if fork():
+    if fork():  # The child is process 1 of the namespace; this one is not in it.
         os._exit(0)
     os.setsid()
-    linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
-    mounts.mount_proc()
+    linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)  # Keeps this tree and others apart.
+    mounts.mount_proc()  # The old one shows the processes of all rooms.
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
         # An interpreter below /tmp is mounted there already.
@@ -222,6 +212,8 @@ def _unshare_room() -> None:
 
 def _map_ids(users: str, groups: str) -> None:
     """Map the users and groups of a new user namespace to those outside."""
+    # Without rights outside, a group may be mapped only once `setgroups` is denied (Linux 3.19): dropping a group could
+    # otherwise gain access to files that deny it to that group.
     for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)

@@ -59,7 +59,15 @@ class Prepared:
         if lockdown.read is not None:
             self._ruleset = landlock.prepare(lockdown.read, lockdown.write, lockdown.network)
         self.landlock_abi = self._ruleset.abi
-        self._program = self._filter() if lockdown.use_seccomp else b""
+        self._program = b""
+        if lockdown.use_seccomp:
+            self._program = seccomp.build_filter(
+                os.uname().machine,
+                lockdown.network,
+                seccomp.SOME_PID if lockdown.own_pid_only else None,
+                signals=self.landlock_abi < 6,  # From 6 on, Landlock confines them, and lets through those to children.
+                local_sockets=lockdown.local_sockets,
+            )
         self._limits = list(_limits(lockdown))
         self._settled = False
         self._address_space = 0
@@ -70,13 +78,28 @@ class Prepared:
 
         The limit on the address space is not in it.
         """
-        _refuse_threads()  # A fork always has one thread.
+        # Landlock and capabilities belong to a thread: other threads would stay free. A fork always has one thread. The
+        # folder has one link for each.
+        threads = os.stat("/proc/self/task").st_nlink - 2
+        if threads != 1:
+            raise OSError(
+                errno.EBUSY, f"this process has {threads} threads; only one with a single thread can be locked down"
+            )
         self._settled = True
         for limit, value in self._limits:
             _bound(limit, value)
         self._address_space = _bound_memory(self.lockdown)
-        prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
-        _drop_bounding_set()
+        prctl(
+            linux.PR_SET_NO_NEW_PRIVS, 1
+        )  # Without it, an ordinary user may set neither a filter nor Landlock's rules.
+        try:
+            prctl(linux.PR_SET_SECUREBITS, _SECUREBITS)
+            for capability in range(64):
+                prctl(linux.PR_CAPBSET_DROP, capability)
+        except OSError as error:
+            # It may not change them, or there are no more capabilities.
+            if error.errno not in (errno.EPERM, errno.EINVAL):
+                raise
 
     def apply(self) -> None:
         """Lock this process down. After an error the code must not run."""
@@ -94,16 +117,6 @@ class Prepared:
     def bound_address_space(self) -> None:
         """Limit the address space, which not every program tolerates."""
         _bound(resource.RLIMIT_AS, self._address_space)
-
-    def _filter(self) -> bytes:
-        lockdown = self.lockdown
-        return seccomp.build_filter(
-            os.uname().machine,
-            lockdown.network,
-            seccomp.SOME_PID if lockdown.own_pid_only else None,
-            signals=self.landlock_abi < 6,
-            local_sockets=lockdown.local_sockets,
-        )
 
 
 def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
@@ -143,23 +156,3 @@ def _bound(limit: int, value: int) -> None:
     hard = resource.getrlimit(limit)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(limit, (value, value))
-
-
-def _refuse_threads() -> None:
-    # Landlock and capabilities belong to a thread: other threads would stay free. The folder has one link for each.
-    threads = os.stat("/proc/self/task").st_nlink - 2
-    if threads != 1:
-        raise OSError(
-            errno.EBUSY, f"this process has {threads} threads; only one with a single thread can be locked down"
-        )
-
-
-def _drop_bounding_set() -> None:
-    try:
-        prctl(linux.PR_SET_SECUREBITS, _SECUREBITS)
-        for capability in range(64):
-            prctl(linux.PR_CAPBSET_DROP, capability)
-    except OSError as error:
-        # It may not change them, or there are no more capabilities.
-        if error.errno not in (errno.EPERM, errno.EINVAL):
-            raise

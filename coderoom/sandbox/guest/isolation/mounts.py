@@ -77,15 +77,12 @@ def _mounts_below(target: str) -> Iterable[str]:
     target = os.path.realpath(target)
     listed = "/proc/self/mountinfo"
     with open(listed if os.path.exists(listed) else _OLD + listed, "rb") as file:
-        places = [os.fsdecode(_unescape(line.split(b" ")[4])) for line in file]
-    return [place for place in places if place == target or place.startswith(target.rstrip("/") + "/")]
-
-
-def _unescape(text: bytes) -> bytes:
+        places = [line.split(b" ")[4] for line in file]
     # By hand: between two trees, no codec can be imported.
     for escaped, plain in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
-        text = text.replace(escaped, plain)
-    return text
+        places = [place.replace(escaped, plain) for place in places]
+    found = map(os.fsdecode, places)
+    return [place for place in found if place == target or place.startswith(target.rstrip("/") + "/")]
 
 
 def _flags_of(place: str) -> int:
@@ -102,7 +99,14 @@ def build_root(layout: dict[str, Any]) -> None:
     """
     # Keep new mounts from the namespace that this one was copied from.
     _mount(None, "/", None, _MS_REC | _MS_SLAVE | _MS_SILENT)
-    _enter_scratch()
+    # A tree that contains only the old one, which is complete there, even at the place of the new tree.
+    base = "/tmp" if os.path.isdir("/tmp") else "/proc"
+    _mount("tmpfs", base, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
+    os.mkdir(base + _OLD)
+    os.chdir(base)
+    # Not `chroot`, which a process with a descriptor of a folder outside can leave.
+    linux.syscall("pivot_root", ctypes.c_char_p(b"."), ctypes.c_char_p(_OLD[1:].encode()))
+    os.chdir("/")
     os.mkdir(_NEW)
     _mount("tmpfs", _NEW, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755,size=8m")
     owner = None if layout["owner"] is None else tuple(layout["owner"])
@@ -118,30 +122,25 @@ def build_root(layout: dict[str, Any]) -> None:
     for path, text in layout["files"].items():
         with open(_place(path, False), "w", encoding="utf-8") as file:
             file.write(text)
+    # While the old `/proc` is still there: in a user namespace, the kernel allows a new one only beside one that is
+    # mounted whole.
     mount_proc(_folder("/proc"))
-    _mount_dev(size, owner)
+    # Devices cannot be made in a user namespace, so the host's are bound.
+    _mount("tmpfs", _folder("/dev"), "tmpfs", _MS_NOSUID, "mode=0755,size=65536")
+    for name in _DEVICES:
+        if os.path.exists(f"{_OLD}/dev/{name}"):
+            bind(f"{_OLD}/dev/{name}", _place("/dev/" + name, False), writable=True, devices=True)
+    for name, text in _DEVICE_LINKS.items():
+        os.symlink(f"/proc/self/{text}", f"{_NEW}/dev/{name}")
+    mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
     workspace = _folder("/workspace")
     if layout["workspace"] is None:
         mount_tmpfs(workspace, size, "0755", owner)
     else:
         bind(_OLD + layout["workspace"], workspace, writable=True)
-    # Otherwise code could fill the memory with files here.
+    # Otherwise code could fill the memory with files here. Last, when all places to mount on are made.
     _remount_read_only(_NEW)
     _remount_read_only(_NEW + "/dev")
-    _leave_old()
-
-
-def _enter_scratch() -> None:
-    """Make a tree that contains only the old one, which is complete there, even at the place of the new tree."""
-    base = "/tmp" if os.path.isdir("/tmp") else "/proc"
-    _mount("tmpfs", base, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=0755")
-    os.mkdir(base + _OLD)
-    os.chdir(base)
-    linux.syscall("pivot_root", ctypes.c_char_p(b"."), ctypes.c_char_p(_OLD[1:].encode()))
-    os.chdir("/")
-
-
-def _leave_old() -> None:
     _mount(None, _OLD, None, _MS_REC | _MS_PRIVATE | _MS_SILENT)
     linux.libc("umount2", _OLD.encode(), _MNT_DETACH)
     # This moves the scratch tree over the new one, and unmounts it there.
@@ -168,16 +167,6 @@ def _place(path: str, folder: bool, below: str = _NEW) -> str:
     if not os.path.exists(below + path):
         os.close(os.open(below + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
     return below + path
-
-
-def _mount_dev(size: int, owner: tuple[int, int] | None) -> None:
-    _mount("tmpfs", _folder("/dev"), "tmpfs", _MS_NOSUID, "mode=0755,size=65536")
-    for name in _DEVICES:
-        if os.path.exists(f"{_OLD}/dev/{name}"):
-            bind(f"{_OLD}/dev/{name}", _place("/dev/" + name, False), writable=True, devices=True)
-    for name, text in _DEVICE_LINKS.items():
-        os.symlink(f"/proc/self/{text}", f"{_NEW}/dev/{name}")
-    mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
 
 
 def guard(workspace: str, guarded: Sequence[tuple[str, bool]]) -> None:
