@@ -74,6 +74,11 @@ _AT_ITS_LIMIT = "Maximum number of "
 _TEXT_MENTIONED = re.compile(r"Text '(.+)' mentioned", re.DOTALL)
 
 
+def says_timeout(output: str) -> bool:
+    """Whether the output of an executor, whose exit code may be that of the code, ends with a timeout."""
+    return output.rstrip().endswith("Timeout")
+
+
 def wants_model_info(error: ValueError) -> bool:
     """Whether a client refuses its config because it does not know the model, whose abilities must be given."""
     return "model_info" in str(error)

@@ -101,14 +101,21 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
             is_code = is_code or is_for_running
             cut = cut or is_for_running
             left_out.append(block.code)
-            notes.append(_cut_note(block))
+            label = f"{block.language!r} " if block.language else ""
+            closing = "</execute>" if block.tag == "execute" else "fence"
+            notes.append(
+                f"The {label}block at line {block.line} was not run: it is cut off, its closing {closing} is missing. "
+                "Write it again as a whole, shorter if need be."
+            )
         elif block.language in known:
             is_code = True
             run.append(CodeBlock(code=block.code, language=block.run_language))
         else:
             is_code = is_code or is_for_running
             left_out.append(block.code)
-            notes.append(_unknown_note(block, languages))
+            what = f"it is labelled {block.tag!r}" if block.language else "it has no language"
+            runs = ", ".join(languages)
+            notes.append(f"The block at line {block.line} was not run: {what}, and what runs here is {runs}.")
     return Selection(tuple(run), _few(notes), is_code, cut, tuple(left_out))
 
 
@@ -128,20 +135,6 @@ def _few(notes: Sequence[str]) -> tuple[str, ...]:
     """The notes that a model may need; it could get as many as there are blocks."""
     more = len(notes) - _MOST_NOTES
     return (*notes[:_MOST_NOTES], *([f"{counted(more, 'more block')} were not run either."] if more > 0 else []))
-
-
-def _cut_note(block: Block) -> str:
-    label = f"{block.language!r} " if block.language else ""
-    closing = "</execute>" if block.tag == "execute" else "fence"
-    return (
-        f"The {label}block at line {block.line} was not run: it is cut off, its closing {closing} is missing. "
-        "Write it again as a whole, shorter if need be."
-    )
-
-
-def _unknown_note(block: Block, languages: Sequence[str]) -> str:
-    what = f"it is labelled {block.tag!r}" if block.language else "it has no language"
-    return f"The block at line {block.line} was not run: {what}, and what runs here is {', '.join(languages)}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -608,7 +608,9 @@ def report(summary: str, attempt: Attempt) -> str:
 
     The code is marked `no-run`, so that an agent that runs code found in messages does not run it again.
     """
-    parts = [_whole(summary.strip())] if summary.strip() else []
+    parts = [summary.strip()] if summary.strip() else []
+    if not all(block.closed for block in extract_code_blocks(summary.strip())):
+        parts = [fence(summary.strip(), "text", "no-run")]  # A fence without an end would contain the report after it.
     if attempt.ran:
         parts.append(f"Attempt {attempt.number}: {attempt.outcome}, exit code {attempt.exit_code}.")
     else:
@@ -619,13 +621,6 @@ def report(summary: str, attempt: Attempt) -> str:
     if attempt.artifacts:
         parts.append(f"Files: {', '.join(named(artifact.name) for artifact in attempt.artifacts)}")
     return "\n\n".join([*parts, *attempt.selection.notes])
-
-
-def _whole(summary: str) -> str:
-    # A fence without an end would contain the report after it.
-    if all(block.closed for block in extract_code_blocks(summary)):
-        return summary
-    return fence(summary, "text", "no-run")
 
 
 def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, str]:

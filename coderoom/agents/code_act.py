@@ -233,15 +233,20 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             raise ValueError(f"initial_variables need an executor that keeps variables, not {_describe(executor)}.")
         if initial_imports and not self._keeps_variables:
             raise ValueError(f"initial_imports need an executor that keeps variables, not {_describe(executor)}.")
-        _check_choices(code_format, on_error)
+        for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
+            if value not in get_args(known):
+                raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
         self._takes_default_model = model_client is None
-        client = _default_client() if model_client is None else model_client
+        if model_client is None:
+            from coderoom.configs import default_model, make_model  # It is above this package.
+
+            model_client = make_model(default_model())
         runner = CodeRunner(executor, approval_func, max_output_chars, can_undo=on_error == "rollback")
         languages = [name for name in self.LANGUAGES if name in getattr(executor, "languages", self.LANGUAGES)]
         super().__init__(
             name,
             description,
-            client,
+            model_client,
             context,
             model_client_stream,
             system_message,
@@ -251,7 +256,12 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             handoffs,
             budget,
         )
-        _check_limits(max_steps, max_tokens, max_seconds)
+        if max_steps < 1:
+            raise ValueError(f"max_steps must be 1 or more, not {max_steps!r}.")
+        if max_tokens is not None and max_tokens < 1:
+            raise ValueError(f"max_tokens must be 1 or more, or None for no limit, not {max_tokens!r}.")
+        if max_seconds is not None and not max_seconds > 0:
+            raise ValueError(f"max_seconds must be above 0, or None for no limit, not {max_seconds!r}.")
         self._max_steps, self._max_tokens, self._max_seconds = max_steps, max_tokens, max_seconds
         self._tools = check_tools(tools)
         self._workbench = [workbench] if isinstance(workbench, Workbench) else list(workbench)
@@ -265,7 +275,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self._contexts: WeakSet[CodeActAgent] = WeakSet()
         if model_client_stream:
             self._quiet_seconds = 0.0
-        self._shows_pictures = bool(client.model_info.get("vision"))
+        self._shows_pictures = bool(model_client.model_info.get("vision"))
 
     # --- The interface of AutoGen's agents ---
 
@@ -415,27 +425,6 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         return [load_tool(tool) for tool in value] if name == "tools" else super()._load_argument(name, value)
 
 
-def _default_client() -> ChatCompletionClient:
-    from coderoom.configs import default_model, make_model  # It is above this package.
-
-    return make_model(default_model())
-
-
 def _describe(executor: CodeExecutor) -> str:
     state = getattr(executor, "state", None)
     return f"one with state={state!r}" if state else repr(type(executor).__name__)
-
-
-def _check_choices(code_format: CodeFormat, on_error: OnError) -> None:
-    for what, value, known in (("code_format", code_format, CodeFormat), ("on_error", on_error, OnError)):
-        if value not in get_args(known):
-            raise ValueError(f"{what} must be one of {', '.join(map(repr, get_args(known)))}, not {value!r}.")
-
-
-def _check_limits(steps: int, tokens: int | None, seconds: float | None) -> None:
-    if steps < 1:
-        raise ValueError(f"max_steps must be 1 or more, not {steps!r}.")
-    if tokens is not None and tokens < 1:
-        raise ValueError(f"max_tokens must be 1 or more, or None for no limit, not {tokens!r}.")
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"max_seconds must be above 0, or None for no limit, not {seconds!r}.")

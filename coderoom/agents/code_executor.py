@@ -164,7 +164,20 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         handoffs: Sequence[Handoff | str] | None = None,
         budget: Budget | None = None,
     ) -> None:
-        _check_retries(max_retries_on_error, model_client, retry_from, code_executor)
+        count, choices = max_retries_on_error, get_args(RetryFrom)
+        if count < 0:
+            raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
+        if count > 0 and model_client is None:
+            raise ValueError(
+                "max_retries_on_error needs a model_client: without one nothing can write the next attempt."
+            )
+        if retry_from not in choices:
+            raise ValueError(f"retry_from must be one of {', '.join(map(repr, choices))}, not {retry_from!r}.")
+        if retry_from == "clean" and not isinstance(code_executor, Checkpoints):
+            raise ValueError(
+                "retry_from='clean' needs an executor that can undo what code did, such as SandboxCodeExecutor; "
+                f"{type(code_executor).__name__!r} cannot."
+            )
         if isinstance(sources, str):
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         if description is None:
@@ -220,24 +233,39 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         await super()._step(turn)
         if turn.answer is not None or turn.stop_reason is not None:
             return
+        # The message before the question in the context has the output.
         attempt = turn.attempts[-1]
+        question = (
+            f"Attempt {attempt.number} failed ({attempt.outcome}, exit code {attempt.exit_code}); "
+            "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
+            "you would fix it, and in `retry` whether to try again."
+        )
         await self._may_go_on(turn.token)
-        answer = await self._ask_for(RetryDecision, _ask_for_retry(attempt), turn.token)
+        answer = await self._ask_for(RetryDecision, question, turn.token)
         decision = answer.value or RetryDecision(retry=False, reason="The model's decision could not be read.")
         tell_step("decision", {"retry": decision.retry})
         await self.say(_decision_event(self.name, attempt, decision, answer.usage))
-        if decision.retry:
-            undone = await self._runner.undo(turn.token)
-            await self._add_to_context(_retry_plan(decision, undone))
-        else:
+        if not decision.retry:
             turn.gave_up = True
+            return
+        plan = f"Try again. What went wrong and how to fix it: {decision.reason}"
+        if undone := await self._runner.undo(turn.token):
+            plan += f"\nThe failed attempt was undone: {undone} are as they were before it. Write the whole code again."
+        await self._add_to_context(plan)
 
     async def _sum_up(self, turn: RetryTurn) -> TextMessage:
         assert turn.stop_reason is not None
         attempt, message_id = turn.attempts[-1], str(uuid.uuid4())
         summary: CreateResult | None = None
         if self._reflect and turn.stop_reason is not StopReason.REJECTED:
-            summary = await self._ask_model(message_id, turn.token, _before_reflection(attempt, turn.stop_reason))
+            hint = None
+            if why := turn.stop_reason.why_no_more:  # So that a failure does not sound like a success.
+                hint = (
+                    f"There will be no further attempt: {why}. The last one ended with outcome "
+                    f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what "
+                    "is missing. Write no code."
+                )
+            summary = await self._ask_model(message_id, turn.token, hint)
         return await aside(final_message, self.name, message_id, summary, attempt, turn.stop_reason)
 
     # --- A turn without a model ---
@@ -304,22 +332,6 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
 
 
-def _check_retries(
-    count: int, model_client: ChatCompletionClient | None, retry_from: RetryFrom, executor: CodeExecutor
-) -> None:
-    if count < 0:
-        raise ValueError(f"max_retries_on_error must be 0 or more, not {count}.")
-    if count > 0 and model_client is None:
-        raise ValueError("max_retries_on_error needs a model_client: without one nothing can write the next attempt.")
-    if retry_from not in get_args(RetryFrom):
-        raise ValueError(f"retry_from must be one of {', '.join(map(repr, get_args(RetryFrom)))}, not {retry_from!r}.")
-    if retry_from == "clean" and not isinstance(executor, Checkpoints):
-        raise ValueError(
-            "retry_from='clean' needs an executor that can undo what code did, such as SandboxCodeExecutor; "
-            f"{type(executor).__name__!r} cannot."
-        )
-
-
 def _decision_event(
     source: str, attempt: Attempt, decision: RetryDecision, usage: RequestUsage | None
 ) -> CodeGenerationEvent:
@@ -340,32 +352,4 @@ def _decision_event(
             keys.RETRY: str(decision.retry).lower(),
             keys.REASON: decision.reason,
         },
-    )
-
-
-def _ask_for_retry(attempt: Attempt) -> str:
-    """The question that a `RetryDecision` answers. The message before it in the context has the output."""
-    return (
-        f"Attempt {attempt.number} failed ({attempt.outcome}, exit code {attempt.exit_code}); "
-        "its output is in the message above. Is another attempt worth it? Say in `reason` what went wrong and how "
-        "you would fix it, and in `retry` whether to try again."
-    )
-
-
-def _retry_plan(decision: RetryDecision, undone: str = "") -> str:
-    """The message to the model before the next attempt: the decision, and what of the failed attempt was undone."""
-    plan = f"Try again. What went wrong and how to fix it: {decision.reason}"
-    if not undone:
-        return plan
-    return f"{plan}\nThe failed attempt was undone: {undone} are as they were before it. Write the whole code again."
-
-
-def _before_reflection(attempt: Attempt, stop_reason: StopReason) -> str | None:
-    """The instruction for the summary of a failure, so that it does not sound like a success."""
-    if not stop_reason.why_no_more:
-        return None
-    return (
-        f"There will be no further attempt: {stop_reason.why_no_more}. The last one ended with outcome "
-        f"{attempt.outcome.value!r} and exit code {attempt.exit_code}. Sum up plainly what failed and what is missing. "
-        "Write no code."
     )

@@ -153,7 +153,10 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         if not self._state.instruction:
             raise RequestError(f"The agent {self.name!r} was given nothing to do: there is no message from a user.")
         events: list[BaseAgentEvent | BaseChatMessage] = []
-        async with aclosing(self._generator.stream(self._whole_instruction())) as items:
+        instruction, remarks = self._state.instruction, "\n\n".join(self._state.remarks)
+        if remarks:
+            instruction += f"\n\nTake these later remarks into account, above all the latest:\n\n{remarks}"
+        async with aclosing(self._generator.stream(instruction)) as items:
             while True:
                 item = await await_with_token(anext(items), cancellation_token)
                 if isinstance(item, Solution):
@@ -177,12 +180,6 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
             else:
                 self._state.remarks.append(f"{message.source}: {text[:_LONGEST_REMARK]}")
         del self._state.remarks[:-_MOST_REMARKS]
-
-    def _whole_instruction(self) -> str:
-        if not self._state.remarks:
-            return self._state.instruction
-        remarks = "\n\n".join(self._state.remarks)
-        return f"{self._state.instruction}\n\nTake these later remarks into account, above all the latest:\n\n{remarks}"
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the instruction and the remarks."""

@@ -63,7 +63,13 @@ class CodeActSession:
 
     async def functions(self) -> tuple[HostFunction, ...]:
         """The functions that the cells may call; workbenches are started for their tools on first use."""
-        self._claim_executor()
+        # Its functions and the code that is run again belong to one agent.
+        user = _users.get(self._executor)
+        if (user and user()) not in (None, self):
+            raise RequestError(
+                "Another CodeActAgent uses this executor. Give each agent one of its own, or close the other one first."
+            )
+        _users[self._executor] = ref(self)
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:  # The session and the workbenches were left in the other.
             self._to_restore, self._functions, self._are_set = True, None, False
@@ -75,15 +81,6 @@ class CodeActSession:
                 await self._executor.offer([self._recorder.wrap(function) for function in functions])
             self._functions = functions
         return self._functions
-
-    def _claim_executor(self) -> None:
-        """Claim the executor: its functions and the code that is run again belong to one agent."""
-        user = _users.get(self._executor)
-        if (user and user()) not in (None, self):
-            raise RequestError(
-                "Another CodeActAgent uses this executor. Give each agent one of its own, or close the other one first."
-            )
-        _users[self._executor] = ref(self)
 
     async def run(
         self,

@@ -133,7 +133,13 @@ class FunctionAgent(StreamingAgent):
         self._signature = inspect.signature(function)
         self._result = self._types.get("return", str)
         self._is_text = self._result in (str, Any, type(None))
-        self._schema = _schema_of(self._result)
+        try:
+            is_model = inspect.isclass(self._result) and issubclass(self._result, BaseModel)
+            self._schema: type[BaseModel] = (
+                self._result if is_model else create_model("Answer", result=(self._result, ...))
+            )
+        except Exception as error:
+            raise RequestError(f"An answer cannot have the type {self._result!r}: {error}") from error
         self._max_retries = max_retries
         self._model = model
         self._model_client = model if isinstance(model, ChatCompletionClient) else None
@@ -270,15 +276,6 @@ class FunctionAgent(StreamingAgent):
             if answer.value is not None:
                 return {name: getattr(answer.value, name) for name in fields}
         raise ModelError(f"The arguments of the agent {self.name!r} are not in its messages: {', '.join(fields)}.")
-
-
-def _schema_of(result: Any) -> type[BaseModel]:
-    if inspect.isclass(result) and issubclass(result, BaseModel):
-        return result
-    try:
-        return create_model("Answer", result=(result, ...))
-    except Exception as error:
-        raise RequestError(f"An answer cannot have the type {result!r}: {error}") from error
 
 
 def _check_template(template: str, name: str, parameters: list[str]) -> None:

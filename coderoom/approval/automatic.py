@@ -93,17 +93,12 @@ class RuleApproval(Approval, Component[RuleApprovalConfig]):
 
     def _judge(self, code: str, language: str) -> tuple[Action, str]:
         for rule in self._rules:
-            if _is_for(rule, language) and re.search(rule.pattern, code, re.MULTILINE):
+            # Code without a language may be in any: it is denied, and not allowed.
+            known = None if rule.language is None else normalize_language(rule.language)
+            is_for = known is None or (known == language if language else rule.action != "allow")
+            if is_for and re.search(rule.pattern, code, re.MULTILINE):
                 return rule.action, rule.reason or f"The rule {rule.pattern!r} says {rule.action}."
         return self._default, f"No rule matches, and the default is to {self._default}."
-
-
-def _is_for(rule: Rule, language: str) -> bool:
-    if rule.language is None:
-        return True
-    if not language:
-        return rule.action != "allow"
-    return normalize_language(rule.language) == language
 
 
 def _parts(text: str) -> list[tuple[str, str]]:

@@ -191,7 +191,9 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                     return await self._ask(descriptor, request.code)
             except (OSError, ValueError) as error:
                 if limit.expired():
-                    return self._too_late()
+                    reason = f"No person answered within {self._timeout:g} seconds."
+                    _say_if_possible(f"\n{reason} The code does not run.\n")
+                    return no(reason)
                 return no(f"The code could not be shown to a person: {type(error).__name__}: {error}")
             except asyncio.CancelledError:
                 _say_if_possible("\nThe question is withdrawn.\n")
@@ -215,11 +217,6 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 return response
             say(_HELP)
         return no(_UNCLEAR)
-
-    def _too_late(self) -> ApprovalResponse:
-        reason = f"No person answered within {self._timeout:g} seconds."
-        _say_if_possible(f"\n{reason} The code does not run.\n")
-        return no(reason)
 
 
 @contextlib.asynccontextmanager
@@ -358,10 +355,8 @@ def _shown(code: str) -> str:
 
 def _folded(code: str) -> str:
     """The code with long lines folded, so that their ends are visible on a page."""
-    lines = code.replace(_FOLD, f"<U+{ord(_FOLD):04X}>").split("\n")
-    return "\n".join(f"\n{_FOLD} ".join(_in_width(line)) for line in lines)
-
-
-def _in_width(line: str) -> list[str]:
-    wide = line.expandtabs(8)
-    return [line] if cell_len(wide) <= _WIDTH else chop_cells(wide, _WIDTH - 2)
+    folded = []
+    for line in code.replace(_FOLD, f"<U+{ord(_FOLD):04X}>").split("\n"):
+        wide = line.expandtabs(8)
+        folded.append(line if cell_len(wide) <= _WIDTH else f"\n{_FOLD} ".join(chop_cells(wide, _WIDTH - 2)))
+    return "\n".join(folded)

@@ -177,20 +177,16 @@ def fence(code: str, language: str = "", *flags: str) -> str:
     marker = "~" if "`" in info else "`"
     longest = max((len(run[0]) for run in re.finditer(f"{marker}+", code)), default=0)
     length = max(3, longest + 1)
-    if not _survives_plain_fence(code, normalize_language(parse_info(info).tag)):
-        length = max(4, length)
-    space = " " if info.startswith(marker) else ""
-    return f"{marker * length}{space}{info}\n{code}\n{marker * length}"
-
-
-def _survives_plain_fence(code: str, language: str) -> bool:
-    """Return whether no tolerance for three backticks would change this code."""
-    strings = strings_of(language)
+    # Whether a tolerance for three backticks would change this code.
+    tag = normalize_language(parse_info(info).tag)
+    strings = strings_of(tag)
     if strings is not None:
         for line in _lines(code):
             strings.feed(line)
-    is_open = strings is not None and strings.open != ""
-    return not is_open and not (language == "python" and _is_indented(code))
+    if (strings is not None and strings.open) or (tag == "python" and _is_indented(code)):
+        length = max(4, length)
+    space = " " if info.startswith(marker) else ""
+    return f"{marker * length}{space}{info}\n{code}\n{marker * length}"
 
 
 def _is_indented(code: str) -> bool:
@@ -208,8 +204,13 @@ def _to_block(find: Find) -> Block:
     language = normalize_language(info.tag)
     if find.in_tag and not language:
         language = "python"
+    code = find.code
+    if language not in _DATA_LANGUAGES:
+        # What some models write after it, before the closing fence.
+        text = code.rstrip()
+        begin = max(0, text.rfind("<"))
+        code = text[:begin].rstrip() if _LAST_TOKEN.fullmatch(text, begin) else code
     # Python with all lines indented cannot run, so the indentation belongs to a list or is a mistake.
-    code = find.code if language in _DATA_LANGUAGES else _without_last_token(find.code)
     code = dedent(code) if language == "python" and not find.exact and _is_indented(code) else code
     return Block(
         language=language,
@@ -223,13 +224,6 @@ def _to_block(find: Find) -> Block:
     )
 
 
-def _without_last_token(code: str) -> str:
-    """Code without what some models write after it, before the closing fence."""
-    text = code.rstrip()
-    begin = max(0, text.rfind("<"))
-    return text[:begin].rstrip() if _LAST_TOKEN.fullmatch(text, begin) else code
-
-
 def _file_name(info: Info, code: str) -> str | None:
     """Return the file name that the info string or a comment at the top of the code gives, as written."""
     named = {key.lower(): value.strip() for key, value in info.attributes.items()}
@@ -237,10 +231,8 @@ def _file_name(info: Info, code: str) -> str | None:
     if not _NAME_WITH_EXTENSION.fullmatch(title):
         title = ""
     given = named.get("filename") or named.get("file") or named.get("path") or title or info.path
-    return given or _name_in_comment(code)
-
-
-def _name_in_comment(code: str) -> str | None:
+    if given:
+        return given
     first, _, rest = code.partition("\n")
     line = rest.partition("\n")[0] if first.startswith("#!") else first
     match = _NAME_COMMENT.match(line) if len(line) <= _LONGEST_NAME_LINE else None

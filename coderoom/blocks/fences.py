@@ -86,7 +86,10 @@ def parse_info(info: str) -> Info:
         if brace:
             in_braces = brace == "{"
         elif value is not None:
-            attributes[word] = _unquote(value)
+            is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
+            # Only quotes are unescaped: a backslash in a file name stays what it is.
+            unescaped = re.sub(r"\\([\"'])", r"\1", value[1:-1])
+            attributes[word] = unescaped if is_quoted else value.strip("\"'")
         elif in_braces and word.startswith("#"):
             attributes["id"] = word[1:]
         else:
@@ -106,13 +109,6 @@ def is_no_run(attributes: Mapping[str, str]) -> bool:
         key.lower().replace("_", "-") in {"no-run", "norun"} and value.lower() not in {"false", "no", "0"}
         for key, value in attributes.items()
     )
-
-
-def _unquote(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
-        # Only quotes are unescaped: a backslash in a file name stays what it is.
-        return re.sub(r"\\([\"'])", r"\1", value[1:-1])
-    return value.strip("\"'")
 
 
 _FENCE = re.compile(r"(`{3,}+)([^`]*)\Z|(~{3,}+)(.*)\Z")

@@ -57,7 +57,10 @@ class Thoughts:
         self._closing: dict[str, list[int]] = {"": []}
         for match in find_all(THOUGHT, source, 0, len(source)):
             start, end = match.span()
-            if _is_quoted_thought(source, start, end):
+            before = source[start - 1 : start]
+            # Three backticks are a fence that is glued to the tag.
+            is_fence = source.startswith("```", start - 3)
+            if before and before in "\"'`" and source[end : end + 1] == before and not is_fence:
                 continue
             self._ends[start] = end
             if _is_closing(match[0]):
@@ -140,13 +143,6 @@ def _name_of(tag: str) -> str:
     return tag[0] + "".join(_NAME.findall(tag)[:1]).lower()
 
 
-def _is_quoted_thought(source: str, start: int, end: int) -> bool:
-    before = source[start - 1 : start]
-    # Three backticks are a fence that is glued to the tag.
-    is_fence = source.startswith("```", start - 3)
-    return before != "" and before in "\"'`" and source[end : end + 1] == before and not is_fence
-
-
 # --- The `<execute>` tags of a document ---
 
 TAG = re.compile(r"<(/?)execute[ \t]{0,100}>", re.IGNORECASE)
@@ -184,7 +180,8 @@ class TagIndex:
                 self._fences.append(begin)
             for match in find_all(TAG, source, begin, end):
                 start, stop = match.span()
-                if not _is_quoted_tag(source, start, stop):
+                before = source[start - 1] if start else ""
+                if not before or before not in "\"'" or before != source[stop : stop + 1]:
                     found.append((start, stop, match[1] != "", start == text))
             begin = end + 1
         # Plain tuples of numbers, since Python's collector stops all threads while it looks at objects.
@@ -205,10 +202,6 @@ class TagIndex:
         """Return whether a line that looks like a fence begins between the offsets."""
         index = bisect_left(self._fences, start)
         return index < len(self._fences) and self._fences[index] < stop
-
-
-def _is_quoted_tag(source: str, start: int, end: int) -> bool:
-    return start > 0 and source[start - 1] in "\"'" and source[start - 1] == source[end : end + 1]
 
 
 # --- What is text inside of code ---

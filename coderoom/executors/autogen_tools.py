@@ -24,7 +24,7 @@ from coderoom._util.autogen import function_of, is_started, mcp_schemas, server_
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.sandbox.functions.callables import LateFunctions, from_callable, misfit, read_signature
 from coderoom.sandbox.functions.function import Arguments, HostFunction
-from coderoom.sandbox.functions.schemas import Signed, bind, sign, tool_name
+from coderoom.sandbox.functions.schemas import bind, sign, tool_name
 
 TOKEN = "cancellation_token"
 """The parameter's name, by which AutoGen's `FunctionTool` knows it."""
@@ -34,7 +34,12 @@ def from_tool(tool: Tool) -> HostFunction:
     """Return a tool as a function of the host."""
     name = tool_name(tool.name)
     schema: Mapping[str, Any] = tool.schema.get("parameters") or {}
-    signature, shown, notes = _own_signature(tool) or sign(schema)
+    wrapped, own = function_of(tool)
+    if own is None:
+        signature, shown, notes = sign(schema)
+    else:  # The signature of the function of a `FunctionTool` has more details than its schema.
+        parameters = [each for name, each in own.parameters.items() if name != TOKEN]
+        signature, shown, notes = read_signature(wrapped, own.replace(parameters=parameters))[1]
     args_type = tool.args_type() if isinstance(tool, BaseTool) else None
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -52,12 +57,17 @@ def from_tool(tool: Tool) -> HostFunction:
         except ExceptionGroup as error:
             raise _from_group(error) from None
         result = await result if inspect.isawaitable(result) else result
-        if not _is_mcp(result):
+        # An MCP server's tool returns a list of objects of the protocol.
+        if not (isinstance(result, list) and result) or not all(
+            isinstance(part, BaseModel) and type(part).__module__.partition(".")[0] == "mcp" for part in result
+        ):
             return result
-        parts = [_mcp_part(part) for part in result]
+        parts: list[Any] = []
+        for part in result:
+            image = {"type": "image", "base64": part.data} if part.type == "image" else part.model_dump_json()
+            parts.append(part.text if part.type == "text" else image)
         return parts[0] if len(parts) == 1 else parts  # As the server's workbench returns them.
 
-    wrapped, _ = function_of(tool)
     return HostFunction(
         name=name,
         signature=signature,
@@ -72,15 +82,6 @@ def from_tool(tool: Tool) -> HostFunction:
     )
 
 
-def _is_mcp(result: Any) -> bool:
-    """Whether it is the result of an MCP server's tool: a list of objects of the protocol."""
-    return (
-        isinstance(result, list)
-        and bool(result)
-        and all(isinstance(part, BaseModel) and type(part).__module__.partition(".")[0] == "mcp" for part in result)
-    )
-
-
 def _from_group(error: Exception) -> Exception:
     """The error of an MCP server's tool; AutoGen raises it in exception groups, and as JSON."""
     while isinstance(error, ExceptionGroup):
@@ -90,22 +91,6 @@ def _from_group(error: Exception) -> Exception:
         return RuntimeError("\n".join(part["text"] for part in parts))
     except (ValueError, TypeError, KeyError):
         return error
-
-
-def _mcp_part(part: Any) -> Any:
-    if part.type == "text":
-        return part.text
-    return {"type": "image", "base64": part.data} if part.type == "image" else part.model_dump_json()
-
-
-def _own_signature(tool: Any) -> Signed | None:
-    """The signature of the function of a `FunctionTool`, which has more details than its schema."""
-    function, signature = function_of(tool)
-    if signature is None:
-        return None
-    parameters = [each for name, each in signature.parameters.items() if name != TOKEN]
-    signature = signature.replace(parameters=parameters)
-    return read_signature(function, signature)[1]
 
 
 async def from_workbench(workbench: Workbench) -> list[HostFunction]:
@@ -121,18 +106,17 @@ async def from_workbench(workbench: Workbench) -> list[HostFunction]:
         if not started:  # Otherwise it would count as started from now on.
             with suppress(Exception):
                 await workbench.stop()
-        raise _unusable(workbench, error) from error
+        again = ", or stop it and start it again if its server has ended" if is_started(workbench) else ""
+        first: BaseException = error
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        cause = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
+        raise RequestError(
+            f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools ({cause}). "
+            f"Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
+        ) from error
     whole = await mcp_schemas(workbench) if "$ref" in str(tools) else {}
     return [_from_schema(workbench, tool, whole.get(tool["name"])) for tool in tools]
-
-
-def _unusable(workbench: object, error: BaseException) -> RequestError:
-    """The error for a workbench that does not list its tools."""
-    again = ", or stop it and start it again if its server has ended" if is_started(workbench) else ""
-    return RequestError(
-        f"The workbench {type(workbench).__name__!r} cannot be used, since it does not list its tools "
-        f"({_cause(error)}). Check its settings, and that {_server_of(workbench)} can be started and reached{again}."
-    )
 
 
 def _server_of(workbench: object) -> str:
@@ -141,13 +125,6 @@ def _server_of(workbench: object) -> str:
     if isinstance(command, str):
         return f"its server `{shlex.join([command, *map(str, getattr(params, 'args', None) or ())])}`"
     return f"its server at {url.partition('?')[0]}" if isinstance(url, str) else "its server"
-
-
-def _cause(error: BaseException) -> str:
-    """The first exception inside of exception groups."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _name_in(workbench: Workbench, name: str) -> str:
@@ -226,14 +203,8 @@ def adapt(item: Any) -> HostFunction | LateFunctions | None:
         return functools.partial(from_workbench, item)
     if isinstance(item, Tool):
         return from_tool(item)
-    if callable(item) and _takes_token(item):
-        return from_callable(item, {TOKEN: CancellationToken})
+    with suppress(TypeError, ValueError):  # Some functions written in C have no signature.
+        parameter = inspect.signature(item).parameters.get(TOKEN) if callable(item) else None
+        if parameter is not None and "CancellationToken" in str(parameter.annotation):
+            return from_callable(item, {TOKEN: CancellationToken})
     return None
-
-
-def _takes_token(function: Any) -> bool:
-    try:
-        parameter = inspect.signature(function).parameters.get(TOKEN)
-    except (TypeError, ValueError):  # Some functions written in C have no signature.
-        return False
-    return parameter is not None and "CancellationToken" in str(parameter.annotation)

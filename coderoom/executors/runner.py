@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 
-from coderoom._util.autogen import is_executor_started
+from coderoom._util.autogen import is_executor_started, says_timeout
 from coderoom._util.tasks import await_with_token, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, SandboxUnavailable
@@ -247,7 +247,7 @@ def _from_result(result: CodeResult, duration: float) -> ExecutionResult:
     output = encodable(output)
     if code == 0:
         outcome = Outcome.OK
-    elif code == TIMEOUT_CODE and output.rstrip().endswith("Timeout"):
+    elif code == TIMEOUT_CODE and says_timeout(output):
         outcome = Outcome.TIMEOUT
     else:
         outcome = Outcome.ERROR

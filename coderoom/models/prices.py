@@ -87,17 +87,15 @@ def _read(name: str, text: str) -> dict[str, tuple[float, float]]:
         raise ConfigError([Problem(" ".join(str(error).split()), name)]) from error
     if not isinstance(data, dict):
         raise ConfigError([Problem("expected a mapping of models to prices", name)])
-    wrong = [model for model, value in data.items() if not _is_price(value)]
+    wrong = [
+        model
+        for model, value in data.items()
+        if not isinstance(value, list)
+        or len(value) != 2
+        or not all(isinstance(each, int | float) and not isinstance(each, bool) and each >= 0 for each in value)
+    ]
     if wrong:
         message = "expected the prices of a million tokens of prompt and of completion, as in [2.5, 10]"
         place: Any = getattr(data, "lc", None)
         raise ConfigError([Problem(message, name, place.key(model)[0] + 1, str(model)) for model in wrong])
     return {str(model): (float(prompt), float(completion)) for model, (prompt, completion) in data.items()}
-
-
-def _is_price(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(isinstance(each, int | float) and not isinstance(each, bool) and each >= 0 for each in value)
-    )

@@ -54,7 +54,12 @@ class RateLimitedClient(ArgumentsConfig, ChatCompletionClient, Component[RateLim
             raise RequestError(f"requests_per_minute={requests_per_minute!r} must be a positive number.")
         self.client = self._client = client
         self._requests_per_minute = requests_per_minute
-        self._limiter = _shared_limiter(client, requests_per_minute)
+        try:
+            key = json.dumps([client.dump_component().model_dump(mode="json"), requests_per_minute], sort_keys=True)
+        except Exception:  # It cannot be dumped, as a client that is no component.
+            self._limiter = RateLimiter(requests_per_minute)
+        else:
+            self._limiter = _limiters.setdefault(key, RateLimiter(requests_per_minute))
 
     async def create(self, messages: Sequence[LLMMessage], **arguments: Any) -> CreateResult:
         """Send a request when the limit allows it. The arguments are those of the client."""
@@ -105,11 +110,3 @@ class RateLimitedClient(ArgumentsConfig, ChatCompletionClient, Component[RateLim
     def model_info(self) -> ModelInfo:
         """The capabilities of the model."""
         return self.client.model_info
-
-
-def _shared_limiter(client: ChatCompletionClient, per_minute: float) -> RateLimiter:
-    try:
-        key = json.dumps([client.dump_component().model_dump(mode="json"), per_minute], sort_keys=True)
-    except Exception:  # It cannot be dumped, as a client that is no component.
-        return RateLimiter(per_minute)
-    return _limiters.setdefault(key, RateLimiter(per_minute))

@@ -260,15 +260,6 @@ class _Recording:
         return merged  # type: ignore[return-value]
 
 
-def _recording_of(file: Path) -> _Recording:
-    """A recording, which is read once for all items of a batch, and again if the file has changed."""
-    try:
-        found = file.stat()
-    except OSError as error:
-        raise RequestError(f"the recording {str(file)!r} cannot be read: {error}") from error
-    return _read_once(file.absolute(), found.st_ino, found.st_size, found.st_mtime_ns)
-
-
 @functools.lru_cache(maxsize=4)
 def _read_once(file: Path, *_state: int) -> _Recording:
     return _Recording(read_recording(file))
@@ -301,7 +292,12 @@ class RecordedModel(ArgumentsConfig, _RecordedReplies, Component[RecordedModelCo
     def __init__(self, file: str | Path) -> None:
         self.file, self._file = Path(file), str(file)
         self.recording = self.file.name
-        self._recording = _recording_of(self.file)
+        try:
+            found = self.file.stat()
+        except OSError as error:
+            raise RequestError(f"the recording {str(self.file)!r} cannot be read: {error}") from error
+        # It is read once for all items of a batch, and again if the file has changed.
+        self._recording = _read_once(self.file.absolute(), found.st_ino, found.st_size, found.st_mtime_ns)
         self._masking = Masking()
         self._served: set[int] = set()
         super().__init__(self.model_info)

@@ -75,13 +75,15 @@ def keep_whole(model_client: Any) -> None:
                 return
             except Exception as error:
                 refused = not begun and may_refuse_arguments(error)
+                # After its beginning; requests without one are repeated by the libraries of services.
+                is_cut = any(hasattr(each, "is_cut_reply") for each in causes_of(error))
                 if refused and counts:
                     counts = False
                 elif refused and says(error, "no streams"):
                     rest = {name: value for name, value in named.items() if name != "include_usage"}
                     yield await create(*arguments, **rest)
                     return
-                elif retries and _is_cut(error):
+                elif retries and (is_cut or type(error).__name__ == "APIError"):
                     retries -= 1
                     await asyncio.sleep(_PAUSE_SECONDS)
                 else:
@@ -256,8 +258,3 @@ def _cut(response: Any) -> Exception:
     httpx = sys.modules[type(response).__module__.partition(".")[0]]
     error: Exception = httpx.RemoteProtocolError(CUT_SHORT, request=response.request)
     return error
-
-
-def _is_cut(error: BaseException) -> bool:
-    """Whether a reply broke after its beginning; requests without one are repeated by the libraries of services."""
-    return any(hasattr(each, "is_cut_reply") for each in causes_of(error)) or type(error).__name__ == "APIError"

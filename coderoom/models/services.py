@@ -312,7 +312,9 @@ def says(error: object, meaning: str) -> bool:
 def _signs(cause: BaseException) -> str:
     # Not every version of OpenAI's package has the code in the text.
     causes = " ".join(f"{type(each).__name__} {each}" for each in reversed([*causes_of(cause)]))
-    return f"{causes} {getattr(cause, 'code', '')} {'misread' if _is_misread(cause) else ''}"
+    # A client of AutoGen's stumbles over what is not of its protocol; its own teams put the traceback into the message.
+    is_misread = _MISREAD.search("".join(format_exception(cause))) is not None
+    return f"{causes} {getattr(cause, 'code', '')} {'misread' if is_misread else ''}"
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
@@ -321,12 +323,6 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__
-
-
-def _is_misread(cause: BaseException) -> bool:
-    """Whether a client of AutoGen's stumbled over an answer that is not of its protocol."""
-    # AutoGen's own teams put the traceback into the message.
-    return _MISREAD.search("".join(format_exception(cause))) is not None
 
 
 def said(cause: BaseException) -> str:

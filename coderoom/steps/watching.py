@@ -58,6 +58,9 @@ def watch_tools(workbench: Any) -> Undo:
     call_tool: Callable[..., Awaitable[ToolResult]] = workbench.call_tool
     stream: Any = getattr(workbench, "call_tool_stream", None)
 
+    def dump(result: ToolResult) -> dict[str, Any]:
+        return {**result.model_dump(mode="json"), "value": result.to_text("[image]")}
+
     @wraps(call_tool)
     async def called(name: str, arguments: Mapping[str, Any] | None = None, *rest: Any, **more: Any) -> ToolResult:
         def call() -> Awaitable[ToolResult]:
@@ -66,7 +69,7 @@ def watch_tools(workbench: Any) -> Undo:
         if streams(workbench, name):
             return await call()
         request = {"name": name, "arguments": json.dumps(arguments, sort_keys=True, default=str)}
-        return await once("call", request, call, _dump_result, ToolResult.model_validate)
+        return await once("call", request, call, dump, ToolResult.model_validate)
 
     async def streamed(name: str, *arguments: Any, **more: Any) -> AsyncGenerator[Any, None]:
         if not streams(workbench, name):
@@ -77,10 +80,6 @@ def watch_tools(workbench: Any) -> Undo:
                 yield item
 
     return put(workbench, lambda: {"call_tool": called} | ({} if stream is None else {"call_tool_stream": streamed}))
-
-
-def _dump_result(result: ToolResult) -> dict[str, Any]:
-    return {**result.model_dump(mode="json"), "value": result.to_text("[image]")}
 
 
 def watch_executor(executor: Any) -> Undo:

@@ -265,8 +265,15 @@ class CodingTeam(DumpsAsItself, RoundRobinGroupChat):
     def _from_config(cls, config: RoundRobinGroupChatConfig) -> Self:
         assert isinstance(config, CodingTeamConfig)
         condition = config.termination_condition
+        participants = []
+        for model in config.participants:
+            # Checked after loading, since `component_type` is optional in a config.
+            participant = ComponentLoader.load_component(model, expected=object)
+            if not isinstance(participant, ChatAgent | Team):
+                raise TypeError(f"{model.provider!r} is neither an agent nor a team.")
+            participants.append(participant)
         return cls(
-            [_load_participant(participant) for participant in config.participants],
+            participants,
             name=config.name,
             description=config.description,
             termination_condition=None if condition is None else TerminationCondition.load_component(condition),
@@ -284,14 +291,6 @@ async def _pass_on(
             items.put_nowait(item)
     finally:
         items.put_nowait(None)
-
-
-def _load_participant(model: Any) -> ChatAgent | Team:
-    # Checked after loading, since `component_type` is optional in a config.
-    participant = ComponentLoader.load_component(model, expected=object)
-    if not isinstance(participant, ChatAgent | Team):
-        raise TypeError(f"{model.provider!r} is neither an agent nor a team.")
-    return participant
 
 
 def name_of_message_type(kind: type[BaseAgentEvent | BaseChatMessage]) -> str:

@@ -97,7 +97,13 @@ class TeamAgent(ArgumentsConfig, StreamingAgent, Component[TeamAgentConfig]):
             AgentError: An agent of a `CodingTeam` failed.
             asyncio.CancelledError: The token was cancelled.
         """
-        task = [self._for_team(message) for message in messages]
+        # A handoff to this agent, which the team's agents do not know, is a text message for them.
+        task = [
+            TextMessage(content=message.content, source=message.source, metadata=message.metadata)
+            if isinstance(message, HandoffMessage) and message.target == self.name
+            else message
+            for message in messages
+        ]
         run = self._team.run_stream(
             task=task or None, cancellation_token=cancellation_token, output_task_messages=False
         )
@@ -119,12 +125,6 @@ class TeamAgent(ArgumentsConfig, StreamingAgent, Component[TeamAgentConfig]):
             if pending is not None:
                 yield pending
             raise
-
-    def _for_team(self, message: BaseChatMessage) -> BaseChatMessage:
-        """Convert a handoff to this agent, which the team's agents do not know, to a text message."""
-        if isinstance(message, HandoffMessage) and message.target == self.name:
-            return TextMessage(content=message.content, source=message.source, metadata=message.metadata)
-        return message
 
     def _response(self, result: TaskResult) -> Response:
         inner = without_questions(result).messages
