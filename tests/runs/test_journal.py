@@ -110,6 +110,19 @@ def test_what_a_run_is_while_it_goes_on_again(tmp_path: Path) -> None:
     assert [(entry.task, entry.request) for entry in journal.runs(outcome="ok")] == [("Count.", {"wall": "auto"})]
 
 
+def test_a_run_is_found_by_the_beginning_of_its_name(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite3")
+    assert journal.runs() == []
+    with pytest.raises(RequestError, match="There is no run in the journal yet"):
+        journal.find("last")
+    for run in ("abc-1", "abd-2", "ab"):
+        journal.begin("run", "t", "", None, {}, run)
+    assert [journal.find(name).id for name in ("abc", "ab", "last")] == ["abc-1", "ab", "ab"]
+    for name, words in {"a": "several runs begin with 'a': ab, abd-2, abc-1", "x%": "there is no run 'x%'"}.items():
+        with pytest.raises(RequestError, match=words):
+            journal.find(name)
+
+
 def test_the_newest_reply_to_a_request_counts(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite3")
     for at, text in ((1.0, "old"), (3.0, "new"), (2.0, "older")):
