@@ -7,6 +7,7 @@ from autogen_core.models import RequestUsage
 
 from coderoom.agents import CodeExecutorAgent
 from coderoom.runs import RunRecord
+from coderoom.runs.record import RunFacts
 
 
 def said(source: str, content: str, usage: tuple[int, int] | None = None, **metadata: str) -> TextMessage:
@@ -91,6 +92,15 @@ def test_that_there_was_no_code_is_no_answer() -> None:
     assert CodeExecutorAgent.NO_CODE_BLOCKS_FOUND_MESSAGE == AutoGenAgent.NO_CODE_BLOCKS_FOUND_MESSAGE
     for messages in ([ran, words, none], [words, none]):
         assert record(*messages).answer == words.content
+
+
+def test_code_that_its_agent_does_not_report_belongs_to_its_next_message_only() -> None:
+    made = RunRecord(team="t", task="x")
+    RunFacts(made, print).keep("code", {}, {"exit_code": 1, "output": "no"}, 0.0, known=False)
+    first, second = made.add(said("", "It failed.")), made.add(said("", "Words."))
+    assert first.metadata == {"coderoom.outcome": "error", "coderoom.exit_code": "1"}
+    assert second.metadata == {}
+    assert (made.outcome, made.output, made.attempts) == ("error", "no", 1)
 
 
 def test_an_outcome_nobody_knows_is_no_success() -> None:

@@ -163,6 +163,18 @@ async def test_what_failed_code_has_set_is_there_after_a_resumption(team: Any, t
         assert (resumed.outcome, resumed.answer) == ("ok", "It is 15."), limit
 
 
+async def test_what_was_undone_stays_so_after_a_resumption(tmp_path: Path) -> None:
+    (work := tmp_path / "work").mkdir()
+    replies = ["```python\nx = 1\n```", "```python\nx = 2\n1 / 0\n```", "```python\nprint('x is', x)\n```", "Done."]
+    coder = CodeActAgent("coder", ReplayModel(replies), SandboxCodeExecutor(work_dir=work), on_error="rollback")
+    dump_team(RoundRobinGroupChat([coder], max_turns=1), tmp_path / "team.yaml")
+    journal = Journal(tmp_path / "journal")
+    begun = Run.begin(prepare_run(str(tmp_path / "team.yaml"), "Go."), journal, budget=Budget(cells=2))
+    assert not (await begun.go(lambda message: None)).succeeded
+    resumed = await Run.resume("last", journal, budget={"cells": 9}).go(lambda message: None)
+    assert (resumed.outcome, resumed.output.strip()) == ("ok", "x is 1")
+
+
 async def test_a_resumed_run_may_have_other_turns(tmp_path: Path) -> None:
     agents = [AssistantAgent(name, ReplayModel([f"{name} 1", f"{name} 2"])) for name in ("a", "b")]
     dump_team(RoundRobinGroupChat([*agents], max_turns=4), tmp_path / "team.yaml")
@@ -174,6 +186,18 @@ async def test_a_resumed_run_may_have_other_turns(tmp_path: Path) -> None:
     await Run.begin(prepare_run(str(tmp_path / "team.yaml"), "Go."), journal).go(stop)
     resumed = await Run.resume("last", journal, max_turns=3).go(lambda message: None)
     assert [source for source, _ in transcript(resumed)] == ["user", "a", "b", "a"]
+
+
+def test_what_is_told_of_a_task_is_not_told_of_the_next_one(tmp_path: Path) -> None:
+    dump_team(RoundRobinGroupChat([AssistantAgent("a", ReplayModel(["a 1"]))], max_turns=1), tmp_path / "team.yaml")
+    with pytest.raises(RequestError, match="there is none"):
+        Run.begin(prepare_run(str(tmp_path / "team.yaml"), "One."), None, cached=True)
+    run = Run.begin(prepare_run(str(tmp_path / "team.yaml"), "One."), None)
+    one = run.record_of("One.")
+    one.notices.append("It took a while.")
+    one.without_messages["a"] = []
+    two = run.record_of("Two.")
+    assert (two.task, two.team, two.notices, two.without_messages) == ("Two.", one.team, [], {})
 
 
 def test_what_cannot_go_on_says_why(tmp_path: Path) -> None:

@@ -205,9 +205,11 @@ class TestHowMany:
     async def test_more_files_than_fit(self, workspace: Path) -> None:
         limits = Limits(disk_bytes=65_536)
         async with Sandbox(workspace=workspace, limits=limits) as sandbox, sandbox.session() as session:
+            before = await value_of(session, COUNT)
             (workspace / "large").write_bytes(bytes(100_000))
             with pytest.raises(RequestError, match="too large"):
                 await session.checkpoint(files=True)
+            await until_there_are(session, before)
 
     @pytest.mark.slow
     async def test_files_that_cannot_be_kept_leave_nothing_behind(self, workspace: Path) -> None:
