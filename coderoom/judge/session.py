@@ -76,13 +76,20 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         return None
     if isinstance(data.get("left"), str):
         return Answer(left=_text(data["left"], _LONGEST))
-    raised = data.get("error")
+    raised, error = None, data.get("error")
     value = data.get("value")
     after = data.get("after")
-    if raised is not None:
-        raised = _raised(raised)
-        if raised is None:
+    if error is not None:
+        types = error.get("types") if isinstance(error, dict) else None
+        if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
             return None
+        trace = []
+        for frame in error.get("trace") or ():
+            if isinstance(frame, list) and len(frame) == 3 and isinstance(frame[1], int):
+                trace.append((_text(frame[0], 100), frame[1], _text(frame[2], 100)))
+        names = tuple(_text(each, 100) for each in types[:20])
+        base, message = _text(error.get("base"), 100), _text(error.get("message"), _LONGEST)
+        raised = Raised(names, base, message, tuple(trace[:16]))
     elif "value" not in data or not is_sound(value):
         return None
     return Answer(
@@ -94,18 +101,6 @@ def read_answer(text: Any, longest: int, about: Sequence[Any] = ("", 0.0, 0)) ->
         after=after if raised is None and isinstance(after, dict) and is_sound(after) else None,
         size=len(text),
     )
-
-
-def _raised(data: Any) -> Raised | None:
-    types = data.get("types") if isinstance(data, dict) else None
-    if not isinstance(types, list) or not all(isinstance(each, str) for each in types):
-        return None
-    trace = []
-    for frame in data.get("trace") or ():
-        if isinstance(frame, list) and len(frame) == 3 and isinstance(frame[1], int):
-            trace.append((_text(frame[0], 100), frame[1], _text(frame[2], 100)))
-    names = tuple(_text(each, 100) for each in types[:20])
-    return Raised(names, _text(data.get("base"), 100), _text(data.get("message"), _LONGEST), tuple(trace[:16]))
 
 
 def _refuse(text: str) -> NoReturn:

@@ -83,15 +83,6 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**DEFAULTS, **zone, **extra}
 
 
-def _check_variables(variables: Mapping[str, str]) -> None:
-    for name, value in variables.items():
-        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-            raise RequestError(f"env: {name!r} is not the name of an environment variable.")
-        if not isinstance(value, str) or "\0" in value:  # It may be a secret, so it is not shown.
-            kind = "text with a null character" if isinstance(value, str) else f"a {type(value).__name__}"
-            raise RequestError(f"env: the value of {name!r} is {kind}, and text was expected.")
-
-
 class SourceModule(NamedTuple):
     """A module for `Sandbox(preload=...)` that is not installed inside; the worker makes it from its source.
 
@@ -118,8 +109,12 @@ def _mapping(value: object, info: ValidationInfo) -> dict[Any, Any]:
     if not isinstance(value, Mapping):  # Its content may be secret.
         kind = type(value).__name__
         raise RequestError(f"{info.field_name}= is a {kind}, and a mapping from names to values was expected.")
-    if info.field_name == "env":
-        _check_variables(value)
+    for name, text in value.items() if info.field_name == "env" else ():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise RequestError(f"env: {name!r} is not the name of an environment variable.")
+        if not isinstance(text, str) or "\0" in text:  # It may be a secret, so it is not shown.
+            kind = "text with a null character" if isinstance(text, str) else f"a {type(text).__name__}"
+            raise RequestError(f"env: the value of {name!r} is {kind}, and text was expected.")
     return dict(value)
 
 

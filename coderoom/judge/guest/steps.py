@@ -79,7 +79,20 @@ class Steps:
                 if "name" in step:
                     self.names[step["name"]] = value
             elif "assign" in step:
-                self._assign(step["assign"], step.get("value"))
+                place, data = step["assign"], step.get("value")
+                made = self.decode(data, "value")
+                owner, _, attribute = place.rpartition(".")
+                if place.startswith(_ENVIRONMENT):
+                    os.environ[place[len(_ENVIRONMENT) :]] = made
+                elif not owner:
+                    self.names[place] = made
+                    if not (isinstance(data, dict) and "$name" in data):
+                        self._made[id(made)] = made
+                else:
+                    found = self._find(owner)
+                    if id(found) not in self._made:
+                        raise TypeError("%r was not made by a step, so no step may change it" % owner)
+                    setattr(found, attribute, made)
             else:
                 _write(step)
         return value
@@ -96,21 +109,6 @@ class Steps:
         if type(value) is function:  # Made by its class, so it cannot be an object that the program keeps.
             self._made[id(value)] = value
         return value
-
-    def _assign(self, place: str, data: Any) -> None:
-        value = self.decode(data, "value")
-        owner, _, attribute = place.rpartition(".")
-        if place.startswith(_ENVIRONMENT):
-            os.environ[place[len(_ENVIRONMENT) :]] = value
-        elif not owner:
-            self.names[place] = value
-            if not (isinstance(data, dict) and "$name" in data):
-                self._made[id(value)] = value
-        else:
-            found = self._find(owner)
-            if id(found) not in self._made:
-                raise TypeError("%r was not made by a step, so no step may change it" % owner)
-            setattr(found, attribute, value)
 
     def _find(self, path: str) -> Any:
         """The object that a path names: a method only of objects and classes of the program, or `send`."""

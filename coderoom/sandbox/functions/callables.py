@@ -218,20 +218,14 @@ def _shown(given: Any, hint: Any, name: str, shapes: Shapes, mode: Literal["vali
     except Exception:  # It has no JSON form.
         return as_text(_base(given))
     shapes.use(schema)
-    described = _description(hint)
+    noted = get_args(hint)[1:] if get_origin(hint) is Annotated else ()  # AutoGen describes parameters of tools so.
+    described = next((each for each in noted if isinstance(each, str)), "")
     shapes.note(name, {"description": described, **schema} if described else schema, bounds=mode == "validation")
     return Shown(shapes.type_of(schema))
 
 
 def _base(annotation: Any) -> Any:
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
-def _description(hint: Any) -> str:
-    """The text of an `Annotated` type: AutoGen describes parameters of tools so."""
-    if get_origin(hint) is not Annotated:
-        return ""
-    return next((each for each in get_args(hint)[1:] if isinstance(each, str)), "")
 
 
 def _is_simple(hint: Any) -> bool:

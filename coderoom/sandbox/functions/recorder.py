@@ -55,7 +55,13 @@ class CallRecorder:
         def run(arguments: Arguments) -> Any:
             digest, inner = arguments.args
             if (call := self._find(function.name, digest)) is not None:
-                return _answer_of(call)
+                if not call.kept:
+                    raise RuntimeError(
+                        f"{call.name}() is not called again to restore a session, and its answer was too long to keep"
+                    )
+                if call.error is not None:
+                    raise DescribedError(json.loads(call.error))
+                return json.loads(call.value)
             calls = self._calls  # A thread may outlive its cell: its answer must not count for a later one.
             try:
                 value = function.run(inner)
@@ -98,16 +104,6 @@ class CallRecorder:
         if not waiting:
             raise RuntimeError(f"{name}() is not called again to restore a session, and this call was not recorded")
         return waiting.popleft()
-
-
-def _answer_of(call: RecordedCall) -> Any:
-    if not call.kept:
-        raise RuntimeError(
-            f"{call.name}() is not called again to restore a session, and its answer was too long to keep"
-        )
-    if call.error is not None:
-        raise DescribedError(json.loads(call.error))
-    return json.loads(call.value)
 
 
 def _record(calls: list[RecordedCall], call: RecordedCall) -> None:

@@ -77,7 +77,16 @@ class Shapes:
         if not isinstance(schema, Mapping) or deep == 0:
             return "Any"
         if isinstance(schema.get("$ref"), str):
-            return self._reference(schema["$ref"], deep, inline)
+            part = self._definitions.get(schema["$ref"])
+            if not isinstance(part, Mapping):
+                return "Any"
+            if not part.get("properties"):
+                return self._type(part, deep - 1, inline)
+            name = re.sub(r"\W+", "_", schema["$ref"].rpartition("/")[2])
+            if name not in self.notes:
+                self.notes[name] = "a dict"  # It may contain itself.
+                self.notes[name] = f"a dict {self._fields(part, deep)}"[:_LONGEST]
+            return name
         options = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(options, list):
             return f"Literal[{', '.join(map(repr, options))}]"
@@ -90,9 +99,6 @@ class Shapes:
         kind = schema.get("type")
         if isinstance(kind, list):
             return _union(_TYPES.get(str(each), "Any") for each in kind)
-        return self._of_kind(schema, str(kind), deep, inline)
-
-    def _of_kind(self, schema: Mapping[str, Any], kind: str, deep: int, inline: bool) -> str:
         if kind == "array" and isinstance(schema.get("items"), Mapping):
             return f"list[{self._type(schema['items'], deep - 1, inline)}]"
         if kind == "object" and inline and isinstance(schema.get("properties"), Mapping) and schema["properties"]:
@@ -100,19 +106,7 @@ class Shapes:
         values = schema.get("additionalProperties")
         if kind == "object" and isinstance(values, Mapping) and values and not schema.get("properties"):
             return f"dict[str, {self._type(values, deep - 1, inline)}]"
-        return _TYPES.get(kind, "Any")
-
-    def _reference(self, reference: str, deep: int, inline: bool) -> str:
-        part = self._definitions.get(reference)
-        if not isinstance(part, Mapping):
-            return "Any"
-        if not part.get("properties"):
-            return self._type(part, deep - 1, inline)
-        name = re.sub(r"\W+", "_", str(reference.rpartition("/")[2]))
-        if name not in self.notes:
-            self.notes[name] = "a dict"  # It may contain itself.
-            self.notes[name] = f"a dict {self._fields(part, deep)}"[:_LONGEST]
-        return name
+        return _TYPES.get(str(kind), "Any")
 
     def _fields(self, schema: Mapping[str, Any], deep: int) -> str:
         required = schema.get("required") or ()
@@ -177,7 +171,12 @@ def sign(schema: Mapping[str, Any]) -> Signed:
         shapes.note(str(name), part)
     parameters = [_FOR_ANYTHING]
     if all(_is_parameter(name) for name in properties):
-        parameters = [_parameter(name, part, name in required, shapes) for name, part in properties.items()]
+        kind, missing = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+        parameters = []
+        for name, part in properties.items():
+            default = missing if name in required else part.get("default") if isinstance(part, Mapping) else None
+            shown = shapes.type_of(part if isinstance(part, Mapping) else {})
+            parameters.append(inspect.Parameter(name, kind, default=default, annotation=shown))
         parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
     signature = inspect.Signature(parameters)
     return signature, signature, shapes.lines()
@@ -188,13 +187,6 @@ def _is_parameter(name: str) -> bool:
         return check_name(name) == name
     except RequestError:
         return False
-
-
-def _parameter(name: str, part: Any, required: bool, shapes: Shapes) -> inspect.Parameter:
-    part = part if isinstance(part, Mapping) else {}
-    default = inspect.Parameter.empty if required else part.get("default")
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(name, kind, default=default, annotation=shapes.type_of(part))
 
 
 def bind(name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

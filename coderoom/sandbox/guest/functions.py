@@ -170,12 +170,18 @@ class Functions:
         try:
             return result_of(await future)
         except asyncio.CancelledError:
-            self._report_left(number)
+            with self._sending:
+                if self._open and os.getpid() == self._pid:
+                    self._channel.send({"event": "left", "call": number})
             raise
         finally:
             self._waiting.pop(number, None)
             if watched is self._loops:  # Otherwise the call began in the parent of this process.
-                self._unwatch(loop)
+                left = self._loops.pop(loop, 1) - 1
+                if left:
+                    self._loops[loop] = left
+                elif not loop.is_closed():
+                    loop.remove_reader(self._channel.sock)
 
     @contextlib.contextmanager
     def _exclusively(self, name: str) -> Iterator[None]:
@@ -208,11 +214,6 @@ class Functions:
             self._waiting.pop(number, None)
             raise
         return number
-
-    def _report_left(self, number: int) -> None:
-        with self._sending:
-            if self._open and os.getpid() == self._pid:
-                self._channel.send({"event": "left", "call": number})
 
     def _reserve(self, name: str, size: int) -> None:
         """Count a call; refuse it if the host would not accept one more."""
@@ -256,13 +257,6 @@ class Functions:
         if self._loops[loop] == 1:
             loop.add_reader(self._channel.sock, self._read_available)
         return self._loops
-
-    def _unwatch(self, loop: Any) -> None:
-        left = self._loops.pop(loop, 1) - 1
-        if left:
-            self._loops[loop] = left
-        elif not loop.is_closed():
-            loop.remove_reader(self._channel.sock)
 
     def _read_available(self) -> None:
         me = threading.get_ident()
@@ -326,17 +320,15 @@ def result_of(answer: dict[str, Any]) -> Any:
     """Return the value of an answer, or raise its exception."""
     if "error" not in answer:
         return answer.get("value")
-    raise _exception_of(answer["error"])
-
-
-def _exception_of(error: dict[str, Any]) -> Exception:
+    error = answer["error"]
     kind = getattr(builtins, str(error["type"]), None)
+    raised: Exception = HostFunctionError(error["message"])
     if isinstance(kind, type) and issubclass(kind, Exception) and kind is not Exception:
         try:
-            return kind(*error["args"])
+            raised = kind(*error["args"])
         except Exception:  # Its class needs other arguments.
             pass
-    return HostFunctionError(error["message"])
+    raise raised
 
 
 def make_stub(functions: Any, offer: dict[str, Any]) -> Any:

@@ -135,7 +135,9 @@ def _plain(value: Any, model: Convert, deep: int) -> Any:
         return value
     if deep == 0:
         raise RecursionError
-    convert = _converter(type(value))
+    # By name, to import nothing.
+    names = (f"{base.__module__.partition('.')[0]}.{base.__qualname__}" for base in type(value).__mro__)
+    convert = next((_CONVERTERS[name] for name in names if name in _CONVERTERS), None)
     if convert is not None:
         return _plain(convert(value), model, deep - 1)
     if isinstance(value, dict):
@@ -145,15 +147,6 @@ def _plain(value: Any, model: Convert, deep: int) -> Any:
     if hasattr(type(value), "__dataclass_fields__") or callable(getattr(type(value), "model_dump", None)):
         return _plain(model(value), model, deep - 1)
     return value
-
-
-def _converter(kind: Any) -> Optional[Convert]:
-    # By name, to import nothing.
-    for base in kind.__mro__:
-        name = f"{base.__module__.partition('.')[0]}.{base.__qualname__}"
-        if name in _CONVERTERS:
-            return _CONVERTERS[name]
-    return None
 
 
 def _fields(value: Any) -> Any:

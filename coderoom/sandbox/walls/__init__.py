@@ -43,16 +43,6 @@ async def _probe(name: str) -> WallReport:
         return WallReport(name, False, str(error) if known else f"Its probe failed: {type(error).__name__}: {error}")
 
 
-def _tell_of(failed: list[WallReport], name: str) -> None:
-    """Tell that a stronger wall is installed here and does not work, which a user would not notice."""
-    for report in failed:
-        if report.name in WALLS.own and not report.detail.startswith(NOT_INSTALLED):
-            _log.warning(
-                "Code runs behind the wall %r, since the stronger wall %r cannot be built here: %s %s",
-                *(name, report.name, report.detail, report.remedy),
-            )
-
-
 async def choose() -> Wall:
     """The strongest wall that can be built here; the error lists what each lacks, and what to do.
 
@@ -66,7 +56,12 @@ async def choose() -> Wall:
         report = await _probe(name)
         if report.available and report.auto:
             _chosen[:] = [name]
-            _tell_of(reports, name)
+            for failed in reports:  # A stronger wall that is installed and does not work: a user would not notice.
+                if failed.name in WALLS.own and not failed.detail.startswith(NOT_INSTALLED):
+                    _log.warning(
+                        "Code runs behind the wall %r, since the stronger wall %r cannot be built here: %s %s",
+                        *(name, failed.name, failed.detail, failed.remedy),
+                    )
             return make_wall(name)
         reports.append(report)
     usable = "It can be built, but `auto` does not take it: name it."

@@ -165,7 +165,11 @@ def _interpreter(executable: str, prefixes: list[str], path: list[str], code: li
     roots = list(dict.fromkeys(without_dots(prefix) for prefix in prefixes))
     packages = list(dict.fromkeys(without_dots(entry) for entry in path if Path(entry).name in _PACKAGES))
     extra = [folder for folder in packages if not any(folder.is_relative_to(root) for root in roots)]
-    links = _links(executable)
+    links: list[tuple[str, str]] = []
+    current = Path(executable)
+    while current.is_symlink() and len(links) < 40:  # As many as the kernel follows.
+        links.append((str(current), str(current.readlink())))
+        current = without_dots(current.parent / links[-1][1])
     # The path of a virtual environment's interpreter may go through links itself.
     real = Path(executable).resolve()
     if not any(real.is_relative_to(root.resolve()) for root in roots):
@@ -177,18 +181,6 @@ def _interpreter(executable: str, prefixes: list[str], path: list[str], code: li
         packages=tuple(map(str, extra)),
         code=tuple(dict.fromkeys(Path(folder).resolve() for folder in [*code, *map(str, extra)])),
     )
-
-
-def _links(executable: str) -> list[tuple[str, str]]:
-    links: list[tuple[str, str]] = []
-    current = Path(executable)
-    for _ in range(40):
-        if not current.is_symlink():
-            break
-        text = str(current.readlink())
-        links.append((str(current), text))
-        current = without_dots(current.parent / text)
-    return links
 
 
 @dataclass(frozen=True)
@@ -231,7 +223,12 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
         return layout
     workspace = spec.workspace.resolve()
     check_workspace(workspace)
-    _check_apart(workspace, interpreter)
+    for path in (*interpreter.code, *(folder.resolve() for folder in interpreter.folders)):
+        if workspace == path or (workspace.is_relative_to(path) and path in interpreter.code):
+            raise RequestError(
+                f"The workspace {str(workspace)!r} is or lies inside the interpreter's folder {str(path)!r}, which "
+                "code must not change; use a folder elsewhere."
+            )
     guarded = guarded_paths(workspace, (Path(source) for source, _ in layout.read_only))
     return replace(layout, workspace=str(workspace), guarded=guarded)
 
@@ -338,14 +335,10 @@ def is_private(path: Path) -> bool:
     if str(path) in _PRIVATE or path.parent == Path("/home") or _covered(str(path), _PRIVATE_WITH_ALL):
         return True
     # The folder above a home shows the home.
-    return any(home.is_relative_to(path) for home in _homes())
-
-
-def _homes() -> set[Path]:
     homes = {Path("/root"), Path(os.environ.get("HOME") or "/root")}
     with contextlib.suppress(KeyError):
         homes.add(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    return homes | {home.resolve() for home in homes}
+    return any(home.is_relative_to(path) for home in (*homes, *(home.resolve() for home in homes)))
 
 
 def _refuse_private(path: Path, what: str) -> None:
@@ -374,15 +367,6 @@ def check_workspace(workspace: Path) -> None:
             f"The workspace {str(workspace)!r} is a home or system folder, where code could change what this machine "
             "runs; use a folder inside it."
         )
-
-
-def _check_apart(workspace: Path, interpreter: Interpreter) -> None:
-    for path in (*interpreter.code, *(folder.resolve() for folder in interpreter.folders)):
-        if workspace == path or (workspace.is_relative_to(path) and path in interpreter.code):
-            raise RequestError(
-                f"The workspace {str(workspace)!r} is or lies inside the interpreter's folder {str(path)!r}, which "
-                "code must not change; use a folder elsewhere."
-            )
 
 
 def _files(uid: int, network: bool) -> dict[str, str]:

@@ -121,7 +121,14 @@ class HostChannel:
                 raise ConnectionError("an earlier message was cut off")
             for part in parts(encode(message), self.key):
                 while not self._send_now(part, fds):
-                    await self._wait_writable()
+                    self._writable = self._loop.create_future()
+                    self._loop.add_writer(self._sock.fileno(), resolve, self._writable)
+                    try:
+                        await self._writable
+                    finally:
+                        self._writable = None
+                        if not self.closed:
+                            self._loop.remove_writer(self._sock.fileno())
                 self.broken, fds = True, ()
             self.broken = False
 
@@ -201,16 +208,6 @@ class HostChannel:
         except BlockingIOError:
             return False
         return True
-
-    async def _wait_writable(self) -> None:
-        self._writable = self._loop.create_future()
-        self._loop.add_writer(self._sock.fileno(), resolve, self._writable)
-        try:
-            await self._writable
-        finally:
-            self._writable = None
-            if not self.closed:
-                self._loop.remove_writer(self._sock.fileno())
 
 
 class OutputPipes:

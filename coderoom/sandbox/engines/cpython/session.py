@@ -350,7 +350,14 @@ class CPythonSession:
             if cell.answer is None or live.broken:
                 await self._lose_state()
             elif cell.answer.get("threads", 1) != 1:
-                await self._leave_threads()
+                # Threads cannot be killed: the state is replaced by a fork of itself, which has one thread only.
+                try:
+                    async with asyncio.timeout(_LEAVING_THREADS):
+                        handle = await self._make_checkpoint()
+                        handle.released = True
+                        await self._replace_state(handle)
+                except (SandboxUnavailable, TimeoutError):
+                    await self._lose_state()
             else:
                 await self._room.kill(self._kept_pids())
         except SandboxUnavailable:
@@ -380,16 +387,6 @@ class CPythonSession:
             if not busy or left <= 0 or time.monotonic() > end:
                 return False
         return True
-
-    async def _leave_threads(self) -> None:
-        """Replace the current state by a fork of itself, which has one thread only; threads cannot be killed."""
-        try:
-            async with asyncio.timeout(_LEAVING_THREADS):
-                handle = await self._make_checkpoint()
-                handle.released = True
-                await self._replace_state(handle)
-        except (SandboxUnavailable, TimeoutError):
-            await self._lose_state()
 
     async def _lose_state(self) -> None:
         await self._end_live(self._checkpoints)

@@ -113,7 +113,10 @@ def connect(timeout: float = 60) -> Engine:
     except docker.errors.DockerException as error:
         raise _silent(url, error) from error
     try:
-        engine = Engine(client, path, client.info(), _shares_mounts(listener))
+        shares_mounts = False  # It is in another process namespace, or may not be inspected.
+        with contextlib.suppress(OSError):  # It may be systemd's, which has the same mounts as the engine.
+            shares_mounts = Path(f"/proc/{listener}/ns/mnt").samefile("/proc/self/ns/mnt")
+        engine = Engine(client, path, client.info(), shares_mounts)
         _check(engine)
     except BaseException as error:
         client.close()
@@ -172,30 +175,18 @@ def _knock(path: str) -> int:
                 f"No Docker engine listens at {path!r}: there is no such socket. {_START}"
             ) from error
         except PermissionError as error:
+            group = "docker"
+            with contextlib.suppress(OSError, KeyError):
+                group = Path(path).group()
             raise SandboxUnavailable(
                 f"This user may not use the Docker engine at {path!r}. Add the user to the socket's group "
-                f"({_group_of(path)!r}), which gives it the rights of root, or install Docker's rootless mode."
+                f"({group!r}), which gives it the rights of root, or install Docker's rootless mode."
             ) from error
         except OSError as error:
             raise SandboxUnavailable(f"No Docker engine answers at {path!r} ({error}). {_START}") from error
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     listener: int = struct.unpack("3i", credentials)[0]
     return listener
-
-
-def _shares_mounts(listener: int) -> bool:
-    """Whether a process has this one's mounts. It may be systemd's, which has the same mounts as the engine."""
-    try:
-        return Path(f"/proc/{listener}/ns/mnt").samefile("/proc/self/ns/mnt")
-    except OSError:  # It is in another process namespace, or may not be inspected.
-        return False
-
-
-def _group_of(path: str) -> str:
-    try:
-        return Path(path).group()
-    except (OSError, KeyError):
-        return "docker"
 
 
 def _check(engine: Engine) -> None:
@@ -224,7 +215,12 @@ class EngineStream:
             self._sock.settimeout(timeout)
             self._sock.connect(path)
             self._sock.sendall(f"POST {target} HTTP/1.1\r\nHost: docker\r\nContent-Length: 0\r\n\r\n".encode())
-            self._read_head()
+            while _HEAD_END not in self.data and not self.ended:
+                self._take(4096)
+            head, _, self.data = self.data.partition(_HEAD_END)
+            status = head.split(None, 2)
+            if len(status) < 2 or status[1] != b"200":
+                raise OSError((head or b"the engine said nothing").decode(errors="replace"))
             self._sock.setblocking(False)
         except BaseException:
             self.close()
@@ -254,14 +250,6 @@ class EngineStream:
             data = b""
         self.ended = not data
         self.data = (self.data + data)[-self._keep :]
-
-    def _read_head(self) -> None:
-        while _HEAD_END not in self.data and not self.ended:
-            self._take(4096)
-        head, _, self.data = self.data.partition(_HEAD_END)
-        status = head.split(None, 2)
-        if len(status) < 2 or status[1] != b"200":
-            raise OSError((head or b"the engine said nothing").decode(errors="replace"))
 
 
 class Container:
@@ -295,7 +283,9 @@ class Container:
     def written(self) -> str:
         """The end of what it has written."""
         self._output.take_in()
-        return _without_heads(self._output.data).decode(errors="replace").strip()[-_TAIL:]
+        # Without the header of each piece: eight bytes with its stream and its length.
+        data = re.sub(rb"[\0-\2]\0\0\0[\0-\xff]{4}", b"", self._output.data, flags=re.DOTALL)
+        return data.decode(errors="replace").strip()[-_TAIL:]
 
     def exit_code(self, patience: float = 0) -> int | None:
         """The exit code of a container that has ended; waits `patience` seconds for it."""
@@ -367,8 +357,3 @@ def _undo(host: int, control: socket.socket, undo: Callable[[], object]) -> None
     control.close()
     if os.getpid() == host:  # Not in a fork of the host.
         undo()
-
-
-def _without_heads(data: bytes) -> bytes:
-    """The output of a container without the header of each piece: eight bytes with its stream and its length."""
-    return re.sub(rb"[\0-\2]\0\0\0[\0-\xff]{4}", b"", data, flags=re.DOTALL)
