@@ -49,13 +49,13 @@ def note_run() -> None:
     if request is not None:
         opened: list[Close] = []
         _opened.set(opened)
-        request.add_done_callback(lambda _: _close_later(opened))
 
+        def close_later(_: object) -> None:
+            closing = asyncio.get_running_loop().create_task(_close_all(opened))
+            _requests.add(closing)
+            closing.add_done_callback(_requests.discard)
 
-def _close_later(opened: list[Close]) -> None:
-    closing = asyncio.get_running_loop().create_task(_close_all(opened))
-    _requests.add(closing)
-    closing.add_done_callback(_requests.discard)
+        request.add_done_callback(close_later)
 
 
 async def _close_all(opened: list[Close]) -> None:

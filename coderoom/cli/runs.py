@@ -15,7 +15,7 @@ from coderoom.cli.app import end_code, typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom.runs import Journal, Run
+    from coderoom.runs import Run
     from coderoom.steps import StepObserver
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
@@ -124,24 +124,19 @@ def run(
         given["--cache"] = cache or None
         if kept_as_is := [name for name, value in given.items() if value is not None]:
             raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
-        last = _last_run(team, kept)
+        if kept is None:
+            raise RequestError("--continue needs the journal, which has the runs.")
+        last = kept.runs(name=team, most=1)
+        if not last:
+            raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
         text = app.text_of(task)
         going = Run.resume(
-            last, kept, task=text, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record
+            last[0].id, kept, task=text, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record
         )
     else:
         prepared = _request(team, app.text_of(task), of_agents, **options).prepare()
         going = Run.begin(prepared, kept, budget=make_budget(limits), cached=cache, recording=record)
     return _go(going, context, as_json, debug, otlp)
-
-
-def _last_run(team: str, journal: Journal | None) -> str:
-    if journal is None:
-        raise RequestError("--continue needs the journal, which has the runs.")
-    last = journal.runs(name=team, most=1)
-    if not last:
-        raise RequestError(f"The journal {journal.path} has no run of the team {team!r} to go on with.")
-    return last[0].id
 
 
 @app.command()
@@ -305,6 +300,13 @@ def execute(
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
     writer = Writer(open_journal(journal, off=no_journal))
     with ExitStack() as stack:
+        observers: Sequence[StepObserver] = ()
+        if otlp is not None or any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
+            from coderoom.runs.observers import exporting, run_span, tracers  # AutoGen takes a second to be imported.
+
+            stack.enter_context(exporting(otlp))
+            stack.enter_context(run_span(file, None))
+            observers = tracers({})
         run_it = run_file(
             source,
             make_console(quiet=as_json),
@@ -315,19 +317,9 @@ def execute(
             network=network,
             fresh=fresh,
             writer=writer,
-            observers=_tracers_of(file, otlp, stack),
+            observers=observers,
         )
         result = asyncio.run(run_it)
     if writer.failure:
         typer.echo(writer.failure, err=True)
     return app.end(result, as_json, file=file)
-
-
-def _tracers_of(file: str, otlp: str | None, stack: ExitStack) -> Sequence[StepObserver]:
-    if otlp is None and not any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
-        return ()  # What follows imports AutoGen, which takes a second.
-    from coderoom.runs.observers import exporting, run_span, tracers
-
-    stack.enter_context(exporting(otlp))
-    stack.enter_context(run_span(file, None))
-    return tracers({})

@@ -211,7 +211,7 @@ class _Walk:
             if given is None:
                 if key == "provider" and key in value:
                     self._checked.problem(place, "the provider is empty; it names the class of this component")
-            elif expected is int and _is_integer(given):
+            elif expected is int and (type(given) is int or (isinstance(given, str) and given.isdecimal())):
                 envelope[key] = int(given)
             elif isinstance(given, expected) and not isinstance(given, bool):
                 envelope[key] = given
@@ -242,7 +242,8 @@ class _Walk:
         name, right = component_class.__name__, component_class.component_type
         if kind is not None and not kind.has(component_class):
             where = "here" if path else "at the top of a team file"
-            message = f"expected {kind.phrase} {where}, and {name} is {_article(right)}"
+            article = "an" if right[:1] in "aeiou" else "a"
+            message = f"expected {kind.phrase} {where}, and {name} is {article} {right.replace('_', ' ')}"
             self._checked.problem((*path, "provider"), message)
         given, place = envelope.get("component_type"), (*path, "component_type")
         if given is not None and given != right and place not in self._checked.unresolved:
@@ -403,12 +404,3 @@ class _Walk:
         anchors = [key for key in value if key.startswith("x-") and key not in keep]
         self._checked.dropped.update((*path, key) for key in anchors)
         return {key: inner for key, inner in value.items() if key not in anchors}
-
-
-def _is_integer(value: Any) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isdecimal())
-
-
-def _article(word: str) -> str:
-    text = word.replace("_", " ")
-    return f"an {text}" if text[:1] in "aeiou" else f"a {text}"

@@ -271,19 +271,14 @@ def write_made(path: str | Path, made: Mapping[str, Any], *, force: bool = False
         RequestError: The file has other content, or cannot be written.
     """
     target = Path(path)
-    there = None
     if not force and target.is_file():
+        there: Any = None
         with contextlib.suppress(OSError, ValueError, RecursionError), target.open("rb") as stream:
             there = json.loads(stream.read(MAX_BYTES))
-    if not force and target.is_file() and not _is_alike(there, made):
-        raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
+        there = there if isinstance(there, dict) else {}
+        keys = [key for key in ("id", "$schema", "title") if key in made]
+        # After ' and ', a gallery's name lists the user's teams.
+        new, old = (str(data.get("name")).partition(" and ")[0] for data in (made, there))
+        if not there or new != old or any(there.get(key) != made[key] for key in keys):
+            raise RequestError(f"the file {str(path)!r} holds something else; --force replaces it")
     write_file(target, to_json(made))
-
-
-def _is_alike(content: Any, made: Mapping[str, Any]) -> bool:
-    if not isinstance(content, dict):
-        return False
-    names = [key for key in ("id", "$schema", "title") if key in made]
-    # After ' and ', a gallery's name lists the user's teams.
-    new, old = (str(data.get("name")).partition(" and ")[0] for data in (made, content))
-    return new == old and all(content.get(key) == made[key] for key in names)

@@ -16,6 +16,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -164,7 +165,11 @@ class BudgetedModel:
             return reply
         if issubclass(type(found), BudgetExceeded):
             raise Stopped(StopReason.BUDGET, str(found))
-        text = f"The model {self.model.name!r} could not be called: {_described(found)}"
+        described = str(name_of(type(found)))
+        with suppress(BaseException):  # Its text cannot be made, whatever the client raises there.
+            text, advice = f"{described}: {said(found)}".rstrip(": "), advice_for(found)  # type: ignore[arg-type]
+            described = encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
+        text = f"The model {self.model.name!r} could not be called: {described}"
         self._broken = Stopped(StopReason.MODEL_FAILED, text)
         raise self._broken from found
 
@@ -264,15 +269,6 @@ def _may_pass(tried: _Tried) -> bool:
         return found is not None and is_transient(found)
     except BaseException:  # Such an exception may do anything.
         return False
-
-
-def _described(error: Any) -> str:
-    name = str(name_of(type(error)))
-    try:
-        text, advice = f"{name}: {said(error)}".rstrip(": "), advice_for(error)
-        return encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
-    except BaseException:  # Its text cannot be made, whatever the client raises there.
-        return name
 
 
 _REASONING = re.compile(r"(?:openai/)?(?:o\d|gpt-5)")

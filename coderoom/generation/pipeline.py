@@ -241,7 +241,11 @@ class Pipeline:
         results = await self._run(implementations)
         for warning in warnings_of(results):
             program.warn(warning)
-        only_changed = await self._only_by_changed(implementations, results)
+        only_changed: set[str] = set()  # The functions that pass only the changed tests.
+        if changed := {change.function for change in program.tests.changes} & set(implementations):
+            passing = {name for name in changed if all(each.passed for each in results if each.function == name)}
+            before = await self._runner.run(implementations, program.original, functions=program.in_order(passing))
+            only_changed = {each.function for each in before if not each.passed}
         reports = tuple(
             self._report(work, [each for each in results if each.function == name], changed=name in only_changed)
             for name, work in self._works.items()
@@ -284,16 +288,6 @@ class Pipeline:
                 for test in tests.tests[name]
             ]
         return results
-
-    async def _only_by_changed(self, implementations: dict[str, str], results: Sequence[Verdict]) -> set[str]:
-        """The functions that pass only the changed tests."""
-        program = self._program
-        if not program.tests.changes:
-            return set()
-        changed = {change.function for change in program.tests.changes} & set(implementations)
-        passing = {name for name in changed if all(each.passed for each in results if each.function == name)}
-        before = await self._runner.run(implementations, program.original, functions=program.in_order(passing))
-        return {each.function for each in before if not each.passed}
 
     def _report(self, work: FunctionWork, results: Sequence[Verdict], *, changed: bool) -> FunctionReport:
         count, good = len(results) or len(self._program.tests_of(work.spec.name)), sum(each.passed for each in results)

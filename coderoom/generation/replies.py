@@ -220,7 +220,16 @@ def _as_spec(data: Mapping[str, Any]) -> dict[str, Any]:
     inputs = spec.get("inputs") or []
     if isinstance(inputs, Mapping):
         inputs = [{"name": name, "type": kind} for name, kind in inputs.items()]
-    spec["inputs"] = [_as_input(each) for each in inputs] if isinstance(inputs, list) else inputs
+    spec["inputs"] = inputs
+    if isinstance(inputs, list):
+        spec["inputs"] = found = []
+        for each in inputs:
+            if isinstance(each, str):
+                name, _, kind = each.partition(":")
+                each = {"name": name.strip(), "type": kind.strip() or "Any"}
+            elif isinstance(each, Mapping) and "name" in each:
+                each = {"name": each["name"], "type": each.get("type") or "Any"}
+            found.append(each)
     outputs = spec.get("outputs") or "Any"
     outputs = {"type": outputs} if isinstance(outputs, str) else outputs
     if isinstance(outputs, Mapping):
@@ -231,15 +240,6 @@ def _as_spec(data: Mapping[str, Any]) -> dict[str, Any]:
     if spec.get("complexity") not in ("simple", "medium", "complex"):
         spec.pop("complexity", None)
     return spec
-
-
-def _as_input(data: Any) -> Any:
-    if isinstance(data, str):
-        name, _, kind = data.partition(":")
-        return {"name": name.strip(), "type": kind.strip() or "Any"}
-    if isinstance(data, Mapping) and "name" in data:
-        return {"name": data["name"], "type": data.get("type") or "Any"}
-    return data
 
 
 def _as_test(data: Mapping[str, Any], number: int, spec: FunctionSpec, names: set[str]) -> dict[str, Any]:

@@ -158,8 +158,15 @@ def read_tests(
             wrong.append(f"tests.{function}: there is no such function; there are {', '.join(map(repr, by_name))}.")
             continue
         for index, test in enumerate(cases):
+            takes = ", ".join(repr(each.name) for each in spec.inputs) or "none"
+            known = {each.name for each in spec.inputs}
+            unknown = [name for name in test.inputs if name not in known]
+            optional = ("=", "optional", "default")  # In the words of the type.
+            needed = [each.name for each in spec.inputs if not any(word in each.type.lower() for word in optional)]
+            missing = [name for name in needed if name not in test.inputs]
             problems = [
-                *_mismatches(test, spec),
+                *(f"the function has no argument {name!r}; it has {takes}" for name in unknown),
+                *(f"the argument {name!r} is not given" for name in missing),
                 *problems_of_steps(test, [*by_name] if functions is None else functions),
             ]
             if test.name in [each.name for each in cases[:index]]:
@@ -175,18 +182,6 @@ def read_tests(
     if wrong:
         raise GenerationError("\n".join(wrong))
     return found
-
-
-def _mismatches(test: FunctionTest, spec: FunctionSpec) -> list[str]:
-    """Unknown and missing arguments."""
-    names = [each.name for each in spec.inputs]
-    unknown = [name for name in test.inputs if name not in names]
-    optional = ("=", "optional", "default")  # In the words of the type.
-    needed = [each.name for each in spec.inputs if not any(word in each.type.lower() for word in optional)]
-    missing = [name for name in needed if name not in test.inputs]
-    takes = ", ".join(map(repr, names)) or "none"
-    found = [f"the function has no argument {name!r}; it has {takes}" for name in unknown]
-    return found + [f"the argument {name!r} is not given" for name in missing]
 
 
 _WIDEST, _WIDEST_OF_ZERO = 0.1, 0.01

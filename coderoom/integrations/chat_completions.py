@@ -173,20 +173,20 @@ class ChatServer:
 
     @asynccontextmanager
     async def _closing(self, _: Starlette) -> AsyncIterator[None]:
-        cleaning = asyncio.create_task(self._clean())
+        async def clean() -> None:
+            while True:
+                await asyncio.sleep(_MINUTE)
+                for each in list(self._conversations.values()):
+                    if not each.is_busy and time.monotonic() - each.used > _IDLE_SECONDS:
+                        await self._close(each)
+
+        cleaning = asyncio.create_task(clean())
         try:
             yield
         finally:
             await cancel_and_wait(cleaning)
             for each in list(self._conversations.values()):
                 await self._close(each)
-
-    async def _clean(self) -> None:
-        while True:
-            await asyncio.sleep(_MINUTE)
-            for each in list(self._conversations.values()):
-                if not each.is_busy and time.monotonic() - each.used > _IDLE_SECONDS:
-                    await self._close(each)
 
     async def _close(self, conversation: _Conversation) -> None:
         self._conversations.pop(conversation.id, None)

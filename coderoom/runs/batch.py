@@ -150,7 +150,12 @@ class Batch:
             self._spending = None if self.budget is None else _BatchSpending(self.budget, OWNER)
             settings = self._open_folder(stack)
             prepared = setup.prepare("Is all there?", (), self.out / "work")
-            if self._is_here():
+            is_here = self.engine == "local"
+            if not is_here:
+                from coderoom.runs.ray_engine import LOCAL, cluster_of
+
+                is_here = cluster_of(self.address) == LOCAL
+            if is_here:
                 self.isolation = await try_out(prepared.team)
             else:
                 await close_team(prepared.team)
@@ -231,14 +236,6 @@ class Batch:
         self.over_budget = not self.stopped and bool(self._engine.stopped)
         self.stopped = self.stopped or self._engine.stopped
         raise StopAsyncIteration
-
-    def _is_here(self) -> bool:
-        """Whether all runs are on this machine."""
-        if self.engine == "local":
-            return True
-        from coderoom.runs.ray_engine import LOCAL, cluster_of
-
-        return cluster_of(self.address) == LOCAL
 
     def _make_engine(self, setup: Setup) -> ItemRunner | RayEngine:
         rates = self.requests_per_minute, self.tokens_per_minute

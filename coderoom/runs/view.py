@@ -210,15 +210,11 @@ class _Prose(Markdown):
             token for token in _PROSE.parse(text) if token.type != "fence" or token.content.strip() not in code
         ]
         for token in self.parsed:
-            token.children = [part for child in token.children or () for part in _with_marks(child)]
-
-
-def _with_marks(token: Token) -> tuple[Token, ...]:
-    """A part of a line, with what marks it as emphasis: in 2*3*4 that is text."""
-    if token.type not in _EMPHASIS:
-        return (token,)
-    marks = Token("text", "", 0, content=token.markup)
-    return (token, marks) if token.nesting == 1 else (marks, token)
+            children: list[Token] = []
+            for child in token.children or ():  # What marks emphasis is shown, too: in 2*3*4 it is text.
+                marks = [Token("text", "", 0, content=child.markup)] if child.type in _EMPHASIS else []
+                children += [child, *marks] if child.nesting == 1 else [*marks, child]
+            token.children = children
 
 
 def _markdown(text: str, left_out: Sequence[str] = ()) -> RenderableType:

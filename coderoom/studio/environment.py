@@ -279,7 +279,10 @@ def _check_versions(packages: Sequence[str]) -> None:
         if (known := canonicalize_name(owner)) in seen or known in pinned or known == "coderoom":
             continue
         seen.add(known)
-        for need in map(Requirement, _requires(owner)):
+        needs: list[str] = []
+        with contextlib.suppress(PackageNotFoundError):
+            needs = requires(owner) or []
+        for need in map(Requirement, needs):
             if need.marker is None or need.marker.evaluate({"extra": ""}):
                 waiting.append(need.name)
                 version = pinned.get(canonicalize_name(need.name))
@@ -291,13 +294,6 @@ def _check_versions(packages: Sequence[str]) -> None:
             f"The packages of --trust conflict with AutoGen Studio's environment:\n{listed}\nInstall versions of them "
             "that accept those, or start without --trust and the teams that need it."
         )
-
-
-def _requires(name: str) -> list[str]:
-    try:
-        return requires(name) or []
-    except PackageNotFoundError:
-        return []
 
 
 def _check_import(interpreter: Path, environment: Mapping[str, str], name: str) -> None:

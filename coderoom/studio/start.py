@@ -124,14 +124,11 @@ def run_studio(
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_ready()
                 left = _fill(server, folder, gallery)
-            begin(RunningStudio(server.url, folder, log, left, key is None and _lacks_key(gallery)))
+            models = gallery["components"]["models"]
+            needs_key = any(model["provider"] == OPENAI and "api_key" not in model["config"] for model in models)
+            has_key = key is not None or any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
+            begin(RunningStudio(server.url, folder, log, left, needs_key and not has_key))
             server.wait()
-
-
-def _lacks_key(gallery: dict[str, Any]) -> bool:
-    models = gallery["components"]["models"]
-    needs_key = any(model["provider"] == OPENAI and "api_key" not in model["config"] for model in models)
-    return needs_key and not any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
 
 
 def _open(url: str) -> None:

@@ -100,13 +100,16 @@ def _statement(node: ast.stmt, ends: Sequence[int]) -> Statement:
     uses |= {each.id for each in inside if isinstance(each, ast.Name)}
     is_callable = isinstance(node, _DEFINING)
     first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    value = getattr(node, "value", None)
+    kinds = ast.Constant | ast.Tuple | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
+    is_immutable = value is not None and all(isinstance(each, kinds) for each in ast.walk(value))
     return Statement(
         span=(ends[first - 2] if first > 1 else 0, ends[(node.end_lineno or node.lineno) - 1]),
         name=_name(node),
         text=ast.dump(node),
         uses=uses,
         is_callable=is_callable,
-        is_constant=is_callable or _is_immutable(getattr(node, "value", None)),
+        is_constant=is_callable or is_immutable,
     )
 
 
@@ -116,13 +119,6 @@ def _name(node: ast.stmt) -> str:
         return node.name
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return targets[0].id if len(targets) == 1 and isinstance(targets[0], ast.Name) else ""
-
-
-def _is_immutable(node: ast.expr | None) -> bool:
-    """Whether a value is immutable."""
-    parts = [*ast.walk(node)] if node is not None else []
-    kinds = ast.Constant | ast.Tuple | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
-    return bool(parts) and all(isinstance(each, kinds) for each in parts)
 
 
 _INSTRUCTION = """\

@@ -195,16 +195,16 @@ def _of_function(tree: ast.Module, spec: FunctionSpec) -> list[CodeProblem]:
     if any(spec.name == name for node in others for name, _ in bindings(node)):
         text = f"{spec.name!r} is defined as the function and as something else"
         return [CodeProblem(line=first.lineno, text=text)]
-    return [problem for each in defining[0] for problem in _of_parameters(each, spec)]
-
-
-def _of_parameters(function: _Definition, spec: FunctionSpec) -> list[CodeProblem]:
-    makers: list[Any] = [function]
-    if isinstance(function, ast.ClassDef):
-        makers = [node for node in function.body if isinstance(node, _Function) and node.name == "__init__"]
-    found = parameters_of(makers[0].args, skipped=function is not makers[0]) if makers else []
-    problems = parameter_problems(spec, [(each.arg, optional) for each, optional in found]) if makers else []
-    return [CodeProblem(line=makers[0].lineno, text=text) for text in problems]
+    problems = []
+    for function in defining[0]:
+        makers: list[Any] = [function]
+        if isinstance(function, ast.ClassDef):
+            makers = [node for node in function.body if isinstance(node, _Function) and node.name == "__init__"]
+        if makers:
+            taken = parameters_of(makers[0].args, skipped=function is not makers[0])
+            texts = parameter_problems(spec, [(each.arg, optional) for each, optional in taken])
+            problems += [CodeProblem(line=makers[0].lineno, text=text) for text in texts]
+    return problems
 
 
 def parameters_of(arguments: ast.arguments, skipped: int = 0) -> list[tuple[ast.arg, bool]]:
