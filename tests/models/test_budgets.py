@@ -26,6 +26,7 @@ from coderoom.generation import AICodeGenerator
 from coderoom.models import RateLimitedClient
 from coderoom.models.budgets import Budget, Spending, limiting
 from coderoom.models.prices import cost_of, priced_as
+from coderoom.runs import prepare_run
 from coderoom.teams import BudgetTermination, CodingTeam
 from tests.support.commands import coderoom, recording
 from tests.support.openai_server import OpenAIServer
@@ -104,6 +105,11 @@ async def test_a_team_file_has_budgets_of_the_team_and_of_agents(tmp_path: Path)
     file.write_text(team.dump_component().model_dump_json())
     loaded = load_team(file)
     assert loaded.dump_component() == team.dump_component()
+    # What is asked for goes before what the file says.
+    asked = prepare_run(str(file), "Go.", budgets={"coder": {"cells": 5, "tokens": 7}}).team
+    assert isinstance(asked, CodingTeam)
+    assert isinstance(first := asked.participants[0], CodeExecutorAgent)
+    assert first.budget == Budget(cells=5, tokens=7)
     # Without CodeRoom's runs, the messages show what was used: at the end of a turn.
     result = await team.run(task="Go.")
     assert result.stop_reason == "the budget of the team was reached: 300 of 250 tokens"
