@@ -1,0 +1,204 @@
+"""Judges code by somebody else's test code: the tests run in one room of a sandbox, and the code in another one.
+
+What the tests expect never enters the process of the code. Its functions, classes and objects are stand-ins for the
+tests; each use of one crosses the host as data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from coderoom.judge.data import Data
+from coderoom.judge.harness import call_inside, harness_modules, make_harness
+from coderoom.judge.session import value_of, why_no_answer
+from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox
+
+_MODULES = harness_modules(crossing="", stand_ins="", peers="", checks="", suites="")
+_SLACK = 5.0
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+def sandbox_apart(wall: str = "auto", **options: Any) -> Sandbox:
+    """Make a sandbox for `judge_apart`.
+
+    Args:
+        wall: The wall (isolation backend).
+        options: Further arguments of `Sandbox`, except `preload` and `limits`.
+    """
+    limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
+    return Sandbox(wall, preload=_MODULES, limits=limits, **options)
+
+
+class TestCode(Data):
+    """The code of a test: HumanEval's, which defines `check` that is called with the function, or statements.
+
+    Attributes:
+        test: The test's code.
+        entry_point: The name of the function; empty: the test uses names of the module.
+        before: Code that the test needs, such as helpers; it runs in the test's room.
+    """
+
+    __test__ = False
+
+    test: str
+    entry_point: str = ""
+    before: str = ""
+
+
+class ApartVerdict(Data):
+    """The verdict on code.
+
+    Attributes:
+        test: The name of the test; empty: there is one only.
+        passed: Whether it passed.
+        skipped: Whether the test was not run, as it says itself.
+        why: Why it did not pass; empty if it did.
+        cannot_separate: Why tests and code could not be judged in two rooms; empty if they could.
+        outcome: How the code ended.
+        seconds: How long it took.
+    """
+
+    test: str = ""
+    passed: bool
+    skipped: bool = False
+    why: str = ""
+    cannot_separate: str = ""
+    outcome: Outcome = Outcome.OK
+    seconds: float = 0.0
+
+
+class _Line:
+    """Carries texts between two sessions. Always one of them works, and the other one waits for its text."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, asyncio.Future[str | None]] = {}
+        self._ready = asyncio.Event()
+        self.has_ended = False
+
+    def of(self, side: str, other: str) -> Any:
+        """The function that one side calls with a text for the other one, and that returns the next text from there."""
+
+        def exchange(text: str) -> Any:
+            return self._exchange(side, other, text)
+
+        return exchange
+
+    async def _exchange(self, side: str, other: str, text: str) -> str | None:
+        if side == "tests":
+            await self._ready.wait()
+        if self.has_ended:
+            return None
+        waiting = self._waiting.pop(other, None)
+        if waiting is not None:
+            waiting.set_result(text)
+        elif side == "tests" or self._ready.is_set():
+            raise RuntimeError("the code calls the tests, which have not called it")
+        own = self._waiting[side] = asyncio.get_running_loop().create_future()
+        self._ready.set()
+        return await own
+
+    def end(self) -> None:
+        """Let each side that waits know that the other one has ended."""
+        self.has_ended = True
+        self._ready.set()
+        for each in self._waiting.values():
+            if not each.done():
+                each.set_result(None)
+
+
+async def judge_apart(
+    sandbox: Sandbox, files: Mapping[str, str], module: str, test: TestCode, *, timeout: float = 10.0
+) -> ApartVerdict:
+    """Run a test against code, each in a room of its own.
+
+    Args:
+        sandbox: See `sandbox_apart`. It needs two of its concurrent sessions.
+        files: The files of the code, by name.
+        module: The module that has the function.
+        test: The test.
+        timeout: The time limit in seconds.
+
+    Raises:
+        SandboxUnavailable: The sandbox broke, which says nothing about the code.
+    """
+    begun = time.monotonic()
+    result = await _apart(sandbox, files, timeout, "checks", "check", module, test.before, test.test, test.entry_point)
+    found, seconds = value_of(result), time.monotonic() - begun
+    if not isinstance(found, dict):
+        return ApartVerdict(passed=False, why=why_no_answer(result), outcome=result.outcome, seconds=seconds)
+    cannot = "; ".join(found["cannot"])
+    return ApartVerdict(
+        passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, seconds=seconds
+    )
+
+
+async def judge_suite(
+    sandbox: Sandbox, files: Mapping[str, str], name: str, source: str, *, timeout: float = 60.0
+) -> list[ApartVerdict]:
+    """Run the tests of a file, for pytest or unittest, against code, each in a room of its own.
+
+    Args:
+        sandbox: See `sandbox_apart`. It needs two of its concurrent sessions.
+        files: The files of the code, by name.
+        name: The name of the file with the tests.
+        source: Its content.
+        timeout: The time limit of all of them in seconds.
+
+    Returns:
+        A verdict on each test; a single one without a name if the tests could not be run.
+
+    Raises:
+        SandboxUnavailable: The sandbox broke, which says nothing about the code.
+    """
+    begun = time.monotonic()
+    modules = sorted({each.partition("/")[0].removesuffix(".py") for each in files})
+    result = await _apart(sandbox, files, timeout, "suites", "run_file", modules, name, source)
+    found, seconds = value_of(result), time.monotonic() - begun
+    if not isinstance(found, dict):
+        return [ApartVerdict(passed=False, why=why_no_answer(result), outcome=result.outcome, seconds=seconds)]
+    verdicts = [
+        ApartVerdict(
+            test=each["name"],
+            passed=each["outcome"] == "passed" and not each["cannot"],
+            skipped=each["outcome"] == "skipped",
+            why=each["why"],
+            cannot_separate=each["cannot"],
+        )
+        for each in found["tests"]
+    ]
+    return [*verdicts, *([ApartVerdict(passed=False, why=found["why"])] if found["why"] or not verdicts else [])]
+
+
+async def _apart(
+    sandbox: Sandbox, files: Mapping[str, str], timeout: float, guest: str, function: str, *arguments: object
+) -> ExecutionResult:
+    """Serve code in one session, and call a function of the harness in another one, which can use the code."""
+    line = _Line()
+    async with (
+        sandbox.session(functions=[line.of("tests", "code")]) as tests,
+        sandbox.session(functions=[line.of("code", "tests")]) as code,
+    ):
+        harness = make_harness(_MODULES, sandbox.preload)
+        cell = call_inside("checks", "serve", dict(files)).replace("serve(", "serve(exchange, ", 1)
+        serving = asyncio.create_task(_run(code, harness + cell, timeout + _SLACK, line))
+        try:
+            cell = call_inside(guest, function, *arguments).replace(f"{function}(", f"{function}(exchange, ", 1)
+            return await tests.run(harness + cell, timeout=timeout)
+        finally:
+            line.end()
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+
+async def _run(session: Any, cell: str, timeout: float, line: _Line) -> ExecutionResult:
+    try:
+        result: ExecutionResult = await session.run(cell, timeout=timeout)
+        return result
+    finally:
+        line.end()

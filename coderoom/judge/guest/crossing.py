@@ -1,0 +1,224 @@
+"""Values on their way between the processes of tests and of code: data as a copy, other objects as stand-ins.
+
+Beside the tags of `encoding` there are these:
+
+    {"$here": [7, CLASS]}        an object that stays with who sends it, by its number
+    {"$class": CLASS}            a class that stays there
+    {"$there": 7}                an object of who receives it
+    {"$given": 0}                the first one of the lists, dicts and sets that came with the request
+    {"$standard": "int"}         a class of the standard library, which both have; `$module` for a module
+    {"$error": {...}}            an exception
+    {"$range": [0, 9, 1]}        {"$slice": [0, null, 2]}         {"$constant": "Ellipsis"}
+    {"$path": ["pathlib.PurePosixPath", "a/b"]}                   {"$collection": ["Counter", [["a", 2]]]}
+    {"$numpy": ["<i8", [2], BYTES, true]}
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+
+from coderoom.sandbox.guest.decoding import TAGS, Decoder, as_text
+from coderoom.sandbox.guest.encoding import UNKNOWN, ValueEncoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, List, Mapping
+
+__all__ = ["TAGS_OF_BOTH", "Writer", "become", "is_standard", "make_empty", "mutable", "standard_class", "standard_name"]
+
+_MOST_ITEMS = 1_000_000
+_MOST_CHARACTERS = 4_000_000
+_WITH_POWER = frozenset(
+    ["__main__", "bdb", "builtins", "code", "codeop", "ctypes", "doctest", "faulthandler", "gc", "idlelib", "importlib",
+     "inspect", "os", "pdb", "pydoc", "runpy", "signal", "subprocess", "sys", "test", "threading", "unittest"]
+)  # fmt: skip
+"""Modules that are not handed over: they reach into the process, or mean something to those who run tests."""
+_LIBRARY = frozenset(
+    getattr(sys, "stdlib_module_names", ())
+    or ("collections", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "json", "math", "operator",
+        "pathlib", "random", "re", "statistics", "string", "typing")
+).difference(_WITH_POWER)  # fmt: skip
+_COLLECTIONS = ("OrderedDict", "Counter", "defaultdict", "deque")
+
+
+def is_standard(name: str) -> bool:
+    """Whether a module of the standard library may be handed over by its name."""
+    return name.partition(".")[0] in _LIBRARY
+
+
+def standard_name(kind: Any) -> str:
+    """The name of a class of the standard library; empty for others."""
+    module, name = str(getattr(kind, "__module__", "")), str(getattr(kind, "__qualname__", ""))
+    if not isinstance(kind, type) or "." in name or not (module == "builtins" or is_standard(module)):
+        return ""
+    return "%s.%s" % (module, name) if vars(sys.modules.get(module)).get(name) is kind else ""
+
+
+def standard_class(name: str) -> Any:
+    """The class of the standard library that has this name."""
+    module, _, name = name.rpartition(".")
+    found = getattr(importlib.import_module(module), name) if module == "builtins" or is_standard(module) else None
+    if not isinstance(found, type):
+        raise ValueError("%.100r is no class of the standard library" % name)
+    return found
+
+
+class Writer(ValueEncoder):
+    """Encodes values for the other side.
+
+    Args:
+        keep: Returns the data of an object that stays here.
+        given: What came with the request, by their ids, and its numbers.
+    """
+
+    def __init__(self, keep: Callable[[Any, str], Any], given: Mapping[int, int]) -> None:
+        super().__init__(_MOST_ITEMS, _MOST_CHARACTERS)
+        self._keep = keep
+        self._given = given
+
+    def encode(self, value: Any) -> Any:
+        """See `ValueEncoder.encode`."""
+        number = self._given.get(id(value))
+        return super().encode(value) if number is None else {"$given": number}
+
+    def content(self, value: Any) -> Any:
+        """The data of what was given itself."""
+        return super().encode(value)
+
+    def _opaque(self, value: Any, why: str = "") -> Any:
+        return self._keep(value, why if self.is_full else "")
+
+    def _derived(self, value: Any, kind: type) -> Any:
+        if value is Ellipsis or value is NotImplemented:
+            return {"$constant": repr(value)}
+        if kind is range:
+            return {"$range": [value.start, value.stop, value.step]}
+        if kind is slice:
+            return {"$slice": [self.encode(each) for each in (value.start, value.stop, value.step)]}
+        if isinstance(value, type):
+            name = standard_name(value)
+            return {"$standard": name} if name else self._opaque(value)
+        if isinstance(value, types.ModuleType) and is_standard(str(value.__name__)):
+            return {"$module": value.__name__}
+        found = self._known(value, kind)
+        return found if found is not UNKNOWN else self._opaque(value)
+
+    def _known(self, value: Any, kind: type) -> Any:
+        module, name = str(kind.__module__).partition(".")[0], kind.__name__
+        if module == "pathlib":
+            return {"$path": [standard_name(kind), str(value)]} if standard_name(kind) else UNKNOWN
+        if module == "collections" and name in _COLLECTIONS and standard_name(kind):
+            if name == "deque":
+                return {"$collection": [name, self._list(list(value)), value.maxlen]}
+            more = value.default_factory if name == "defaultdict" else None
+            if more is not None and not standard_name(more):
+                return UNKNOWN
+            return {"$collection": [name, self._list([*map(list, value.items())]), self.encode(more)]}
+        numpy = self._library("numpy")
+        if module == "numpy" and numpy is not None and (kind is numpy.ndarray or issubclass(kind, numpy.generic)):
+            if value.dtype.kind not in "biufcUSmM":
+                return UNKNOWN
+            content = self._bytes(numpy.ascontiguousarray(value).tobytes())
+            return {"$numpy": [value.dtype.str, list(value.shape), content, kind is numpy.ndarray]}
+        return super()._known(value, kind)
+
+
+def _collection(reader: Decoder, data: Any) -> Any:
+    import collections
+
+    name, items, more = as_text(data[0]), reader.read(data[1]), reader.read(data[2])
+    if name not in _COLLECTIONS:
+        raise ValueError("%.100r is no collection" % name)
+    if name == "deque":
+        return collections.deque(items, more)
+    found: Any = getattr(collections, name)(*[more] if name == "defaultdict" else [])
+    reader.check_hashes([key for key, _ in items])
+    for key, value in items:
+        dict.__setitem__(found, key, value) if name != "OrderedDict" else found.__setitem__(key, value)
+    return found
+
+
+def _array(reader: Decoder, data: Any) -> Any:
+    numpy = importlib.import_module("numpy")
+    kind, shape, content, is_array = data
+    found = numpy.frombuffer(TAGS["$bytes"](reader, content), dtype=numpy.dtype(as_text(kind))).reshape(shape).copy()
+    return found if is_array else found[()]
+
+
+def _path(reader: Decoder, data: Any) -> Any:
+    kind = standard_class(as_text(data[0]))
+    if not issubclass(kind, importlib.import_module("pathlib").PurePath):
+        raise ValueError("this is no path")
+    return kind(as_text(data[1]))
+
+
+def _module(reader: Decoder, data: Any) -> Any:
+    if not is_standard(as_text(data)):
+        raise ValueError("%.100r is no module of the standard library" % data)
+    return importlib.import_module(data)
+
+
+TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
+    **TAGS,
+    "$constant": lambda reader, data: {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[as_text(data)],
+    "$range": lambda reader, data: range(*reader.items(data)),
+    "$slice": lambda reader, data: slice(*reader.items(data)),
+    "$standard": lambda reader, data: standard_class(as_text(data)),
+    "$module": _module,
+    "$path": _path,
+    "$collection": _collection,
+    "$numpy": _array,
+}
+
+
+def mutable(values: List[Any]) -> List[Any]:
+    """The lists, dicts, sets and other containers among values and in them, each once, in an order that both sides find."""
+    import collections
+
+    mutable = (list, dict, set, bytearray, *(getattr(collections, name) for name in _COLLECTIONS))
+    found: Dict[int, Any] = {}
+    left = list(values)
+    while left:
+        each = left.pop()
+        kind = type(each)
+        if kind in mutable:
+            if id(each) in found:
+                continue
+            found[id(each)] = each
+        if kind in (list, tuple) or kind is collections.deque:
+            left += each
+        elif kind is dict or kind in mutable and isinstance(each, dict):
+            left += each.values()
+    return [*found.values()]
+
+
+def become(old: Any, new: Any) -> None:
+    """Change a container in place to what it has become on the other side."""
+    if type(old) is not type(new):
+        raise ValueError("what was changed in place has become something else")
+    if isinstance(old, (list, bytearray)):
+        old[:] = new
+    elif isinstance(old, dict):
+        dict.clear(old)
+        for key, value in new.items():
+            dict.__setitem__(old, key, value) if "OrderedDict" not in str(type(old)) else old.__setitem__(key, value)
+    else:
+        old.clear()
+        old.extend(new) if hasattr(old, "extend") else old.update(new)
+
+
+def make_empty(content: Any) -> Any:
+    """An empty container of the kind that this data is the content of."""
+    tag = next(iter(content), "") if type(content) is dict else ""
+    if type(content) is list:
+        return []
+    if tag == "$set":
+        return set()
+    if tag == "$bytearray":
+        return bytearray()
+    if tag == "$collection":
+        name, _, more = content[tag]
+        return _collection(Decoder("value", TAGS_OF_BOTH), [name, [], more])
+    return {}

@@ -1,0 +1,350 @@
+"""Tests and code under test in two processes that use each other's objects, as if they were in one.
+
+What is done with a stand-in is a request to the process that has its object. That one may make requests itself before it
+replies: always one of the two works, and the other one waits. The host carries the texts between them.
+
+The process of the tests trusts nothing that comes from the code. It makes only data and stand-ins of it, and it answers
+what a caller may ask of an object that it was given: nothing behind a name with an underscore, nothing of a function
+but a call.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import sys
+import threading
+import types
+import weakref
+
+from coderoom.sandbox.guest.decoding import Decoder, as_text
+
+from .crossing import TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
+from .stand_ins import COMPARES, FORWARDED, CannotSeparate, StandInModule, make_mirror, reference
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+__all__ = ["CannotSeparate", "CodeEnded", "Peer"]
+
+_MOST_CAUSES = 4
+_NO_NAMES: Mapping[str, Any] = {}
+_NO_NUMBERS: Mapping[int, int] = {}
+_ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
+_OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__")
+_OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_SPECIAL = FORWARDED.union(COMPARES, ["__eq__", "__await__", "__aiter__", "__anext__", "__aenter__", "__aexit__"])
+_TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
+
+
+class CodeEnded(BaseException):
+    """The process of the code has ended in the middle of a request."""
+
+
+class Peer:
+    """One of the two sides.
+
+    Args:
+        exchange: Sends a text to the other side and returns the next one from there; `None`: it has ended.
+        is_trusted: Whether the other side is: the code trusts the tests.
+    """
+
+    def __init__(self, exchange: Callable[[str], Optional[str]], is_trusted: bool) -> None:
+        self.is_trusted = is_trusted
+        self.cannot: List[str] = []
+        self._exchange = exchange
+        self._turn = threading.RLock()
+        self._next = itertools.count(1)
+        self._given: Dict[int, Any] = {}  # What the other side has stand-ins for, by number.
+        self._numbers: Dict[int, int] = {}
+        self._described: Dict[int, type] = {}
+        self._mirrors: Dict[int, Any] = {}
+        self._stand_ins: Any = weakref.WeakValueDictionary()
+        self._gone: List[int] = []
+
+    def ask(self, do: str, of: Any, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = _NO_NAMES) -> Any:
+        """Make a request; return its result, or raise its exception."""
+        with self._turn:
+            given = mutable([*args, *kwargs.values()])
+            numbers = {id(each): number for number, each in enumerate(given)}
+            message: Dict[str, Any] = {"do": do, "of": self._encode(of), "name": name, "gone": self._gone[:]}
+            message["args"] = [self._encode(each, numbers) for each in args]
+            message["kwargs"] = {key: self._encode(each, numbers) for key, each in kwargs.items()}
+            message["given"] = self._contents(given)
+            del self._gone[: len(message["gone"])]
+            while True:
+                text = self._exchange(json.dumps(message))
+                if text is None:
+                    raise CodeEnded("the process of the code has ended")
+                reply = json.loads(text)
+                if "do" not in reply:
+                    return self._result(reply, given)
+                message = self._answer(reply)
+
+    def serve(self) -> None:
+        """Answer requests until there are no more."""
+        message: Dict[str, Any] = {}
+        while (text := self._exchange(json.dumps(message))) is not None:
+            message = self._answer(json.loads(text))
+
+    def lost(self, why: str) -> CannotSeparate:
+        """Note why something cannot be separated."""
+        self.cannot.append(why)
+        return CannotSeparate(why)
+
+    def _result(self, reply: Dict[str, Any], given: List[Any]) -> Any:
+        for number, data in reply.get("after", ()):
+            become(given[number], self._decode(data, given))
+        if "cannot" in reply:
+            raise self.lost(as_text(reply["cannot"]))
+        if "error" in reply:
+            raise self._error(reply["error"])
+        return self._decode(reply["value"], given)
+
+    def _answer(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        given: List[Any] = []
+        before: List[Any] = []
+        do, name = as_text(request["do"]), as_text(request["name"])
+        try:
+            for number in request["gone"]:
+                self._numbers.pop(id(self._given.pop(number, None)), None)
+            if not self.is_trusted:
+                self._check(do, request["of"], name)
+            given = [make_empty(each) for each in request["given"]]
+            for each, content in zip(given, request["given"]):  # noqa: B905 (Python 3.8)
+                become(each, self._decode(content, given))
+            args = [self._decode(each, given) for each in request["args"]]
+            kwargs = {key: self._decode(each, given) for key, each in request["kwargs"].items()}
+            before = self._contents(given)
+            value = self._do(do, self._decode(request["of"]), name, args, kwargs)
+            numbers = {id(each): number for number, each in enumerate(given)}
+            reply = {"value": self._encode(value, numbers)}
+        except CannotSeparate as error:
+            reply = {"cannot": str(error)}
+        except BaseException as error:
+            reply = {"error": self._report(error)}
+        after = self._contents(given[: len(before)])
+        changed = [[number, each] for number, each in enumerate(after) if each != before[number]]
+        return {**reply, "after": changed} if changed else reply
+
+    def _check(self, do: str, of: Any, name: str) -> None:
+        """Let the code use an object that it was given, and nothing behind it."""
+        if type(of) is not dict or [*of] != ["$there"]:
+            raise self.lost("the code asks for something that it was not given")
+        target = self._given[of["$there"]]
+        if isinstance(target, types.ModuleType):
+            raise self.lost("the code uses a module of the tests")
+        if do in ("get", "set", "delete"):
+            if isinstance(target, (*_FUNCTIONS, *_GENERATORS)):
+                names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
+                allowed = do == "get" and name in names
+            else:
+                allowed = name in _OF_FUNCTIONS or not name.startswith("_")
+        else:
+            allowed = do != "special" or name in _SPECIAL
+        if not allowed:
+            raise self.lost("the code asks for %.50r of an object of the tests" % name)
+
+    def _do(self, do: str, target: Any, name: str, args: List[Any], kwargs: Dict[str, Any]) -> Any:
+        if do == "import":
+            return importlib.import_module(name)
+        if do == "get":
+            return getattr(target, name)
+        if do == "set":
+            return setattr(target, name, *args)
+        if do == "delete":
+            return delattr(target, name)
+        if do == "names":
+            return [each for each in dir(target) if type(each) is str]
+        if do == "call":
+            return target(*args, **kwargs)
+        if do == "item":
+            return target[args[0]]
+        if do == "plain":
+            return _plain(target, name)
+        if do == "text":
+            return _TEXTS[name](target, *args)
+        if do == "await":
+            return _wait_for(target)
+        if do == "special":
+            return getattr(type(target), name)(target, *args, **kwargs)
+        raise self.lost("%.50r is no request" % do)
+
+    def _contents(self, given: List[Any]) -> List[Any]:
+        numbers = {id(each): number for number, each in enumerate(given)}
+        return [Writer(self._keep, numbers).content(each) for each in given]
+
+    def _encode(self, value: Any, numbers: Mapping[int, int] = _NO_NUMBERS) -> Any:
+        return Writer(self._keep, numbers).encode(value)
+
+    def _keep(self, value: Any, why: str) -> Any:
+        if why:
+            raise self.lost("what is handed over is too large: %s" % why)
+        found = reference(value)
+        if found is not None and found[0] is self:
+            return {"$there": found[1]}
+        if isinstance(value, BaseException):
+            return {"$error": self._report(value)}
+        if isinstance(value, type):
+            return {"$class": self._describe(value)}
+        return {"$here": [self._number(value), self._describe(type(value))]}
+
+    def _number(self, value: Any) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = next(self._next)
+            self._given[number] = value
+        return number
+
+    def _describe(self, kind: type) -> Any:
+        """The number of a class, the first time with what is needed for a mirror of it."""
+        number = self._number(kind)
+        if number in self._described:
+            return number
+        self._described[number] = kind
+        names: Dict[str, bool] = {}
+        for each in reversed(kind.__mro__[:-1]):
+            names.update({name: found is not None for name, found in vars(each).items() if name[:2] == "__" == name[-2:]})
+        bases = [standard_name(each) or self._describe(each) for each in kind.__bases__ if each is not object]
+        texts = kind.__name__, kind.__qualname__, str(kind.__module__)
+        name, qualname, module = [each.encode("ascii", "backslashreplace").decode()[:200] for each in texts]
+        return {"number": number, "name": name, "qualname": qualname, "module": module, "names": names, "bases": bases}
+
+    def _report(self, error: BaseException, depth: int = 0) -> Dict[str, Any]:
+        """An exception as data."""
+        found = reference(error)
+        if found is not None and found[0] is self:
+            return {"there": found[1]}
+        kind = type(error)
+        name = standard_name(kind)
+        report: Dict[str, Any] = {"class": name or self._describe(kind), "text": _text_of(error)}
+        try:
+            report["args"] = self._encode(list(error.args))
+            report["own"] = self._encode({name: each for name, each in vars(error).items() if name[:1] != "_"})
+        except BaseException:
+            report["args"] = [report["text"]]
+        if not name:
+            report["number"] = self._number(error)
+        for name in ("__cause__", "__context__") if depth < _MOST_CAUSES and self.is_trusted else ():
+            if (other := getattr(error, name, None)) is not None:
+                report[name] = self._report(other, depth + 1)
+        return report
+
+    def _decode(self, data: Any, given: Sequence[Any] = ()) -> Any:
+        return Decoder("value", {**self._tags, "$given": lambda reader, number: given[number]}).read(data)
+
+    @property
+    def _tags(self) -> Dict[str, Any]:
+        return {
+            **TAGS_OF_BOTH,
+            "$here": lambda reader, data: self._stand_in(*data),
+            "$class": lambda reader, data: self._mirror(data),
+            "$there": lambda reader, data: self._given[data],
+            "$error": lambda reader, data: self._error(data),
+        }
+
+    def _stand_in(self, number: int, described: Any) -> Any:
+        mirror = self._mirror(described)
+        found = self._stand_ins.get(number)
+        if found is None:
+            if type.__getattribute__(mirror, "__name__") == "module":
+                found = StandInModule("module", self, number)
+            else:
+                found = object.__new__(mirror)
+                object.__setattr__(found, "_cr_number", number)
+            if number in self._gone:
+                self._gone.remove(number)
+            weakref.finalize(found, self._gone.append, number).atexit = False
+            self._stand_ins[number] = found
+        return found
+
+    def _mirror(self, described: Any) -> Any:
+        if type(described) is int:
+            return self._mirrors[described]
+        bases: List[type] = []
+        registered: List[Any] = []
+        for each in described["bases"]:
+            if type(each) is not str:
+                bases.append(self._mirror(each))
+                continue
+            base = standard_class(each)
+            if issubclass(base, BaseException):
+                bases.append(base)
+            elif base.__module__ in _ABSTRACT and hasattr(base, "register"):
+                registered.append(base)
+        mirror = self._mirrors[described["number"]] = make_mirror(self, described, bases, registered)
+        return mirror
+
+    def _error(self, report: Dict[str, Any]) -> BaseException:
+        """The exception that a report describes: one of the standard library, or the mirror of another one."""
+        if "there" in report:
+            found: BaseException = self._given[report["there"]]
+            return found
+        name = report["class"]
+        kind = standard_class(name) if type(name) is str else self._mirror(name)
+        args = self._decode(report["args"])
+        if type(kind) is type and issubclass(kind, BaseException) and type(name) is str:
+            error = kind(*args)
+        else:
+            error = BaseException.__new__(kind, *args)
+            error.__dict__.update(_cr_number=report["number"], _cr_text=as_text(report["text"]))
+        for name, each in self._decode(report.get("own", {})).items():
+            error.__dict__.setdefault(name, each)
+        error.__cause__, error.__context__ = (
+            self._error(report[name]) if name in report else None for name in ("__cause__", "__context__")
+        )
+        return error
+
+
+_BASES = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
+_VIEWS = (type({}.keys()), type({}.items()))
+_DECIDE = frozenset(["__eq__", "__ne__", "__getattribute__", "__iter__", "__len__", "__getitem__", "__bool__", *COMPARES])
+
+
+def _plain(value: Any, name: str) -> Any:
+    """In a list, the data that an object is for a special method; `None` if its class has its own, or is no data."""
+    if type(value) in _VIEWS:
+        return [set(value)]
+    for each in type(value).__mro__:
+        if each in _BASES:
+            if issubclass(each, dict):
+                return [dict(dict.items(value))]
+            if each in (list, tuple, set, frozenset):
+                return [each(each.__iter__(value))]
+            return [str.__str__(value) if each is str else each(value)]
+        own = vars(each)
+        if (name in own or not _DECIDE.isdisjoint(own)) and not standard_name(each):
+            return None
+    return None
+
+
+_loops: List[Any] = []
+
+
+def _wait_for(work: Any) -> Any:
+    import asyncio
+
+    async def wait() -> Any:
+        return await work
+
+    if not _loops:
+        _loops.append(asyncio.new_event_loop())
+    return _loops[0].run_until_complete(wait())
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:10_000].encode("utf-8", "backslashreplace").decode()
+    except BaseException:
+        return ""
+
+
+def load(peer: Peer, name: str) -> Any:
+    """The module of the code, as a stand-in that imports find."""
+    module = sys.modules[name] = peer.ask("import", None, name)
+    module.__dict__.update(__name__=name, __path__=[])
+    return module

@@ -1,0 +1,336 @@
+"""Stand-ins for objects of another process: what is done with one is a request to the process that has the object.
+
+`peers` makes them. The class of a stand-in is a mirror of the class of its object: it has the same name, the same special
+methods and mirrors of the same base classes. Mirrors of exceptions are real exceptions, so that they can be caught.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+__all__ = ["ARITHMETIC", "COMPARES", "FORWARDED", "CannotSeparate", "StandIn", "StandInModule", "make_mirror", "reference"]
+
+COMPARES = {"__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt, "__ge__": operator.ge}
+ARITHMETIC = frozenset(
+    "__%s%s__" % (side, name)
+    for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift",
+                 "and", "xor", "or")
+    for side in ("", "r", "i")
+)  # fmt: skip
+FORWARDED = ARITHMETIC.union(
+    "__%s__" % name
+    for name in ("neg", "pos", "abs", "invert", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil",
+                 "len", "length_hint", "iter", "next", "reversed", "contains", "getitem", "setitem", "delitem", "enter",
+                 "exit", "bytes", "fspath", "call", "instancecheck", "subclasscheck")
+)  # fmt: skip
+"""The special methods of a mirror that are requests."""
+_JUDGES = frozenset(["endswith", "isdisjoint", "issubset", "issuperset", "startswith"])
+"""Methods of built-in types that say whether what the tests expect is true."""
+
+
+class CannotSeparate(BaseException):
+    """What tests and code do with each other cannot be done in two processes."""
+
+
+class _Nothing:
+    """An object that equals no other one, and that no code has seen before."""
+
+
+def reference(value: Any) -> Optional[Tuple[Any, int]]:
+    """For a stand-in or a mirror: the peer that made it, and the number of the object it stands for; else `None`."""
+    if isinstance(value, (_MirrorType, _ErrorType)):
+        return type.__getattribute__(value, "_cr_peer"), type.__getattribute__(value, "_cr_class")
+    if issubclass(type(value), StandIn):
+        return type(value)._cr_peer, object.__getattribute__(value, "_cr_number")
+    if type(value) is StandInModule or isinstance(type(value), _ErrorType):
+        found = value.__dict__.get("_cr_number")
+        return None if found is None else (type(value)._cr_peer or value.__dict__["_cr_peer"], found)
+    return None
+
+
+def _ask(value: Any, do: str, name: str = "", args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
+    peer, _ = reference(value) or (None, 0)
+    return peer.ask(do, value, name, args, kwargs or {})
+
+
+def _special(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    return _ask(value, "special", name, args, kwargs)
+
+
+class StandIn:
+    """Stands for an object. Names begin with `_cr_`, since all others are those of the object."""
+
+    __slots__ = ("__weakref__", "_cr_number")
+    _cr_peer: Any = None
+    _cr_names: Dict[str, bool] = {}
+    _cr_is_named = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _JUDGES:
+            _may_decide(self, name)
+        return _ask(self, "get", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _ask(self, "set", name, (value,))
+
+    def __delattr__(self, name: str) -> None:
+        _ask(self, "delete", name)
+
+    def __dir__(self) -> List[str]:
+        return list(_ask(self, "names"))
+
+    def __repr__(self) -> str:
+        return str(_ask(self, "text", "repr"))
+
+    def __str__(self) -> str:
+        return str(_ask(self, "text", "str"))
+
+    def __format__(self, spec: str) -> str:
+        return str(_ask(self, "text", "format", (spec,)))
+
+    def __bool__(self) -> bool:
+        return bool(_ask(self, "text", "bool"))
+
+    def __hash__(self) -> int:
+        return int(_ask(self, "text", "hash"))
+
+    def __eq__(self, other: object) -> Any:
+        return _equals(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        found = _equals(self, other)
+        return found if found is NotImplemented else not found
+
+
+def _equals(one: Any, other: object) -> Any:
+    if one is other and not one._cr_names.get("__eq__"):
+        return True
+    if not isinstance(other, StandIn):
+        if (data := _data_of(one, "__eq__")) is not None:
+            return data[0] == other
+        if one._cr_names.get("__eq__"):
+            _may_decide(one, "__eq__")
+    if not one._cr_names.get("__eq__"):
+        return NotImplemented
+    found = _special(one, "__eq__", other)
+    if found is True:
+        for decoy in _decoys(other):
+            if _special(one, "__eq__", decoy) is True:
+                raise one._cr_peer.lost("an object of %s says that it equals anything" % type(one).__name__)
+    return found
+
+
+def _decoys(value: Any) -> List[Any]:
+    """Values that do not equal a value. An object that equals them too equals anything."""
+    decoys: List[Any] = [_Nothing()]
+    if isinstance(value, (int, float)):
+        decoys += [value + 1, -value - 7]
+    elif isinstance(value, str):
+        decoys.append(value + "?")
+    elif isinstance(value, (list, tuple)):
+        decoys.append(type(value)((*value, _Nothing())))
+    return decoys
+
+
+def _data_of(value: Any, name: str) -> Optional[List[Any]]:
+    """In a list, the data that an object is for a special method; `None` if it is more than data."""
+    found = _ask(value, "plain", name)
+    return found if type(found) is list else None
+
+
+def _may_decide(value: Any, name: str) -> None:
+    """Refuse that an object, of a class that the tests do not name, decides whether it is what they expect."""
+    kind = type(value)
+    if not kind._cr_peer.is_trusted and not any(each.__dict__.get("_cr_is_named") for each in kind.__mro__):
+        raise kind._cr_peer.lost("an object of %s decides itself what %s gives" % (kind.__name__, name))
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if (name in ARITHMETIC or name == "__contains__") and not all(isinstance(each, StandIn) for each in args):
+            if (data := _data_of(self, name)) is not None:
+                return getattr(data[0], name, lambda *_: NotImplemented)(*args)
+            _may_decide(self, name)
+        found = _special(self, name, *args, **kwargs)
+        if name == "__contains__" and found and _special(self, name, _Nothing()):
+            raise self._cr_peer.lost("an object of %s says that it contains anything" % type(self).__name__)
+        return found
+
+    return method
+
+
+def _compared(name: str) -> Callable[[Any, Any], Any]:
+    compare = COMPARES[name]
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, StandIn):
+            if (data := _data_of(self, name)) is not None:
+                return compare(data[0], other)
+            _may_decide(self, name)
+        return _special(self, name, other)
+
+    return method
+
+
+def _awaited(self: Any) -> Iterator[Any]:
+    return _ask(self, "await")
+    yield
+
+
+class _Awaitable:
+    """What an async special method of a stand-in gives."""
+
+    def __init__(self, owner: Any, name: str, args: Tuple[Any, ...]) -> None:
+        self._work = owner, name, args
+
+    def __await__(self) -> Iterator[Any]:
+        owner, name, args = self._work
+        return _ask(_special(owner, name, *args), "await")
+        yield
+
+
+def _async(name: str) -> Callable[..., Any]:
+    return lambda self, *args: _Awaitable(self, name, args)
+
+
+class _MirrorType(type):
+    """The class of mirrors: what is done with a class is a request too."""
+
+    def __new__(cls, name: str, bases: Tuple[Any, ...], space: Dict[str, Any]) -> Any:
+        if "_cr_peer" not in space:
+            peer = next(each._cr_peer for each in bases if isinstance(each, _MirrorType))
+            raise peer.lost("the class %s of the tests is derived from one of the code" % name)
+        return super().__new__(cls, name, bases, space)
+
+    def __init__(cls, *_: Any) -> None:
+        pass
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _ask(cls, "call", "", args, kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        return _ask(cls, "get", name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        _ask(cls, "set", name, (value,))
+
+    def __delattr__(cls, name: str) -> None:
+        _ask(cls, "delete", name)
+
+    def __dir__(cls) -> List[str]:
+        return list(_ask(cls, "names"))
+
+    def __iter__(cls) -> Any:
+        return _special(cls, "__iter__")
+
+    def __len__(cls) -> int:
+        return int(_special(cls, "__len__"))
+
+    def __getitem__(cls, key: Any) -> Any:
+        return _ask(cls, "item", "", (key,))
+
+    def __contains__(cls, item: Any) -> bool:
+        return bool(_special(cls, "__contains__", item))
+
+
+class _ErrorType(type):
+    """The class of mirrors of exceptions."""
+
+    def __new__(cls, name: str, bases: Tuple[Any, ...], space: Dict[str, Any]) -> Any:
+        if "_cr_peer" not in space:
+            peer = next(each._cr_peer for each in bases if isinstance(each, _ErrorType))
+            raise peer.lost("the class %s of the tests is derived from one of the code" % name)
+        return super().__new__(cls, name, bases, space)
+
+    def __init__(cls, *_: Any) -> None:
+        pass
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _ask(cls, "call", "", args, kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        return _ask(cls, "get", name)
+
+
+def _attribute_of_error(self: Any, name: str) -> Any:
+    if name.startswith("_cr_") or reference(self) is None:
+        raise AttributeError(name)
+    return _ask(self, "get", name)
+
+
+def _text_of_error(self: Any) -> str:
+    return str(self.__dict__.get("_cr_text", ""))
+
+
+def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registered: List[Any]) -> Any:
+    """Make the mirror of a class.
+
+    Args:
+        peer: Who makes it.
+        described: Its `number`, `name`, `qualname`, `module`, and its special `names`: whether they are not `None`.
+        bases: Mirrors of its base classes, and those that are exceptions of the standard library.
+        registered: Its abstract base classes.
+    """
+    names = described["names"]
+    space: Dict[str, Any] = {
+        "_cr_peer": peer, "_cr_class": described["number"], "_cr_names": names, "_cr_is_named": False,
+        "__module__": described["module"], "__qualname__": described["qualname"],
+    }  # fmt: skip
+    if any(issubclass(each, BaseException) for each in bases):
+        kept = {"__getattr__": _attribute_of_error, "__str__": _text_of_error}
+        return _ErrorType(described["name"], tuple(bases), {**space, **kept})
+    if not any(issubclass(each, StandIn) for each in bases):
+        bases = [*bases, StandIn]
+    space["__slots__"] = ()
+    for name, exists in names.items():
+        if name == "__hash__" or not exists:
+            space[name] = StandIn.__hash__ if exists else None
+        elif name in FORWARDED:
+            space[name] = _forwarded(name)
+        elif name in COMPARES:
+            space[name] = _compared(name)
+        elif name in ("__anext__", "__aenter__", "__aexit__"):
+            space[name] = _async(name)
+        elif name == "__await__":
+            space[name] = _awaited
+        elif name == "__aiter__":
+            space[name] = lambda self: _special(self, "__aiter__")
+    mirror = _MirrorType(described["name"], tuple(bases), space)
+    for each in registered:
+        each.register(mirror)
+    return mirror
+
+
+class StandInModule(types.ModuleType):
+    """Stands for a module. Classes that are found in it are named by those who look: see `_may_decide`."""
+
+    _cr_peer: Any = None
+
+    def __init__(self, name: str, peer: Any, number: int) -> None:
+        super().__init__(name)
+        self.__dict__.update(_cr_peer=peer, _cr_number=number)
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__" and name != "__all__" and name != "__version__":
+            raise AttributeError(name)
+        found = _ask(self, "get", name)
+        if isinstance(found, _MirrorType):
+            type.__setattr__(found, "_cr_is_named", True)
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name[:2] == "__" or type(value) is StandInModule:
+            self.__dict__[name] = value
+        else:
+            _ask(self, "set", name, (value,))
+
+    def __delattr__(self, name: str) -> None:
+        _ask(self, "delete", name)
+
+    def __dir__(self) -> List[str]:
+        return list(_ask(self, "names"))

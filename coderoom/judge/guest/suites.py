@@ -1,0 +1,155 @@
+"""Runs a file of tests for pytest or unittest, in which the modules of the code are stand-ins."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import io
+import os
+import sys
+import unittest
+
+from .checks import TOLD, described
+from .peers import Peer, load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, List, Optional
+
+    Exchange = Callable[[str], Optional[str]]
+
+__all__ = ["run_file"]
+
+
+def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> Dict[str, Any]:
+    """Run the tests of a file, by pytest if it is installed.
+
+    Args:
+        exchange: See `Peer`.
+        modules: The top-level names of the modules of the code.
+        name: The name of the file.
+        source: Its content.
+
+    Returns:
+        The `tests`, each with its `name`, its `outcome` (passed, failed or skipped), `why`, and what `cannot` be
+        separated; `why` there are none.
+    """
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(source)
+    peer = Peer(exchange, is_trusted=False)
+    sys.meta_path.insert(0, _Finder(peer, modules))
+    sys.path.insert(0, os.getcwd())
+    found = _Found(peer)
+    printed = io.StringIO()
+    try:
+        pytest = importlib.import_module("pytest")
+    except ImportError:
+        pytest = None
+    why = ""
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            if pytest is None:
+                _run_unittest(name, found)
+            else:
+                code = pytest.main([name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=[_Plugin(found)])
+                why = "" if found.tests or code == 0 else "pytest found no tests"
+        except BaseException as error:
+            why = described(error, name)
+    why = why or found.broken
+    return {"tests": found.tests, "why": (why or "" if found.tests else why or printed.getvalue())[-TOLD:]}
+
+
+class _Found:
+    """What came of the tests."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.tests: List[Dict[str, Any]] = []
+        self.broken = ""
+        self._peer = peer
+        self._before = 0
+
+    def add(self, name: str, outcome: str, why: str) -> None:
+        """Note the outcome of a part of a test; the first part that is not passed counts."""
+        cannot, self._before = self._peer.cannot[self._before :], len(self._peer.cannot)
+        last = self.tests[-1] if self.tests and self.tests[-1]["name"] == name else None
+        if last is None:
+            last = {"name": name, "outcome": "passed", "why": "", "cannot": ""}
+            self.tests.append(last)
+        if last["outcome"] == "passed":
+            last.update(outcome=outcome, why=why[:TOLD])
+        last["cannot"] = last["cannot"] or "; ".join(cannot)[:TOLD]
+
+
+class _Plugin:
+    """What pytest tells."""
+
+    def __init__(self, found: _Found) -> None:
+        self._found = found
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A part of a test has ended."""
+        if report.when == "call" or report.outcome != "passed":
+            self._found.add(report.nodeid, report.outcome, "" if report.outcome == "passed" else str(report.longrepr))
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file was read."""
+        if report.failed:
+            self._found.broken = str(report.longrepr)[-TOLD:]
+
+
+class _Result(unittest.TestResult):
+    def __init__(self, found: _Found) -> None:
+        super().__init__()
+        self._found = found
+
+    def addSuccess(self, test: Any) -> None:  # noqa: N802 (of unittest)
+        self._found.add(test.id(), "passed", "")
+
+    def addError(self, test: Any, err: Any) -> None:  # noqa: N802
+        self._found.add(test.id(), "failed", "%s: %s" % (err[0].__name__, err[1]))
+
+    addFailure = addError  # noqa: N815
+
+    def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
+        self._found.add(test.id(), "skipped", reason)
+
+    def addExpectedFailure(self, test: Any, err: Any) -> None:  # noqa: N802
+        self._found.add(test.id(), "passed", "")
+
+    def addUnexpectedSuccess(self, test: Any) -> None:  # noqa: N802
+        self._found.add(test.id(), "failed", "it was expected to fail")
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
+        if err is not None:
+            self._found.add(test.id(), "failed", "%s: %s" % (err[0].__name__, err[1]))
+
+
+def _run_unittest(name: str, found: _Found) -> None:
+    suite = unittest.defaultTestLoader.loadTestsFromName(name.rpartition(".")[0])
+    suite.run(_Result(found))
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of the code, which are stand-ins."""
+
+    def __init__(self, peer: Peer, modules: List[str]) -> None:
+        self._peer = peer
+        self._modules = frozenset(modules)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """See `importlib.abc.MetaPathFinder`."""
+        if fullname.partition(".")[0] not in self._modules:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: Any) -> Any:
+        """See `importlib.abc.Loader`."""
+        try:
+            return load(self._peer, spec.name)
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("No module named %r" % spec.name, name=spec.name) from None
+
+    def exec_module(self, module: Any) -> None:
+        """See `importlib.abc.Loader`."""

@@ -1,0 +1,105 @@
+"""Judges the samples of models for a problem set, and computes pass@k."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from coderoom.judge.apart import ApartVerdict, judge_apart, sandbox_apart
+from coderoom.judge.problem_sets import Problem, Sample
+
+_MODULE: Final = "solution"
+_KS: Final = (1, 10, 100)
+
+
+@dataclass
+class Score:
+    """What came of samples.
+
+    Attributes:
+        judged: The number of judged samples of each problem.
+        passed: How many of them passed.
+        unsound: Problems that are left out, and why: their reference fails, or the empty answer passes.
+        cannot_separate: How many samples could not be judged in two rooms. They have not passed.
+    """
+
+    judged: Counter[str] = field(default_factory=Counter)
+    passed: Counter[str] = field(default_factory=Counter)
+    unsound: dict[str, str] = field(default_factory=dict)
+    cannot_separate: int = 0
+
+    def add(self, task_id: str, verdict: ApartVerdict) -> None:
+        """Count a verdict."""
+        self.judged[task_id] += 1
+        self.passed[task_id] += verdict.passed
+        self.cannot_separate += bool(verdict.cannot_separate)
+
+    @property
+    def pass_at(self) -> dict[str, float]:
+        """The unbiased estimates of pass@k, for each k of which every problem has enough samples."""
+        found = {}
+        for k in _KS if self.judged else ():
+            if min(self.judged.values()) >= k:
+                chances = [_pass_at(k, count, self.passed[task]) for task, count in self.judged.items()]
+                found[f"pass@{k}"] = sum(chances) / len(chances)
+        return found
+
+
+def _pass_at(k: int, count: int, passed: int) -> float:
+    return 1 - math.comb(count - passed, k) / math.comb(count, k)
+
+
+async def score(
+    samples: Sequence[Sample], result: Score, *, wall: str = "auto", jobs: int = 2, timeout: float = 10.0
+) -> AsyncIterator[tuple[Sample, ApartVerdict | None]]:
+    """Judge samples, each in rooms of its own.
+
+    Before, each problem is checked: its reference must pass, and an empty answer must fail.
+
+    Args:
+        samples: The samples.
+        result: Is filled in.
+        wall: The wall (isolation backend).
+        jobs: How many are judged at a time.
+        timeout: The time limit of each in seconds.
+
+    Yields:
+        Each sample in order, with its verdict, or `None` if its problem is left out.
+
+    Raises:
+        SandboxUnavailable: The sandbox broke, which says nothing about the samples.
+    """
+    async with sandbox_apart(wall, concurrency=2 * jobs) as sandbox:
+        slots = asyncio.Semaphore(jobs)
+
+        async def judge(code: str, problem: Problem) -> ApartVerdict:
+            async with slots:
+                return await judge_apart(sandbox, {f"{_MODULE}.py": code}, _MODULE, problem.test, timeout=timeout)
+
+        async def check(problem: Problem) -> str:
+            if not (verdict := await judge(problem.reference, problem)).passed:
+                return f"its reference fails: {verdict.cannot_separate or verdict.why}"
+            return "an empty answer passes" if (await judge(problem.empty, problem)).passed else ""
+
+        checks = {each.problem.task_id: asyncio.ensure_future(check(each.problem)) for each in samples}
+
+        async def verdict_on(sample: Sample) -> ApartVerdict | None:
+            return None if await checks[sample.problem.task_id] else await judge(sample.code, sample.problem)
+
+        work = [asyncio.ensure_future(verdict_on(sample)) for sample in samples]
+        try:
+            for sample, each in zip(samples, work, strict=True):
+                verdict, task_id = await each, sample.problem.task_id
+                if verdict is None:
+                    result.unsound[task_id] = checks[task_id].result()
+                else:
+                    result.add(task_id, verdict)
+                yield sample, verdict
+        finally:
+            for each in (*checks.values(), *work):
+                each.cancel()
+            await asyncio.gather(*checks.values(), *work, return_exceptions=True)
