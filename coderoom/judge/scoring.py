@@ -92,8 +92,8 @@ async def score(
 
         work = [asyncio.ensure_future(verdict_on(sample)) for sample in samples]
         try:
-            for sample, each in zip(samples, work, strict=True):
-                verdict, task_id = await each, sample.problem.task_id
+            for sample, judging in zip(samples, work, strict=True):
+                verdict, task_id = await judging, sample.problem.task_id
                 if verdict is None:
                     result.unsound[task_id] = checks[task_id].result()
                 else:

@@ -22,11 +22,22 @@ import types
 from coderoom.sandbox.guest.decoding import TAGS, Decoder, as_text
 from coderoom.sandbox.guest.encoding import UNKNOWN, ValueEncoder
 
+from .stand_ins import reference
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Callable, Dict, List, Mapping
 
-__all__ = ["TAGS_OF_BOTH", "Writer", "become", "is_standard", "make_empty", "mutable", "standard_class", "standard_name"]
+__all__ = [
+    "TAGS_OF_BOTH",
+    "Writer",
+    "become",
+    "is_standard",
+    "make_empty",
+    "mutable",
+    "standard_class",
+    "standard_name",
+]
 
 _MOST_ITEMS = 1_000_000
 _MOST_CHARACTERS = 4_000_000
@@ -91,6 +102,8 @@ class Writer(ValueEncoder):
         return self._keep(value, why if self.is_full else "")
 
     def _derived(self, value: Any, kind: type) -> Any:
+        if reference(value) is not None:
+            return self._opaque(value)
         if value is Ellipsis or value is NotImplemented:
             return {"$constant": repr(value)}
         if kind is range:
@@ -174,7 +187,7 @@ TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
 
 
 def mutable(values: List[Any]) -> List[Any]:
-    """The lists, dicts, sets and other containers among values and in them, each once, in an order that both sides find."""
+    """The lists, dicts, sets and other containers among values and in them, each once."""
     import collections
 
     mutable = (list, dict, set, bytearray, *(getattr(collections, name) for name in _COLLECTIONS))
@@ -189,7 +202,7 @@ def mutable(values: List[Any]) -> List[Any]:
             found[id(each)] = each
         if kind in (list, tuple) or kind is collections.deque:
             left += each
-        elif kind is dict or kind in mutable and isinstance(each, dict):
+        elif kind in mutable and issubclass(kind, dict):
             left += each.values()
     return [*found.values()]
 

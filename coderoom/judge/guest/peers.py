@@ -1,7 +1,7 @@
 """Tests and code under test in two processes that use each other's objects, as if they were in one.
 
-What is done with a stand-in is a request to the process that has its object. That one may make requests itself before it
-replies: always one of the two works, and the other one waits. The host carries the texts between them.
+What is done with a stand-in is a request to the process that has its object. That one may make requests itself before
+it replies: always one of the two works, and the other one waits. The host carries the texts between them.
 
 The process of the tests trusts nothing that comes from the code. It makes only data and stand-ins of it, and it answers
 what a caller may ask of an object that it was given: nothing behind a name with an underscore, nothing of a function
@@ -21,7 +21,7 @@ import weakref
 from coderoom.sandbox.guest.decoding import Decoder, as_text
 
 from .crossing import TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
-from .stand_ins import COMPARES, FORWARDED, CannotSeparate, StandInModule, make_mirror, reference
+from .stand_ins import COMPARES, FORWARDED, CannotSeparate, StandInModule, make_mirror, reference, set_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -208,7 +208,9 @@ class Peer:
         self._described[number] = kind
         names: Dict[str, bool] = {}
         for each in reversed(kind.__mro__[:-1]):
-            names.update({name: found is not None for name, found in vars(each).items() if name[:2] == "__" == name[-2:]})
+            names.update(
+                {name: found is not None for name, found in vars(each).items() if name[:2] == "__" == name[-2:]}
+            )
         bases = [standard_name(each) or self._describe(each) for each in kind.__bases__ if each is not object]
         texts = kind.__name__, kind.__qualname__, str(kind.__module__)
         name, qualname, module = [each.encode("ascii", "backslashreplace").decode()[:200] for each in texts]
@@ -301,8 +303,10 @@ class Peer:
 
 
 _BASES = (dict, list, tuple, set, frozenset, str, bytes, bytearray, int, float, complex)
-_VIEWS = (type({}.keys()), type({}.items()))
-_DECIDE = frozenset(["__eq__", "__ne__", "__getattribute__", "__iter__", "__len__", "__getitem__", "__bool__", *COMPARES])
+_VIEWS: Any = (type({}.keys()), type({}.items()))
+_DECIDE = frozenset(
+    ["__eq__", "__ne__", "__getattribute__", "__iter__", "__len__", "__getitem__", "__bool__", *COMPARES]
+)
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -346,5 +350,5 @@ def _text_of(error: BaseException) -> str:
 def load(peer: Peer, name: str) -> Any:
     """The module of the code, as a stand-in that imports find."""
     module = sys.modules[name] = peer.ask("import", None, name)
-    module.__dict__.update(__name__=name, __path__=[])
+    set_up(module, name)
     return module

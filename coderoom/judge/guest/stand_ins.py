@@ -1,7 +1,7 @@
 """Stand-ins for objects of another process: what is done with one is a request to the process that has the object.
 
-`peers` makes them. The class of a stand-in is a mirror of the class of its object: it has the same name, the same special
-methods and mirrors of the same base classes. Mirrors of exceptions are real exceptions, so that they can be caught.
+`peers` makes them. The class of a stand-in is a mirror of the class of its object: it has the same name, the same
+special methods, and mirrors of the same base classes. Mirrors of exceptions are real exceptions, which can be caught.
 """
 
 from __future__ import annotations
@@ -11,9 +11,19 @@ import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
 
-__all__ = ["ARITHMETIC", "COMPARES", "FORWARDED", "CannotSeparate", "StandIn", "StandInModule", "make_mirror", "reference"]
+__all__ = [
+    "ARITHMETIC",
+    "COMPARES",
+    "FORWARDED",
+    "CannotSeparate",
+    "StandIn",
+    "StandInModule",
+    "make_mirror",
+    "reference",
+    "set_up",
+]
 
 COMPARES = {"__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt, "__ge__": operator.ge}
 ARITHMETIC = frozenset(
@@ -47,14 +57,18 @@ def reference(value: Any) -> Optional[Tuple[Any, int]]:
         return type.__getattribute__(value, "_cr_peer"), type.__getattribute__(value, "_cr_class")
     if issubclass(type(value), StandIn):
         return type(value)._cr_peer, object.__getattribute__(value, "_cr_number")
-    if type(value) is StandInModule or isinstance(type(value), _ErrorType):
-        found = value.__dict__.get("_cr_number")
-        return None if found is None else (type(value)._cr_peer or value.__dict__["_cr_peer"], found)
+    if type(value) is StandInModule:
+        return _own(value)["_cr_peer"], _own(value)["_cr_number"]
+    if isinstance(type(value), _ErrorType):
+        number = value.__dict__.get("_cr_number")
+        return None if number is None else (type(value)._cr_peer, number)
     return None
 
 
-def _ask(value: Any, do: str, name: str = "", args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
-    peer, _ = reference(value) or (None, 0)
+def _ask(
+    value: Any, do: str, name: str = "", args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+) -> Any:
+    peer: Any = (reference(value) or (None,))[0]
     return peer.ask(do, value, name, args, kwargs or {})
 
 
@@ -67,7 +81,7 @@ class StandIn:
 
     __slots__ = ("__weakref__", "_cr_number")
     _cr_peer: Any = None
-    _cr_names: Dict[str, bool] = {}
+    _cr_names: Mapping[str, bool] = types.MappingProxyType({})
     _cr_is_named = False
 
     def __getattr__(self, name: str) -> Any:
@@ -107,7 +121,7 @@ class StandIn:
         return found if found is NotImplemented else not found
 
 
-def _equals(one: Any, other: object) -> Any:
+def _equals(one: Any, other: Any) -> Any:
     if one is other and not one._cr_names.get("__eq__"):
         return True
     if not isinstance(other, StandIn):
@@ -177,9 +191,9 @@ def _compared(name: str) -> Callable[[Any, Any], Any]:
     return method
 
 
-def _awaited(self: Any) -> Iterator[Any]:
+def _awaited(self: Any) -> Generator[Any, Any, Any]:
+    yield from ()  # The other process has waited for it.
     return _ask(self, "await")
-    yield
 
 
 class _Awaitable:
@@ -188,10 +202,10 @@ class _Awaitable:
     def __init__(self, owner: Any, name: str, args: Tuple[Any, ...]) -> None:
         self._work = owner, name, args
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         owner, name, args = self._work
+        yield from ()
         return _ask(_special(owner, name, *args), "await")
-        yield
 
 
 def _async(name: str) -> Callable[..., Any]:
@@ -306,6 +320,9 @@ def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registe
     return mirror
 
 
+_own: Any = vars(types.ModuleType)["__dict__"].__get__
+
+
 class StandInModule(types.ModuleType):
     """Stands for a module. Classes that are found in it are named by those who look: see `_may_decide`."""
 
@@ -313,10 +330,10 @@ class StandInModule(types.ModuleType):
 
     def __init__(self, name: str, peer: Any, number: int) -> None:
         super().__init__(name)
-        self.__dict__.update(_cr_peer=peer, _cr_number=number)
+        _own(self).update(_cr_peer=peer, _cr_number=number)
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__" and name != "__all__" and name != "__version__":
+        if name[:2] == "__" and name not in ("__all__", "__version__"):
             raise AttributeError(name)
         found = _ask(self, "get", name)
         if isinstance(found, _MirrorType):
@@ -325,7 +342,7 @@ class StandInModule(types.ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name[:2] == "__" or type(value) is StandInModule:
-            self.__dict__[name] = value
+            _own(self)[name] = value
         else:
             _ask(self, "set", name, (value,))
 
@@ -334,3 +351,13 @@ class StandInModule(types.ModuleType):
 
     def __dir__(self) -> List[str]:
         return list(_ask(self, "names"))
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        names = [name for name in self.__dir__() if name[:2] != "__"]
+        return {name: _ask(self, "get", name) for name in names}  # This names no class: nobody asked for one.
+
+
+def set_up(module: StandInModule, name: str) -> None:
+    """Let the import system find a module under its name."""
+    _own(module).update(__name__=name, __path__=[])

@@ -53,7 +53,9 @@ def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> 
             if pytest is None:
                 _run_unittest(name, found)
             else:
-                code = pytest.main([name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=[_Plugin(found)])
+                code = pytest.main(
+                    [name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=[_Plugin(found)]
+                )
                 why = "" if found.tests or code == 0 else "pytest found no tests"
         except BaseException as error:
             why = described(error, name)
