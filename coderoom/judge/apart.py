@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from coderoom.judge.session import value_of, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
-_MODULES = harness_modules(crossing="", stand_ins="", peers="", checks="", suites="")
+_MODULES = harness_modules(stand_ins="", crossing="", peers="", checks="", suites="")
 _SLACK = 5.0
 _MOST_BYTES = 16 * 1024 * 1024
 
@@ -31,7 +32,8 @@ def sandbox_apart(wall: str = "auto", **options: Any) -> Sandbox:
         options: Further arguments of `Sandbox`, except `preload` and `limits`.
     """
     limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
-    return Sandbox(wall, preload=_MODULES, limits=limits, **options)
+    suites = ["pytest"] if importlib.util.find_spec("pytest") is not None else []
+    return Sandbox(wall, preload=[*_MODULES, *suites], limits=limits, **options)
 
 
 class TestCode(Data):

@@ -33,9 +33,16 @@ _MOST_CAUSES = 4
 _NO_NAMES: Mapping[str, Any] = {}
 _NO_NUMBERS: Mapping[int, int] = {}
 _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
-_OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__")
+_OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__dict__", "__type_params__")
 _OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_FUNCTIONS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+)
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _SPECIAL = FORWARDED.union(COMPARES, ["__eq__", "__await__", "__aiter__", "__anext__", "__aenter__", "__aexit__"])
 _TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
@@ -143,7 +150,7 @@ class Peer:
                 names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
                 allowed = do == "get" and name in names
             else:
-                allowed = name in _OF_FUNCTIONS or not name.startswith("_")
+                allowed = name in _OF_FUNCTIONS[:4] or not name.startswith("_")
         else:
             allowed = do != "special" or name in _SPECIAL
         if not allowed:

@@ -1,0 +1,101 @@
+"""Code that tries to be judged right although it is wrong, and honest code that looks like it.
+
+`problems` has a file for each problem: its docstring is the name of the function or class, then come a solution and the
+test. `cheats` and `honest` have a file for each case, whose docstring names the problem and says what the code does.
+A file may be added without any other change.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from importlib import resources
+
+from coderoom.judge.apart import ApartVerdict, TestCode, judge_apart, judge_suite, sandbox_apart
+
+_TEST = "def check("
+_SUITE = "from solution import {name} as candidate\n\n\n{test}\n\ndef test():\n    check(candidate)\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case.
+
+    Attributes:
+        name: Its name.
+        is_honest: Whether it must pass; a cheat must not.
+        how: What the code does.
+        code: The code.
+        test: The test of its problem.
+    """
+
+    name: str
+    is_honest: bool
+    how: str
+    code: str
+    test: TestCode
+
+
+def read_cases() -> Iterator[Case]:
+    """The cases, in the order of their names, and the solutions of the problems as honest ones."""
+    folder, problems = resources.files(__name__), {}
+    for file in sorted((folder / "problems").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            entry_point, text = _read(file.read_text("utf-8"))
+            before, _, test = text.partition(_TEST)
+            shared = "".join(line for line in before.splitlines(True) if line[:1].isupper())
+            problem = file.name.removesuffix(".py")
+            problems[problem] = TestCode(test=f"{shared}{_TEST}{test}", entry_point=entry_point)
+            yield Case(problem, True, "The solution.", before.replace(shared, ""), problems[problem])
+    for kind in ("cheats", "honest"):
+        for file in sorted((folder / kind).iterdir(), key=lambda file: file.name):
+            if file.name.endswith(".py"):
+                about, code = _read(file.read_text("utf-8"))
+                problem, _, how = about.partition(": ")
+                yield Case(file.name.removesuffix(".py"), kind == "honest", how, code, problems[problem])
+
+
+def _read(text: str) -> tuple[str, str]:
+    """The docstring at the beginning of a text, which may be no Python behind it, and the rest."""
+    line, _, rest = text.partition("\n")
+    return ast.literal_eval(line), rest.strip() + "\n"
+
+
+async def run_gauntlet(
+    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 3.0
+) -> AsyncIterator[tuple[Case, ApartVerdict]]:
+    """Judge cases, each twice: by the function `check`, and by a file for pytest.
+
+    Args:
+        cases: The cases.
+        wall: The wall (isolation backend).
+        jobs: How many are judged at a time.
+        timeout: The time limit of each in seconds.
+
+    Yields:
+        Each case in order, with the verdict that is worse for the judge.
+
+    Raises:
+        SandboxUnavailable: The sandbox broke.
+    """
+    async with sandbox_apart(wall, concurrency=2 * jobs) as sandbox:
+        slots = asyncio.Semaphore(jobs)
+
+        async def judge(case: Case) -> ApartVerdict:
+            files = {"solution.py": case.code}
+            suite = _SUITE.format(name=case.test.entry_point, test=case.test.test)
+            async with slots:
+                one = await judge_apart(sandbox, files, "solution", case.test, timeout=timeout)
+                several = await judge_suite(sandbox, files, "test_solution.py", suite, timeout=timeout + 5)
+            return next((each for each in (one, *several) if each.passed != case.is_honest), one)
+
+        work = [asyncio.ensure_future(judge(case)) for case in cases]
+        try:
+            for case, verdict in zip(cases, work, strict=True):
+                yield case, await verdict
+        finally:
+            for each in work:
+                each.cancel()
+            await asyncio.gather(*work, return_exceptions=True)

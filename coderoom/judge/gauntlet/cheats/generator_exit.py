@@ -1,0 +1,4 @@
+"""double: It raises what ends generators."""
+
+def double(n):
+    raise GeneratorExit

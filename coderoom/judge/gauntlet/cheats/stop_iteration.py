@@ -1,0 +1,4 @@
+"""words: It ends the loop of its caller."""
+
+def words(text):
+    raise StopIteration

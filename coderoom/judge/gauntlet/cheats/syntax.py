@@ -1,0 +1,3 @@
+"""double: It is no Python."""
+
+def double(n) return 2 * n

@@ -1,0 +1,4 @@
+"""each: It lists what `map` gives."""
+
+def each(function, items):
+    return list(map(function, items))
