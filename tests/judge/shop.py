@@ -1,0 +1,162 @@
+"""Code whose tests run in another process: see `test_apart.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator
+from typing import Any
+
+LIMIT = 42
+
+
+class NoStockError(ValueError):
+    def __init__(self, item: str, left: int) -> None:
+        super().__init__(f"{left} of {item} left")
+        self.left = left
+
+
+class Kind(enum.Enum):
+    FRUIT = 1
+    TOOL = 2
+
+
+@dataclasses.dataclass(order=True)
+class Price:
+    cents: int
+    note: str = ""
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.cents + other.cents)
+
+    def __mul__(self, count: int) -> Price:
+        return Price(self.cents * count)
+
+
+class Basket:
+    made = 0
+
+    def __init__(self, *items: str) -> None:
+        self.items = list(items)
+        Basket.made += 1
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items)
+
+    def __getitem__(self, index: int) -> str:
+        return self.items[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self.items == other.items  # type: ignore[attr-defined, no-any-return]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __enter__(self) -> Basket:
+        return self
+
+    def __exit__(self, *error: object) -> bool:
+        self.items.append(type(error[1]).__name__)
+        return True
+
+    @property
+    def first(self) -> str:
+        return self.items[0]
+
+    @classmethod
+    def of(cls, text: str) -> Basket:
+        return cls(*text.split())
+
+
+class Stack(list[int]):
+    def peek(self) -> int:
+        return self[-1]
+
+
+def take(stock: dict[str, int], item: str) -> dict[str, int]:
+    if not stock.get(item):
+        raise NoStockError(item, 0)
+    stock[item] -= 1
+    return stock
+
+
+def extend_first(lists: list[list[int]]) -> list[int]:
+    lists[0].append(9)
+    return lists[0]
+
+
+def countdown(start: int) -> Iterator[int]:
+    while start:
+        yield start
+        start -= 1
+
+
+def tally() -> Callable[[], int]:
+    count = 0
+
+    def add() -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    return add
+
+
+def each(function: Callable[[Any], Any], *items: Any) -> list[Any]:
+    return [function(item) for item in items]
+
+
+async def later(value: int) -> int:
+    await asyncio.sleep(0)
+    return value * 2
+
+
+def stack() -> Stack:
+    return Stack([1, 2])
+
+
+def groups() -> collections.defaultdict[str, list[int]]:
+    return collections.defaultdict(list, a=[1])
+
+
+def keys() -> Any:
+    return {"a": 1}.keys()
+
+
+def divide(a: float, b: float) -> float:
+    return a / b
+
+
+def name_of(thing: Any) -> Any:
+    return thing.name.upper()
+
+
+def secret_of(function: Any) -> Any:
+    return function.__globals__
+
+
+class Yes:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __sub__(self, other: object) -> int:
+        return 0
+
+    def __lt__(self, other: object) -> bool:
+        return True
+
+    def __contains__(self, item: object) -> bool:
+        return True
+
+    def startswith(self, text: str) -> bool:
+        return True
+
+
+def yes() -> Yes:
+    return Yes()

