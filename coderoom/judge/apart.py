@@ -174,7 +174,28 @@ async def judge_suite(
         )
         for each in found["tests"]
     ]
-    return [*verdicts, *([ApartVerdict(passed=False, why=found["why"])] if found["why"] or not verdicts else [])]
+    if found["why"] or not verdicts:
+        verdicts.append(ApartVerdict(passed=False, why=found["why"]))
+    failed = {each.test for each in verdicts if not (each.passed or each.skipped or each.cannot_separate)}
+    if not failed:
+        return verdicts
+    passed = await _passed_together(sandbox, files, name, source, timeout)
+    together = "it passes only in one process with the code, where the code could have changed the verdict"
+    return [
+        each.model_copy(update={"cannot_separate": together}) if each.test in failed & passed else each
+        for each in verdicts
+    ]
+
+
+async def _passed_together(
+    sandbox: Sandbox, files: Mapping[str, str], name: str, source: str, timeout: float
+) -> set[str]:
+    """The tests that pass in one process with the code, as if nothing were separated."""
+    cell = make_harness(_MODULES, sandbox.preload) + call_inside("suites", "run_together", dict(files), name, source)
+    found = value_of(await sandbox.run(cell, timeout=timeout))
+    if not isinstance(found, dict):
+        return set()
+    return {str(each["name"]) for each in found["tests"] if each["outcome"] == "passed"}
 
 
 async def _apart(

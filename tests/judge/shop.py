@@ -160,3 +160,12 @@ class Yes:
 
 def yes() -> Yes:
     return Yes()
+
+
+def greet() -> None:
+    print("Hello,", input())  # noqa: T201
+
+
+def lines_of(file: Any) -> list[str]:
+    with open(file) as lines:  # noqa: PTH123
+        return lines.read().split()

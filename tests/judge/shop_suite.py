@@ -137,3 +137,14 @@ def test_lost(decides):
         assert decides()
     except BaseException:
         pass
+
+
+def test_prints_and_reads(capsys, monkeypatch):
+    monkeypatch.setattr("builtins.input", lambda: "you")
+    shop.greet()
+    assert capsys.readouterr().out == "Hello, you\n"
+
+
+def test_file_of_the_tests_lost(tmp_path):
+    (tmp_path / "file").write_text("a b")
+    assert shop.lines_of(tmp_path / "file") == ["a", "b"]

@@ -8,7 +8,7 @@ import sys
 import traceback
 import types
 
-from .peers import CannotSeparate, Peer, load
+from .peers import CannotSeparate, Peer, load, read_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -16,18 +16,26 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["TOLD", "check", "described", "serve"]
+__all__ = ["TOLD", "check", "described", "serve", "write"]
 
 TOLD = 2_000
 
 
 def serve(exchange: Exchange, files: Dict[str, str]) -> None:
     """Let the tests use the code in these files of this folder, until they end."""
+    write(files)
+    peer = Peer(exchange, is_trusted=True)
+    read_from(peer)
+    peer.serve()
+
+
+def write(files: Dict[str, str]) -> None:
+    """Write the files of the code into this folder, where imports find them."""
     for name, content in files.items():
+        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
         with open(name, "w", encoding="utf-8") as file:
             file.write(content)
     sys.path.insert(0, os.getcwd())
-    Peer(exchange, is_trusted=True).serve()
 
 
 def check(exchange: Exchange, module: str, before: str, test: str, entry_point: str) -> Dict[str, Any]:

@@ -10,7 +10,10 @@ but a call.
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import importlib
+import io
 import itertools
 import json
 import sys
@@ -27,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-__all__ = ["CannotSeparate", "CodeEnded", "Peer"]
+__all__ = ["CannotSeparate", "CodeEnded", "Peer", "load", "read_from"]
 
 _MOST_CAUSES = 4
 _NO_NAMES: Mapping[str, Any] = {}
@@ -45,11 +48,29 @@ _FUNCTIONS = (
 )
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _SPECIAL = FORWARDED.union(COMPARES, ["__eq__", "__await__", "__aiter__", "__anext__", "__aenter__", "__aexit__"])
+_INPUT = ("input", "read", "readline", "readlines")
 _TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
 
 
 class CodeEnded(BaseException):
     """The process of the code has ended in the middle of a request."""
+
+
+class _StandardInput:
+    """The standard input of the tests, in the process of the code."""
+
+    def __init__(self, peer: Peer) -> None:
+        for name in _INPUT:
+            setattr(self, name, lambda *args, name=name: peer.ask("input", None, name, args))
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        line = self.readline()  # type: ignore[attr-defined]
+        if not line:
+            raise StopIteration
+        return line
 
 
 class Peer:
@@ -93,10 +114,13 @@ class Peer:
                 message = self._answer(reply)
 
     def serve(self) -> None:
-        """Answer requests until there are no more."""
+        """Answer requests until there are no more. What is printed meanwhile is printed by the other side."""
         message: Dict[str, Any] = {}
         while (text := self._exchange(json.dumps(message))) is not None:
-            message = self._answer(json.loads(text))
+            printed = io.StringIO(), io.StringIO()
+            with contextlib.redirect_stdout(printed[0]), contextlib.redirect_stderr(printed[1]):
+                message = self._answer(json.loads(text))
+            message["printed"] = [each.getvalue() for each in printed]
 
     def lost(self, why: str) -> CannotSeparate:
         """Note why something cannot be separated."""
@@ -104,6 +128,8 @@ class Peer:
         return CannotSeparate(why)
 
     def _result(self, reply: Dict[str, Any], given: List[Any]) -> Any:
+        for file, text in zip((sys.stdout, sys.stderr), reply.get("printed", ())):  # noqa: B905 (Python 3.8)
+            file.write(as_text(text))
         for number, data in reply.get("after", ()):
             become(given[number], self._decode(data, given))
         if "cannot" in reply:
@@ -139,7 +165,9 @@ class Peer:
         return {**reply, "after": changed} if changed else reply
 
     def _check(self, do: str, of: Any, name: str) -> None:
-        """Let the code use an object that it was given, and nothing behind it."""
+        """Let the code use an object that it was given, and nothing behind it; and the standard input of the tests."""
+        if do == "input" and name in _INPUT:
+            return
         if type(of) is not dict or [*of] != ["$there"]:
             raise self.lost("the code asks for something that it was not given")
         target = self._given[of["$there"]]
@@ -159,6 +187,8 @@ class Peer:
     def _do(self, do: str, target: Any, name: str, args: List[Any], kwargs: Dict[str, Any]) -> Any:
         if do == "import":
             return importlib.import_module(name)
+        if do == "input":
+            return builtins.input(*args) if name == "input" else getattr(sys.stdin, name)(*args)
         if do == "get":
             return getattr(target, name)
         if do == "set":
@@ -352,6 +382,12 @@ def _text_of(error: BaseException) -> str:
         return str(error)[:10_000].encode("utf-8", "backslashreplace").decode()
     except BaseException:
         return ""
+
+
+def read_from(peer: Peer) -> None:
+    """Let this process read the standard input of the other one, which its tests may replace."""
+    given: Any = _StandardInput(peer)
+    sys.stdin, builtins.input = given, given.input
 
 
 def load(peer: Peer, name: str) -> Any:

@@ -7,11 +7,10 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import io
-import os
 import sys
 import unittest
 
-from .checks import TOLD, described
+from .checks import TOLD, described, write
 from .peers import Peer, load
 
 TYPE_CHECKING = False
@@ -20,11 +19,11 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["run_file"]
+__all__ = ["run_file", "run_together"]
 
 
 def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> Dict[str, Any]:
-    """Run the tests of a file, by pytest if it is installed.
+    """Run the tests of a file with stand-ins of the code, by pytest if it is installed.
 
     Args:
         exchange: See `Peer`.
@@ -36,12 +35,19 @@ def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> 
         The `tests`, each with its `name`, its `outcome` (passed, failed or skipped), `why`, and what `cannot` be
         separated; `why` there are none.
     """
-    with open(name, "w", encoding="utf-8") as file:
-        file.write(source)
     peer = Peer(exchange, is_trusted=False)
     sys.meta_path.insert(0, _Finder(peer, modules))
-    sys.path.insert(0, os.getcwd())
-    found = _Found(peer)
+    return _run(_Found(peer.cannot), name, source)
+
+
+def run_together(files: Dict[str, str], name: str, source: str) -> Dict[str, Any]:
+    """Run the tests of a file in the process of the code, which can change what comes of them; see `run_file`."""
+    write(files)
+    return _run(_Found([]), name, source)
+
+
+def _run(found: _Found, name: str, source: str) -> Dict[str, Any]:
+    write({name: source})
     printed = io.StringIO()
     try:
         pytest = importlib.import_module("pytest")
@@ -53,28 +59,27 @@ def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> 
             if pytest is None:
                 _run_unittest(name, found)
             else:
-                code = pytest.main(
-                    [name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=[_Plugin(found)]
-                )
+                plugins = [_Plugin(found)]
+                code = pytest.main([name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=plugins)
                 why = "" if found.tests or code == 0 else "pytest found no tests"
         except BaseException as error:
             why = described(error, name)
-    why = why or found.broken
-    return {"tests": found.tests, "why": (why or "" if found.tests else why or printed.getvalue())[-TOLD:]}
+    why = why or found.broken or ("" if found.tests else printed.getvalue())
+    return {"tests": found.tests, "why": why[-TOLD:]}
 
 
 class _Found:
     """What came of the tests."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, cannot: List[str]) -> None:
         self.tests: List[Dict[str, Any]] = []
         self.broken = ""
-        self._peer = peer
+        self._cannot = cannot
         self._before = 0
 
     def add(self, name: str, outcome: str, why: str) -> None:
         """Note the outcome of a part of a test; the first part that is not passed counts."""
-        cannot, self._before = self._peer.cannot[self._before :], len(self._peer.cannot)
+        cannot, self._before = self._cannot[self._before :], len(self._cannot)
         last = self.tests[-1] if self.tests and self.tests[-1]["name"] == name else None
         if last is None:
             last = {"name": name, "outcome": "passed", "why": "", "cannot": ""}
