@@ -268,7 +268,13 @@ def is_pure(sources: tuple[str, ...]) -> bool:
         scopes = [*scopes_of(symtable.symtable(ast.unparse(tree), "<code>", "exec"))]
     except UNREADABLE:
         return False
-    return _has_plain_annotations(tree) and _Program(tree, scopes).is_pure()
+    for node in ast.walk(tree):  # No annotation may call anything. They are removed, since nothing can read them.
+        for name in ("annotation", "returns"):
+            if (kind := getattr(node, name, None)) is not None:
+                if not all(isinstance(each, _ANNOTATION) for each in ast.walk(kind)):
+                    return False
+                setattr(node, name, None)
+    return _Program(tree, scopes).is_pure()
 
 
 @functools.lru_cache(maxsize=4_096)
@@ -280,17 +286,6 @@ def is_pure_expression(source: str, names: frozenset[str]) -> bool:
         return False
     function = f"import math\ndef evaluated_({', '.join(sorted(names))}):\n    return {text}\n"
     return all(name.isascii() and name.isidentifier() for name in names) and is_pure((function,))
-
-
-def _has_plain_annotations(tree: ast.AST) -> bool:
-    """Whether no annotation calls anything. They are removed, since nothing can read them."""
-    for node in ast.walk(tree):
-        for name in ("annotation", "returns"):
-            if (kind := getattr(node, name, None)) is not None:
-                if not all(isinstance(each, _ANNOTATION) for each in ast.walk(kind)):
-                    return False
-                setattr(node, name, None)
-    return True
 
 
 def _name(node: ast.AST) -> str:
@@ -389,7 +384,14 @@ class _Program:
         if isinstance(node, ast.FunctionDef):
             return not node.decorator_list
         if isinstance(node, ast.Attribute):
-            return isinstance(node.ctx, ast.Load) and self._is_allowed_attribute(node)
+            if not isinstance(node.ctx, ast.Load):
+                return False
+            if isinstance(node.value, ast.Name) and node.value.id in self._modules:
+                return node.attr in _MODULES[self._modules[node.value.id]]
+            if node.attr == "format":
+                text = node.value.value if isinstance(node.value, ast.Constant) else None
+                return isinstance(text, str) and not _FIELD.search(text)
+            return node.attr in _ATTRIBUTES
         if isinstance(node, ast.Compare) and any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops):
             # The identity of other objects could reveal objects that are kept from earlier calls.
             return all(
@@ -400,14 +402,6 @@ class _Program:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             return self._is_allowed_name(node)
         return isinstance(node, _NODES)
-
-    def _is_allowed_attribute(self, node: ast.Attribute) -> bool:
-        if isinstance(node.value, ast.Name) and node.value.id in self._modules:
-            return node.attr in _MODULES[self._modules[node.value.id]]
-        if node.attr == "format":
-            text = node.value.value if isinstance(node.value, ast.Constant) else None
-            return isinstance(text, str) and not _FIELD.search(text)
-        return node.attr in _ATTRIBUTES
 
     def _is_allowed_name(self, node: ast.Name) -> bool:
         parent = self._parents[node]

@@ -191,7 +191,11 @@ def _forked(jobs: List[Dict[str, Any]], each: float, end: float, largest: int, r
 
 
 def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, room: int) -> None:
-    _reseed()
+    # As `os.fork` does: each call gets other random numbers.
+    for name in ("random", "numpy.random"):
+        module: Any = sys.modules.get(name)
+        if module is not None:
+            module.seed()
     for job in jobs:
         re.purge()  # A pattern in the cache would be returned for one that is equal but not the same.
         printed = Printed()
@@ -207,16 +211,6 @@ def _tell_all(jobs: List[Dict[str, Any]], file: Any, end: float, largest: int, r
         if room < 2 * largest or time.monotonic() > end:
             break
     file.write(b"end\n")
-
-
-def _reseed() -> None:
-    """Seed the random numbers, as `os.fork` does: each call gets other ones."""
-    random = sys.modules.get("random")
-    if random is not None:
-        random.seed()
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        numpy.seed()
 
 
 def lines(file: Any, seconds: float) -> Iterator[bytes]:

@@ -300,10 +300,6 @@ def _explain(error: BaseException) -> Dict[str, Any]:
         message = str(error)[:_MOST_TOLD]
     except BaseException:
         message = "its message could not be read"
-    return {"types": own[:20], "base": base, "message": message, "trace": _trace(error)}
-
-
-def _trace(error: BaseException) -> List[List[Any]]:
     frames: List[List[Any]] = []
     trace = error.__traceback__
     while trace is not None:
@@ -311,7 +307,8 @@ def _trace(error: BaseException) -> List[List[Any]]:
         if code.co_filename.startswith(("<cell ", "<property>")):
             frames.append([code.co_filename, trace.tb_lineno, code.co_name])
         trace = trace.tb_next
-    return frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]
+    frames = frames[:_MOST_FRAMES] + frames[_MOST_FRAMES:][-_MOST_FRAMES:]
+    return {"types": own[:20], "base": base, "message": message, "trace": frames}
 
 
 def make_text(*spaces: Dict[str, Any]) -> Callable[[Dict[str, Any]], str]:

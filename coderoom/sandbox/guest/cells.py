@@ -71,7 +71,12 @@ def _compile_last(code: str, filename: str, flags: int) -> list[types.CodeType]:
             pass
     tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
     last = tree.body[-1] if tree.body else None
-    if not isinstance(last, ast.Expr) or _is_hidden(last, code):
+    is_hidden = False  # By a semicolon that follows it, as in Jupyter.
+    if isinstance(last, ast.Expr):
+        lines = code.splitlines()[last.end_lineno - 1 :]  # type: ignore[operator]
+        lines[0] = lines[0].encode()[last.end_col_offset :].decode(errors="replace")
+        is_hidden = any(";" in line.partition("#")[0] for line in lines)
+    if not isinstance(last, ast.Expr) or is_hidden:
         return [compile(tree, filename, "exec", flags, dont_inherit=True)]
     tree.body.pop()
     parts = [
@@ -83,10 +88,3 @@ def _compile_last(code: str, filename: str, flags: int) -> list[types.CodeType]:
     name = ast.copy_location(ast.Name(VALUE, ast.Store()), last)
     tree.body.append(ast.copy_location(ast.Assign([name], last.value), last))
     return [compile(tree, filename, "exec", flags, dont_inherit=True)]
-
-
-def _is_hidden(last: ast.Expr, code: str) -> bool:
-    """Whether a semicolon follows the last expression, so that its value is not shown, as in Jupyter."""
-    lines = code.splitlines()[last.end_lineno - 1 :]  # type: ignore[operator]
-    lines[0] = lines[0].encode()[last.end_col_offset :].decode(errors="replace")
-    return any(";" in line.partition("#")[0] for line in lines)

@@ -133,7 +133,25 @@ class Pictures:
         if isinstance(kind, type) and issubclass(type(value), kind):
             figures += [] if value in figures else [value]
         elif value is not None:
-            self._save_value(value)
+            for name, suffix in _METHODS:
+                method = getattr(type(value), name, None)
+                if method is None:
+                    continue
+                try:
+                    data = method(value)
+                    data = data[0] if type(data) is tuple else data  # With metadata.
+                    if type(data) is str:
+                        data = data.encode() if suffix in _TEXTS else binascii.a2b_base64(data)
+                    if type(data) is bytes:
+                        if len(data) > _MOST_BYTES:
+                            raise ValueError("it has %d bytes, and at most %d are saved" % (len(data), _MOST_BYTES))
+                        with open(_free_name(self._folder(), "value", suffix), "xb") as file:
+                            file.write(data)
+                        break
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
+                    _complain("The result of %s" % name, error)
         for figure in figures:
             if not getattr(figure, _SAVED, False):
                 try:
@@ -143,27 +161,6 @@ class Pictures:
                     _complain("A figure", error)
         if pyplot is not None:
             pyplot.close("all")
-
-    def _save_value(self, value: Any) -> None:
-        for name, suffix in _METHODS:
-            method = getattr(type(value), name, None)
-            if method is None:
-                continue
-            try:
-                data = method(value)
-                data = data[0] if type(data) is tuple else data  # With metadata.
-                if type(data) is str:
-                    data = data.encode() if suffix in _TEXTS else binascii.a2b_base64(data)
-                if type(data) is bytes:
-                    if len(data) > _MOST_BYTES:
-                        raise ValueError("it has %d bytes, and at most %d are saved" % (len(data), _MOST_BYTES))
-                    with open(_free_name(self._folder(), "value", suffix), "xb") as file:
-                        file.write(data)
-                    return
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                _complain("The result of %s" % name, error)
 
     def _adapt(self, pyplot: Any) -> None:
         """Make `show` save the figures, and mark figures that the code saves."""

@@ -54,7 +54,15 @@ class Processes:
                 return
             _kill(-1, signal.SIGSTOP)  # A stopped process cannot fork.
         elif number == signal.SIGKILL:
-            self._stop_all(keep)
+            # All are stopped first: while processes fork, each killed one would make room for another.
+            stopped: set[int] = set()
+            for _ in range(_MOST_ROUNDS):
+                found = set(self.pids()).difference(keep, stopped)
+                if not found:
+                    break
+                for pid in found:
+                    _kill(pid, signal.SIGSTOP)
+                stopped |= found
         pids = self.pids()
         for pid in pids:
             if pid not in keep:
@@ -114,17 +122,6 @@ class Processes:
         if memory <= limit < addresses:
             memory += _shared_without_a_file(pids)
         return Use(memory, threads, ticks / _TICKS)
-
-    def _stop_all(self, keep: list[int]) -> None:
-        """Stop all: while processes fork, each killed one would make room for another."""
-        stopped: set[int] = set()
-        for _ in range(_MOST_ROUNDS):
-            found = set(self.pids()).difference(keep, stopped)
-            if not found:
-                return
-            for pid in found:
-                _kill(pid, signal.SIGSTOP)
-            stopped |= found
 
 
 def _fields(pid: int) -> list[bytes]:

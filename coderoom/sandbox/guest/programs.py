@@ -85,7 +85,14 @@ def _keep_order(pipe: int) -> None:
         _, listeners = receive_packet(ours)
     if listeners:
         _attend(listeners[0], pid, pipe)
-    _end_as(os.waitpid(pid, 0)[1])
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status):
+        ended_by = os.WTERMSIG(status)
+        if ended_by != signal.SIGKILL:
+            signal.signal(ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), ended_by)
+        time.sleep(1)
+    os._exit(os.WEXITSTATUS(status))
 
 
 def _attend(listener: int, pid: int, pipe: int) -> None:
@@ -112,13 +119,3 @@ def _answer(listener: int, pipe: int | None) -> None:
         fcntl.ioctl(listener, _SEND, question[:8] + struct.pack("@qiI", 0, 0, _CONTINUE))
     except OSError:  # It has ended, or a signal interrupted it and it asks again.
         pass
-
-
-def _end_as(status: int) -> None:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number != signal.SIGKILL:
-            signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-        time.sleep(1)
-    os._exit(os.WEXITSTATUS(status))

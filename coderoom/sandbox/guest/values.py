@@ -25,7 +25,13 @@ def describe(value: Any, limit: int) -> dict[str, Any]:
     """
     if value is None:
         return {}
-    described: dict[str, Any] = {"value_repr": _repr(value)}
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    if len(text) > _REPR:
+        text = text[:_REPR] + f"... ({len(text):,} characters)"
+    described: dict[str, Any] = {"value_repr": text}
     name, fits = "value", _is_data(value, limit)
     if fits is False:
         encoder = ValueEncoder(limit, limit)
@@ -73,14 +79,6 @@ def _is_data(value: Any, room: int) -> bool | None:
 
 def _may_be_data(value: Any) -> bool:
     return type(value) in _UNCHANGED or type(value) in _CONTAINERS
-
-
-def _repr(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception as error:
-        return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
-    return text if len(text) <= _REPR else text[:_REPR] + f"... ({len(text):,} characters)"
 
 
 def why_not_data(value: Any, deep: int = _DEEPEST) -> str | None:
