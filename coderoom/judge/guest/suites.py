@@ -57,7 +57,7 @@ def _run(found: _Found, name: str, source: str) -> Dict[str, Any]:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             if pytest is None:
-                _run_unittest(name, found)
+                unittest.defaultTestLoader.loadTestsFromName(name[:-3]).run(_Result(found))
             else:
                 plugins = [_Plugin(found)]
                 code = pytest.main([name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=plugins)
@@ -131,11 +131,6 @@ class _Result(unittest.TestResult):
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
         if err is not None:
             self._found.add(test.id(), "failed", "%s: %s" % (err[0].__name__, err[1]))
-
-
-def _run_unittest(name: str, found: _Found) -> None:
-    suite = unittest.defaultTestLoader.loadTestsFromName(name.rpartition(".")[0])
-    suite.run(_Result(found))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
