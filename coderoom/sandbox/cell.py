@@ -228,7 +228,19 @@ class Collector:
             if not text:
                 return
             self._head_limit = self._head_size  # Later output goes to the tail only.
-        self._keep_end(stream, text)
+        size = len(text.encode("utf-8", "replace"))
+        self._tail.append((stream, text, size))
+        self._tail_size += size
+        while self._tail_size > self._tail_limit:
+            name, oldest, size = self._tail.popleft()
+            over = self._tail_size - self._tail_limit
+            self._tail_size -= size
+            rest = "" if size <= over else oldest.encode("utf-8", "replace")[over:].decode("utf-8", "ignore")
+            if rest:
+                size = len(rest.encode("utf-8", "replace"))
+                self._tail.appendleft((name, rest, size))
+                self._tail_size += size
+            self._dropped[name] = self._dropped.get(name, 0) + len(oldest) - len(rest)
 
     def finish(self) -> None:
         """End the output; incomplete characters are replaced."""
@@ -274,21 +286,6 @@ class Collector:
             output_size=self.size,
         )
 
-    def _keep_end(self, stream: StreamName, text: str) -> None:
-        size = len(text.encode("utf-8", "replace"))
-        self._tail.append((stream, text, size))
-        self._tail_size += size
-        while self._tail_size > self._tail_limit:
-            name, oldest, size = self._tail.popleft()
-            over = self._tail_size - self._tail_limit
-            self._tail_size -= size
-            rest = "" if size <= over else oldest.encode("utf-8", "replace")[over:].decode("utf-8", "ignore")
-            if rest:
-                size = len(rest.encode("utf-8", "replace"))
-                self._tail.appendleft((name, rest, size))
-                self._tail_size += size
-            self._dropped[name] = self._dropped.get(name, 0) + len(oldest) - len(rest)
-
 
 def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tuple[Artifact, ...]:
     """The artifacts that a cell reports: from memory with their contents, from a workspace here with their paths.
@@ -309,16 +306,14 @@ def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tup
             offset += length
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
         artifact = Artifact(name, size, media_type, None, data)
-        found += [artifact] if workspace is None else _with_path(artifact, workspace)
+        if workspace is None:
+            found.append(artifact)
+            continue
+        path, root = workspace / name, workspace.resolve()
+        # Names are untrusted and may point anywhere.
+        with contextlib.suppress(OSError, ValueError):
+            facts = path.lstat()
+            real = path.resolve()
+            if real == root / name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
+                found.append(replace(artifact, path=path, size=facts.st_size))
     return tuple(found)
-
-
-def _with_path(artifact: Artifact, workspace: Path) -> list[Artifact]:
-    path, root = workspace / artifact.name, workspace.resolve()
-    # Names are untrusted and may point anywhere.
-    with contextlib.suppress(OSError, ValueError):
-        facts = path.lstat()
-        real = path.resolve()
-        if real == root / artifact.name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
-            return [replace(artifact, path=path, size=facts.st_size)]
-    return []

@@ -159,10 +159,28 @@ class Calls:
         function = self._functions.get(name)
         if function is None:
             self._refuse(number, NameError(f"no function {name[:100]!r} is offered here"))
-        elif not self.is_open:
+            return
+        if not self.is_open:
             self._refuse(number, RuntimeError(f"{name}() cannot be called: the cell's time is over"))
-        else:
-            self._queue(number, function, args, kwargs, size)
+            return
+        most, largest = self._limits.calls, self._limits.value_bytes
+        if len(self._log) > most:  # The code has got the error already.
+            return
+        refused: Exception | None = None
+        if len(self._log) == most:
+            refused = too_many(function.name, most)
+        elif size > largest + _HEAD:
+            refused = too_large(function.name, size, largest)
+        arguments = _brief(function.name_arguments(args, kwargs), self._most_logged())
+        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
+        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
+        self._waiting_bytes += size + PER_CALL
+        place, begun = len(self._log) - 1, time.monotonic()
+        call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, begun, refused)
+        self._waiting.append(call)
+        if self._waiting_bytes > most_waiting(largest):
+            self._suspend_reading(True)  # Only code that bypasses our stubs sends so many.
+        self._start()
 
     def leave(self, number: Any) -> None:
         """Cancel a call whose answer the code no longer waits for."""
@@ -201,26 +219,6 @@ class Calls:
         for call in unfinished:
             self._write(call, Outcome.CANCELLED, ENDED)
         return tuple(self._log)
-
-    def _queue(self, number: int, function: HostFunction, args: list[Any], kwargs: dict[str, Any], size: int) -> None:
-        most, largest = self._limits.calls, self._limits.value_bytes
-        if len(self._log) > most:  # The code has got the error already.
-            return
-        refused: Exception | None = None
-        if len(self._log) == most:
-            refused = too_many(function.name, most)
-        elif size > largest + _HEAD:
-            refused = too_large(function.name, size, largest)
-        arguments = _brief(function.name_arguments(args, kwargs), self._most_logged())
-        self._room -= sum(len(name) + len(repr(value)) for name, value in arguments.items())
-        self._log.append(FunctionCall(function.name, arguments, Outcome.CANCELLED, 0.0))
-        self._waiting_bytes += size + PER_CALL
-        place, begun = len(self._log) - 1, time.monotonic()
-        call = self._by_number[number] = _Call(number, function, args, kwargs, size, place, begun, refused)
-        self._waiting.append(call)
-        if self._waiting_bytes > most_waiting(largest):
-            self._suspend_reading(True)  # Only code that bypasses our stubs sends so many.
-        self._start()
 
     def _suspend_reading(self, suspended: bool) -> None:
         if self._suspended != suspended:

@@ -196,7 +196,14 @@ def error_data(error: BaseException) -> dict[str, Any]:
     elif kind is not type(error):
         args = [message]
     else:
-        args = _args(error, text)
+        own = list(error.args)
+        if isinstance(error, OSError) and error.filename is not None:
+            own = [error.errno, error.strerror, str(error.filename)]
+        try:
+            sound = why_not_data(own) is None and len(repr(own)) <= LONGEST and str(type(error)(*own)) == text
+        except Exception:
+            sound = False
+        args = own if sound else [text]
     return {"type": kind.__name__, "args": args, "message": message}
 
 
@@ -216,14 +223,3 @@ def _text(error: BaseException) -> str:
         return str(shorten(str(error)))
     except Exception:
         return "its text could not be made"
-
-
-def _args(error: BaseException, text: str) -> list[Any]:
-    own = list(error.args)
-    if isinstance(error, OSError) and error.filename is not None:
-        own = [error.errno, error.strerror, str(error.filename)]
-    try:
-        sound = why_not_data(own) is None and len(repr(own)) <= LONGEST and str(type(error)(*own)) == text
-    except Exception:
-        sound = False
-    return own if sound else [text]

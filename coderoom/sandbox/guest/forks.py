@@ -36,6 +36,7 @@ def fork() -> int:
 
     The child has one thread only. If its parent has more, the hooks that reset locks and lists of threads are called.
     """
+    global _dead
     if not (threads() or any(_lists)):
         return _fork()
     several = threads() > 0
@@ -45,7 +46,14 @@ def fork() -> int:
     for calls in _lists:
         calls[:] = [call for call in calls if several and _is_of_threads(call)]
     try:
-        return _fork_quietly() if several else _fork()
+        if not several:
+            return _fork()
+        with warnings.catch_warnings():  # Python 3.12 and later warn of threads.
+            warnings.simplefilter("ignore")
+            pid = _fork()
+        if not pid:
+            _dead = thread_count()
+        return pid
     finally:
         for calls, all_calls in zip(_lists, before):  # noqa: B905 (Python 3.8)
             calls[:] = all_calls
@@ -74,17 +82,6 @@ def after_fork() -> None:
 def _is_of_threads(call: Call) -> bool:
     owner = getattr(call, "__self__", None)
     return getattr(call, "__module__", "") in _OF_THREADS or type(owner) in LOCKS
-
-
-def _fork_quietly() -> int:
-    """Fork without the warning of Python 3.12 and later about threads."""
-    global _dead
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pid = _fork()
-    if not pid:
-        _dead = thread_count()
-    return pid
 
 
 def _ordinary_fork() -> int:

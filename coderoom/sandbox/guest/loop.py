@@ -50,12 +50,9 @@ class Loop:
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine to its end, with the context variables of the cells."""
         loop = self._get()
-        if self._context is None:
-            return self._run_copied(loop, coroutine)
-        return self._complete(loop, loop.create_task(coroutine, context=self._context))
-
-    def _run_copied(self, loop: Any, coroutine: Any) -> Any:
-        """Run a coroutine in a copy of the context, as before Python 3.11, and keep the variables that it has set."""
+        if self._context is not None:
+            return self._complete(loop, loop.create_task(coroutine, context=self._context))
+        # Before Python 3.11, a task runs in a copy of the context: keep the variables that it has set.
         context = contextvars.copy_context()
 
         async def main() -> Any:

@@ -114,13 +114,21 @@ class RoomSupervisor(ForkServer):
         return self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
-        """Prepare this process for a fork. A reset first ends all other processes and empties the room's folders."""
+        """Prepare this process for a fork. A reset first ends all other processes and empties the room's folders.
+
+        After an error the room must not be used again.
+        """
         if message.get("reset"):
             self._kept = []
             self.forget_forks()
             if not self._end_all([]):  # The room must not be used again.
                 raise OSError(errno.EBUSY, "not all of the room's processes could be ended")
-            _empty_folders(self._config)
+            kept = self._config["kept"]
+            for path in kept:
+                os.lstat(path)  # Code may have moved what it cannot remove.
+            for place in self._config["in_memory"]:  # The folders themselves stay: Landlock's rules belong to them.
+                os.chmod(place, 0o1777 if place in ("/tmp", "/dev/shm") else 0o755)
+                _empty(place, kept)
             if not self._own_disk:  # The room's own disk was just emptied.
                 self._disk.remember()
         if message["op"] == "run" and not fds:
@@ -197,19 +205,6 @@ def _own_folders(config: dict[str, Any]) -> dict[str, Any]:
             os.environ[name] = temporary + value[len(scratch) :]
     os.environ["TMPDIR"] = temporary
     return room
-
-
-def _empty_folders(config: dict[str, Any]) -> None:
-    """Empty a room's folders. The folders themselves stay, since Landlock's rules belong to them.
-
-    After an error the room must not be used again.
-    """
-    kept = config["kept"]
-    for path in kept:
-        os.lstat(path)  # Code may have moved what it cannot remove.
-    for place in config["in_memory"]:
-        os.chmod(place, 0o1777 if place in ("/tmp", "/dev/shm") else 0o755)
-        _empty(place, kept)
 
 
 def _empty(folder: str, kept: Sequence[str]) -> None:

@@ -126,7 +126,16 @@ def _layout(spec: SandboxConfig, wall: str) -> Layout:
             f"and the wall {wall!r} cannot keep a part of it from being changed; use another folder."
         )
     if identity_to_become() is not None:
-        _check_reachable(layout)
+        needed = [Path(layout.python).resolve(), *(Path(source) for source, _ in layout.read_only)]
+        needed = [path for path in needed if not path.is_relative_to(OUTSIDE)]
+        needed += [Path(layout.workspace)] if layout.workspace is not None else []
+        for path in needed:
+            for folder in path.parents:
+                if not folder.stat().st_mode & stat.S_IXOTH:
+                    raise SandboxUnavailable(
+                        f"The worker gives up root, and other users cannot reach {str(path)!r} in {str(folder)!r}: use "
+                        "an interpreter and a workspace that every user can reach, or do not start this as root."
+                    )
     return layout
 
 
@@ -139,20 +148,6 @@ def _without_hidden_plugins(env: Mapping[str, str], layout: Layout) -> Mapping[s
     points = [point for each in lists for point in importlib.metadata.Distribution.at(each.parent).entry_points]
     options = [f"-p no:{point.name}" for point in points if point.group == "pytest11"]
     return {**env, "PYTEST_ADDOPTS": " ".join([*options, env.get("PYTEST_ADDOPTS", "")])} if options else env
-
-
-def _check_reachable(layout: Layout) -> None:
-    """Check that a worker that has given up root can read what it needs."""
-    needed = [Path(layout.python).resolve(), *(Path(source) for source, _ in layout.read_only)]
-    needed = [path for path in needed if not path.is_relative_to(OUTSIDE)]
-    needed += [Path(layout.workspace)] if layout.workspace is not None else []
-    for path in needed:
-        for folder in path.parents:
-            if not folder.stat().st_mode & stat.S_IXOTH:
-                raise SandboxUnavailable(
-                    f"The worker gives up root, and other users cannot reach {str(path)!r} in {str(folder)!r}: use "
-                    "an interpreter and a workspace that every user can reach, or do not start this as root."
-                )
 
 
 class LandlockWall(PathRuleWall):

@@ -256,7 +256,13 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     wanted += [node] if node is not None else []
     wanted += readable
     links = {str(path): str(path.readlink()) for path in wanted[1 : 1 + len(_TOP)] if path.is_symlink()}
-    binds = _binds(path for path in wanted if str(path) not in links)
+    # Sources by target: each folder at its real path, and also at the path by which it is known.
+    binds: dict[str, str] = {}
+    paths = [path for path in wanted if str(path) not in links and path.exists()]
+    real = sorted({path.resolve() for path in paths})
+    for path in (*real, *sorted(set(paths) - set(real))):
+        if not _covered(str(path), binds):
+            binds[str(path)] = str(path.resolve())
     etc = [Path("/etc") / name for name in _ETC]
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
     binds.update(_hidden_entry_points(interpreter, binds))
@@ -273,17 +279,6 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
         packages=interpreter.packages,
         programs=tuple(dict.fromkeys([*programs, str(node / "bin")] if node is not None else programs)),
     )
-
-
-def _binds(wanted: Iterable[Path]) -> dict[str, str]:
-    """Sources by target: each folder at its real path, and also at the path by which it is known."""
-    found: dict[str, str] = {}
-    paths = [path for path in wanted if path.exists()]
-    real = sorted({path.resolve() for path in paths})
-    for path in (*real, *sorted(set(paths) - set(real))):
-        if not _covered(str(path), found):
-            found[str(path)] = str(path.resolve())
-    return found
 
 
 def _hidden_entry_points(interpreter: Interpreter, binds: Mapping[str, str]) -> dict[str, str]:

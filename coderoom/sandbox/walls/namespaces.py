@@ -154,7 +154,17 @@ class BubblewrapWall(MountNamespaceWall):
             unwind.callback(_close, fds)
             for path, text in layout.files.items():
                 fds.append(_memory_file(path, text))
-            arguments = _privileges(spec, as_root)
+            arguments = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+            arguments += ["--hostname", HOSTNAME]
+            # Without --as-pid-1, process 1 would be bwrap, which has the host's environment.
+            arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+            if not spec.network:
+                arguments.append("--unshare-net")
+            if as_root:
+                for name in _ROOT_CAPABILITIES:
+                    arguments += ["--cap-add", name]
+            else:
+                arguments += ["--unshare-user", "--uid", str(ORDINARY), "--gid", str(ORDINARY)]
             arguments += _tree(layout, dict(zip(layout.files, fds[1:], strict=True)), size, as_root)
             for name, value in spec.env.items():
                 arguments += ["--setenv", name, value]
@@ -212,20 +222,6 @@ def _version(bwrap: str, stamp: tuple[int, int]) -> tuple[int, ...]:
         raise SandboxUnavailable(f"{bwrap!r} cannot be run: {error}.") from error
     found = re.search(rb"(\d+)\.(\d+)\.?(\d+)?", said)
     return tuple(int(part) for part in found.groups() if part) if found else (0,)
-
-
-def _privileges(spec: SandboxConfig, as_root: bool) -> list[str]:
-    arguments = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--hostname", HOSTNAME]
-    # Without --as-pid-1, process 1 would be bwrap, which has the host's environment.
-    arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
-    if not spec.network:
-        arguments.append("--unshare-net")
-    if as_root:
-        for name in _ROOT_CAPABILITIES:
-            arguments += ["--cap-add", name]
-    else:
-        arguments += ["--unshare-user", "--uid", str(ORDINARY), "--gid", str(ORDINARY)]
-    return arguments
 
 
 def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool) -> list[str]:

@@ -252,35 +252,32 @@ class Worker:
 
     async def _open(self) -> None:
         """Make rooms for those who wait; whatever breaks reaches each of them."""
+        failing: float | None = None
         try:
-            await self._open_rooms()
+            while self._waiting:
+                try:
+                    if self._control is None or self.lost:
+                        raise await self._failed("has ended")
+                    room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
+                except Exception as error:
+                    # A fork bomb in another room may leave no place for one more process until it is ended.
+                    failing = failing or time.monotonic() + _MOST_FAILING
+                    no_place = getattr(error, "errno", None) == errno.EAGAIN
+                    crowded = self._tidying or (no_place and self._all.difference(self._idle))
+                    if crowded and not self.lost and time.monotonic() < failing:
+                        await asyncio.sleep(_MOMENT)
+                        continue
+                    if not self.lost and not self._all.difference(self._idle, self._tidying):
+                        error = await self._failed(f"cannot make a room: {error}")
+                    self._refuse(error)
+                    return
+                failing = None
+                self._all.add(room)
+                with contextlib.suppress(Exception):  # `take_spare` will raise the reason.
+                    await room.prepare()
+                self._offer(room)
         except Exception as error:
             self._refuse(error)
-
-    async def _open_rooms(self) -> None:
-        failing: float | None = None
-        while self._waiting:
-            try:
-                if self._control is None or self.lost:
-                    raise await self._failed("has ended")
-                room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
-            except Exception as error:
-                # A fork bomb in another room may leave no place for one more process until it is ended.
-                failing = failing or time.monotonic() + _MOST_FAILING
-                no_place = getattr(error, "errno", None) == errno.EAGAIN
-                crowded = self._tidying or (no_place and self._all.difference(self._idle))
-                if crowded and not self.lost and time.monotonic() < failing:
-                    await asyncio.sleep(_MOMENT)
-                    continue
-                if not self.lost and not self._all.difference(self._idle, self._tidying):
-                    error = await self._failed(f"cannot make a room: {error}")
-                self._refuse(error)
-                return
-            failing = None
-            self._all.add(room)
-            with contextlib.suppress(Exception):  # `take_spare` will raise the reason.
-                await room.prepare()
-            self._offer(room)
 
     def _refuse(self, reason: Exception) -> None:
         error = unavailable(reason)

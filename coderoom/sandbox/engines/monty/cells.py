@@ -192,7 +192,14 @@ class MontyCell:
         """The facts of a result, from an error that leaves the state as it is."""
         kind, message = _kind(error), error.display("msg")
         if kind == "SystemExit":
-            return _exited(message)
+            if re.fullmatch(r"-?\d{1,9}", message):
+                code, text = int(message) & 0xFF, ""
+            else:
+                code, text = (1, f"{message}\n") if message else (0, "")
+            if code == 0:
+                return {"outcome": Outcome.OK, "exit_code": 0}
+            exited = CodeError("Exit", f"exit code {code}")
+            return {"outcome": Outcome.ERROR, "exit_code": code, "error": exited, "stderr": text}
         message = _with_hint(kind, message, self.code, has_files)
         text, line = self._explain(error, message)
         name = kind.rpartition(".")[2]
@@ -330,21 +337,6 @@ def _offset(code: str, line_start: int, column: int) -> int:
 
 def _kind(error: MontyFailure) -> str:
     return error.display("type-msg").partition(":")[0]
-
-
-def _exited(message: str) -> dict[str, Any]:
-    if re.fullmatch(r"-?\d{1,9}", message):
-        code, text = int(message) & 0xFF, ""
-    else:
-        code, text = (1, f"{message}\n") if message else (0, "")
-    if code == 0:
-        return {"outcome": Outcome.OK, "exit_code": 0}
-    return {
-        "outcome": Outcome.ERROR,
-        "exit_code": code,
-        "error": CodeError("Exit", f"exit code {code}"),
-        "stderr": text,
-    }
 
 
 def _with_hint(kind: str, message: str, code: str, has_files: bool) -> str:

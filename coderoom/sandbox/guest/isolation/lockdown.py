@@ -88,7 +88,18 @@ class Prepared:
         self._settled = True
         for limit, value in self._limits:
             _bound(limit, value)
-        self._address_space = _bound_memory(self.lockdown)
+        with open("/proc/self/statm", "rb") as file:
+            pages = [int(word) for word in file.read().split()]
+        page, memory = resource.getpagesize(), self.lockdown.memory_bytes
+        data = pages[5] * page
+        if data >= memory:
+            raise OSError(
+                errno.ENOMEM,
+                f"a limit of {memory} bytes of memory: the interpreter and what it has preloaded already take {data}; "
+                "raise the limit, or preload less",
+            )
+        _bound(resource.RLIMIT_DATA, memory)
+        self._address_space = pages[0] * page + memory + _ADDRESS_SLACK
         prctl(
             linux.PR_SET_NO_NEW_PRIVS, 1
         )  # Without it, an ordinary user may set neither a filter nor Landlock's rules.
@@ -134,22 +145,6 @@ def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
     if lockdown.processes is not None:
         limits.append((resource.RLIMIT_NPROC, lockdown.processes))
     return limits
-
-
-def _bound_memory(lockdown: Lockdown) -> int:
-    """Limit memory; return a limit for the address space."""
-    with open("/proc/self/statm", "rb") as file:
-        pages = [int(word) for word in file.read().split()]
-    page = resource.getpagesize()
-    data = pages[5] * page
-    if data >= lockdown.memory_bytes:
-        raise OSError(
-            errno.ENOMEM,
-            f"a limit of {lockdown.memory_bytes} bytes of memory: the interpreter and what it has preloaded already "
-            f"take {data}; raise the limit, or preload less",
-        )
-    _bound(resource.RLIMIT_DATA, lockdown.memory_bytes)
-    return pages[0] * page + lockdown.memory_bytes + _ADDRESS_SLACK
 
 
 def _bound(limit: int, value: int) -> None:

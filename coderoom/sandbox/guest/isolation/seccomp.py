@@ -129,13 +129,34 @@ def build_filter(
         local_sockets: Whether sockets of the family AF_UNIX may be made: only where code can reach none of the host's,
             by path or abstract name.
     """
-    actions: dict[str, int | _Rule] = {**_file_rules(), **_socket_rules(network, local_sockets)}
+    actions = _file_rules()
+    # Buffered data belongs to no process, and closing a lingering socket blocks.
+    options = ((_Test(1, (_SOL_SOCKET,), wanted=False),), (_Test(2, _SOCKET_OPTIONS, wanted=False),))
+    actions["setsockopt"] = _Rule(options)
+    internet = (_Test(0, _INTERNET), _Test(1, (_STREAM, _DATAGRAM), _SOCKET_TYPE), _Test(2, _PROTOCOLS))
+    local = (_Test(0, (_UNIX,)),)
+    alternatives = (internet,) * network + (local,) * local_sockets
+    actions["socket"] = _Rule(alternatives) if alternatives else _EPERM
+    # A datagram socket of a pair can still send, or connect, to any other one.
+    types = (_STREAM, _PACKETS) + (_DATAGRAM,) * local_sockets
+    actions["socketpair"] = _all(_Test(0, (_UNIX,)), _Test(1, types, _SOCKET_TYPE))
     actions["clone"] = _all(_Test(0, (0,), _CLONE_FORBIDDEN))
     actions["personality"] = _all(_Test(0, (0, 0xFFFFFFFF)))
     actions["ioctl"] = _all(_Test(1, _TERMINAL_INPUT, wanted=False))
-    actions.update(_others_rules(own_pid_only))
+    # No limits and priorities for other processes of the same user, such as the room's supervisor.
+    itself = (0,) if own_pid_only is None else (0, own_pid_only)
+    for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"):
+        actions[name] = _all(_Test(0, itself))
+    actions["setpriority"] = _all(_Test(0, (0,)), _Test(1, itself))
+    actions["ioprio_set"] = _all(_Test(0, (1,)), _Test(1, itself))
     if own_pid_only is not None and signals:
-        actions.update(_signal_rules(own_pid_only))
+        # No signals to other processes, neither directly nor to the owner of a file.
+        actions["kill"] = _all(_Test(0, (own_pid_only, 0, -own_pid_only & 0xFFFFFFFF)))
+        for name in ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+            actions[name] = _all(_Test(0, (own_pid_only,)))
+        actions["pidfd_send_signal"] = _EPERM
+        actions["fcntl"] = _all(_Test(1, _SET_OWNER_FCNTLS, wanted=False))
+        actions["ioctl"] = _all(_Test(1, _TERMINAL_INPUT + _SET_OWNER_IOCTLS, wanted=False))
     ruled = _numbers(_RULED, machine)
     by_number: dict[int, int | _Rule] = {ruled[name]: action for name, action in actions.items() if name in ruled}
     by_number.update(dict.fromkeys(_numbers(_DENIED, machine).values(), _EPERM))
@@ -200,42 +221,6 @@ def _file_rules() -> dict[str, int | _Rule]:
     second, third = _all(mode(1)), _all(mode(2))
     rules: dict[str, int | _Rule] = {"chmod": second, "fchmod": second, "fchmodat": third, "fchmodat2": third}
     rules.update({"creat": second, "mknod": second, "mknodat": third, "open": opening(1), "openat": opening(2)})
-    return rules
-
-
-def _socket_rules(network: bool, local_sockets: bool) -> dict[str, int | _Rule]:
-    internet = (_Test(0, _INTERNET), _Test(1, (_STREAM, _DATAGRAM), _SOCKET_TYPE), _Test(2, _PROTOCOLS))
-    local = (_Test(0, (_UNIX,)),)
-    alternatives = (internet,) * network + (local,) * local_sockets
-    # A datagram socket of a pair can still send, or connect, to any other one.
-    types = (_STREAM, _PACKETS) + (_DATAGRAM,) * local_sockets
-    return {
-        # Buffered data belongs to no process, and closing a lingering socket blocks.
-        "setsockopt": _Rule(((_Test(1, (_SOL_SOCKET,), wanted=False),), (_Test(2, _SOCKET_OPTIONS, wanted=False),))),
-        "socket": _Rule(alternatives) if alternatives else _EPERM,
-        "socketpair": _all(_Test(0, (_UNIX,)), _Test(1, types, _SOCKET_TYPE)),
-    }
-
-
-def _others_rules(pid: int | None) -> dict[str, int | _Rule]:
-    """No limits and priorities for other processes of the same user, such as the room's supervisor."""
-    itself = (0,) if pid is None else (0, pid)
-    rules: dict[str, int | _Rule] = {}
-    for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"):
-        rules[name] = _all(_Test(0, itself))
-    rules["setpriority"] = _all(_Test(0, (0,)), _Test(1, itself))
-    rules["ioprio_set"] = _all(_Test(0, (1,)), _Test(1, itself))
-    return rules
-
-
-def _signal_rules(pid: int) -> dict[str, int | _Rule]:
-    """No signals to other processes, neither directly nor to the owner of a file."""
-    rules: dict[str, int | _Rule] = {"kill": _all(_Test(0, (pid, 0, -pid & 0xFFFFFFFF)))}
-    for name in ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
-        rules[name] = _all(_Test(0, (pid,)))
-    rules["pidfd_send_signal"] = _EPERM
-    rules["fcntl"] = _all(_Test(1, _SET_OWNER_FCNTLS, wanted=False))
-    rules["ioctl"] = _all(_Test(1, _TERMINAL_INPUT + _SET_OWNER_IOCTLS, wanted=False))
     return rules
 
 

@@ -118,13 +118,7 @@ def tenant_for(
         if open_to_all:
             return Tenant(nobody, nobody, workspace, host_users=remapped)
         raise _not_for_code(workspace)
-    return _beside_root(workspace, mount, nobody, remapped, undo)
-
-
-def _beside_root(
-    workspace: Path, mount: Path | None, nobody: int, remapped: bool, undo: contextlib.ExitStack
-) -> Tenant:
-    if mount is not None and workspace.stat().st_uid == 0:
+    if mount is not None and owner.st_uid == 0:
         try:
             mount.mkdir()
             mounted_for(workspace, mount, nobody, nobody)
@@ -228,6 +222,21 @@ def container_config(
     folders = {"/tmp": f"{in_memory},mode=1777"}
     if tenant.workspace is None:
         folders[WORKSPACE] = f"{in_memory},mode=0700,uid={tenant.uid},gid={tenant.gid}"
+    security = ["no-new-privileges"]
+    if "selinux" in engine.security:
+        # SELinux forbids containers to connect to sockets of the host.
+        security.append("label=disable")
+    more: dict[str, Any] = {"security_opt": security}
+    if tenant.host_users:
+        more["userns_mode"] = "host"
+    if options.runtime is not None:
+        more["runtime"] = options.runtime
+    if options.gpus is not None:
+        from docker.types import DeviceRequest  # type: ignore[import-untyped]
+
+        ids = options.gpus if isinstance(options.gpus, list) else None
+        count = None if ids else -1 if options.gpus == "all" else options.gpus
+        more["device_requests"] = [DeviceRequest(count=count, device_ids=ids, capabilities=[["gpu"]])]
     return {
         "image": options.image,
         "name": f"coderoom-{os.getpid()}-{uuid.uuid4().hex[:12]}",
@@ -257,7 +266,7 @@ def container_config(
                 {"Name": "core", "Soft": 0, "Hard": 0},
                 {"Name": "nofile", "Soft": _OPEN_FILES, "Hard": _OPEN_FILES},
             ],
-            **_more(engine, options, tenant),
+            **more,
         ),
     }
 
@@ -275,22 +284,3 @@ def _workspace(spec: SandboxConfig, tenant: Tenant) -> Iterator[tuple[Path, str,
     host = (Path(sys.prefix), Path(sys.base_prefix))
     for path, writable in guarded_paths(spec.workspace.resolve(), host):
         yield tenant.workspace.resolve() / path, f"{WORKSPACE}/{path}", not writable
-
-
-def _more(engine: Engine, options: DockerOptions, tenant: Tenant) -> dict[str, Any]:
-    security = ["no-new-privileges"]
-    if "selinux" in engine.security:
-        # SELinux forbids containers to connect to sockets of the host.
-        security.append("label=disable")
-    more: dict[str, Any] = {"security_opt": security}
-    if tenant.host_users:
-        more["userns_mode"] = "host"
-    if options.runtime is not None:
-        more["runtime"] = options.runtime
-    if options.gpus is not None:
-        from docker.types import DeviceRequest  # type: ignore[import-untyped]
-
-        ids = options.gpus if isinstance(options.gpus, list) else None
-        count = None if ids else -1 if options.gpus == "all" else options.gpus
-        more["device_requests"] = [DeviceRequest(count=count, device_ids=ids, capabilities=[["gpu"]])]
-    return more

@@ -109,7 +109,13 @@ class _Launch:
             raise SandboxUnavailable(
                 f"The Docker engine ({engine.describe()}) leaves out {', '.join(lacking)}: the option 'strict' is set."
             )
-        _sweep(engine)
+        # Remove containers that earlier processes left behind. Other processes may do the same; what is left is removed
+        # by a later start.
+        with contextlib.suppress(Exception):
+            for found in engine.client.containers(all=True, filters={"label": LABEL}):
+                if is_orphan(found["Labels"].get(LABEL, "")):
+                    with contextlib.suppress(Exception):
+                        engine.client.remove_container(found["Id"], force=True, v=True)
         self._have_image(engine)
         container, control = self._meet(engine, undo)
         undo.callback(control.close)
@@ -139,7 +145,19 @@ class _Launch:
             undo.callback(container.remove)
             self._check_wanted()
             container.start()
-            return container, self._accept(meeting.listener, container)
+            meeting.listener.setblocking(False)
+            poll = select.poll()
+            poll.register(meeting.listener, select.POLLIN)
+            poll.register(container, select.POLLIN)
+            deadline = time.monotonic() + _PATIENCE
+            while time.monotonic() < deadline:
+                self._check_wanted()
+                ready = {fd for fd, _ in poll.poll(100)}
+                if meeting.listener.fileno() in ready:
+                    return container, meeting.listener.accept()[0]
+                if container.fileno() in ready and container.ended():
+                    raise self._no_worker(f"ended with exit code {container.exit_code(_PATIENCE)}", container)
+            raise self._no_worker(f"did not connect to its host within {_PATIENCE:g} seconds", container)
 
     def _check_wanted(self) -> None:
         if self.cancelled.is_set():
@@ -167,21 +185,6 @@ class _Launch:
             raise
         except Exception as error:  # As above.
             raise SandboxUnavailable(f"{missing} and could not be pulled ({reason(error)}). {remedy}") from error
-
-    def _accept(self, listener: socket.socket, container: Container) -> socket.socket:
-        listener.setblocking(False)
-        poll = select.poll()
-        poll.register(listener, select.POLLIN)
-        poll.register(container, select.POLLIN)
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
-            self._check_wanted()
-            ready = {fd for fd, _ in poll.poll(100)}
-            if listener.fileno() in ready:
-                return listener.accept()[0]
-            if container.fileno() in ready and container.ended():
-                raise self._no_worker(f"ended with exit code {container.exit_code(_PATIENCE)}", container)
-        raise self._no_worker(f"did not connect to its host within {_PATIENCE:g} seconds", container)
 
     def _check_answer(self, control: socket.socket, container: Container) -> None:
         control.settimeout(_PATIENCE)
@@ -217,16 +220,6 @@ def _abandon(task: asyncio.Task[DockerWorker]) -> None:
     # The start may have finished before it saw the cancellation.
     if not task.cancelled() and task.exception() is None:
         threading.Thread(target=task.result().kill).start()
-
-
-def _sweep(engine: Engine) -> None:
-    """Remove containers that earlier processes left behind."""
-    # Other processes may do the same; what is left is removed by a later start.
-    with contextlib.suppress(Exception):
-        for found in engine.client.containers(all=True, filters={"label": LABEL}):
-            if is_orphan(found["Labels"].get(LABEL, "")):
-                with contextlib.suppress(Exception):
-                    engine.client.remove_container(found["Id"], force=True, v=True)
 
 
 def _hint(said: str) -> str:
