@@ -276,7 +276,19 @@ class _Walk:
         except ValidationError as error:
             self._explain(error, cleaned, path)
         except Exception as error:  # A validator may raise anything.
-            self._explain_each(error, schema, cleaned, path)
+            # One field's validator hides the mistakes of the others.
+            wrong = by_field(schema, cleaned if isinstance(cleaned, dict) else {})
+            for key, problem in wrong.items():
+                if (*path, key) in self._own | self._checked.unresolved:
+                    continue
+                if isinstance(problem, ValidationError):
+                    self._explain(problem, cleaned[key], (*path, key))
+                elif isinstance(problem, Exception):
+                    self._checked.problem((*path, key), f"the value was refused: {in_a_line(problem)}")
+                else:
+                    self._checked.missing_key(path, key)
+            if not wrong:
+                self._checked.problem(path, f"the config was refused: {in_a_line(error)}")
         return cleaned
 
     def _model(self, value: Any, schema: type[BaseModel], path: Location) -> Any:
@@ -384,21 +396,6 @@ class _Walk:
                 self._checked.missing_key(place, mistake.missing)
             else:
                 self._checked.problem(place, mistake.message)
-
-    def _explain_each(self, error: Exception, schema: type[BaseModel], cleaned: Any, path: Location) -> None:
-        """Report what is wrong with each field, where one field's validator hides the mistakes of the others."""
-        wrong = by_field(schema, cleaned if isinstance(cleaned, dict) else {})
-        for key, problem in wrong.items():
-            if (*path, key) in self._own | self._checked.unresolved:
-                continue
-            if isinstance(problem, ValidationError):
-                self._explain(problem, cleaned[key], (*path, key))
-            elif isinstance(problem, Exception):
-                self._checked.problem((*path, key), f"the value was refused: {in_a_line(problem)}")
-            else:
-                self._checked.missing_key(path, key)
-        if not wrong:
-            self._checked.problem(path, f"the config was refused: {in_a_line(error)}")
 
     def _without_anchors(self, value: dict[str, Any], path: Location, keep: Collection[str] = ()) -> dict[str, Any]:
         anchors = [key for key in value if key.startswith("x-") and key not in keep]

@@ -88,20 +88,6 @@ def _find_unportable(checked: Checked) -> list[Problem]:
     return checked.document.distinct_problems(found)
 
 
-def _convert_references(checked: Checked) -> None:
-    """Convert the texts of resolved references to numbers and booleans, which Studio's forms expect."""
-    for path in checked.references:
-        place = max((other for other in checked.components if path[: len(other)] == other), key=len, default=None)
-        if place is None or path[len(place) : len(place) + 1] != ("config",):
-            continue
-        inside = path[len(place) + 1 :]
-        schema: Any = checked.components[place].component_config_schema  # type: ignore[attr-defined]
-        config = value_at(checked.data, (*place, "config"))
-        value = value_at(schema.model_validate(config).model_dump(mode="json", warnings=False), inside)
-        if isinstance(value, (bool, int, float)):
-            value_at(checked.data, path[:-1])[path[-1]] = value
-
-
 def _is_secret(key: str, value: Any) -> bool:
     if not isinstance(value, str) or (key == "api_key" and value == NO_KEY):
         return False
@@ -224,7 +210,17 @@ def _checked(source: Source, trust: Sequence[str], model: dict[str, Any] | None)
     if not checked.data["config"].get("participants"):
         # Studio's page of teams would stay blank.
         raise ConfigError([document.problem((), "AutoGen Studio shows only teams that have participants")])
-    _convert_references(checked)
+    # Studio's forms expect numbers and booleans, and not texts of resolved references to variables.
+    for path in checked.references:
+        place = max((other for other in checked.components if path[: len(other)] == other), key=len, default=None)
+        if place is None or path[len(place) : len(place) + 1] != ("config",):
+            continue
+        inside = path[len(place) + 1 :]
+        schema: Any = checked.components[place].component_config_schema  # type: ignore[attr-defined]
+        config = value_at(checked.data, (*place, "config"))
+        value = value_at(schema.model_validate(config).model_dump(mode="json", warnings=False), inside)
+        if isinstance(value, (bool, int, float)):
+            value_at(checked.data, path[:-1])[path[-1]] = value
     return checked
 
 

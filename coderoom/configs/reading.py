@@ -53,7 +53,17 @@ def find_source(path_or_name: str | Path | Source) -> Source:
         return _read(shipped[text], text)
     if text and Path(text).is_dir():
         return _read(Path(text), text)  # Refuses it.
-    raise RequestError(_unknown_name(text, shipped))
+    parts = [f"there is no shipped team {text!r}"]
+    close = nearest(text, shipped, 3)
+    if close:
+        parts.append("did you mean " + " or ".join(repr(match) for match in close) + "?")
+    if shipped:
+        parts.append("the shipped teams are " + ", ".join(shipped))
+    if text and Path(text).exists():
+        parts.append(f"for the file of that name, write './{text}'")
+    else:
+        parts.append("a file of your own is named with its suffix, .yaml or .json")
+    raise RequestError("; ".join(parts))
 
 
 def looks_like_path(text: str) -> bool:
@@ -89,20 +99,6 @@ def _shipped_files() -> dict[str, Traversable]:
         return {}
     files = {file.name.removesuffix(".yaml"): file for file in folder.iterdir() if file.name.endswith(".yaml")}
     return dict(sorted(files.items()))
-
-
-def _unknown_name(name: str, shipped: dict[str, Traversable]) -> str:
-    parts = [f"there is no shipped team {name!r}"]
-    close = nearest(name, shipped, 3)
-    if close:
-        parts.append("did you mean " + " or ".join(repr(match) for match in close) + "?")
-    if shipped:
-        parts.append("the shipped teams are " + ", ".join(shipped))
-    if name and Path(name).exists():
-        parts.append(f"for the file of that name, write './{name}'")
-    else:
-        parts.append("a file of your own is named with its suffix, .yaml or .json")
-    return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,20 @@ def make_schema() -> dict[str, Any]:
     for kind in all_kinds():
         found[_name(kind)] = _choice(kind, [entry for entry in entries if kind.has(entry.component_class)])
     found[_ANY] = _choice(None, entries)
+    needed: set[str] = set()
+    waiting = [_name(TEAM)]
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            waiting += re.findall(r'"#/\$defs/([^"]+)"', json.dumps(found[name]))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "CodeRoom team file",
         "description": "A team in AutoGen's component format. `coderoom validate` finds more mistakes than this.",
         "type": "object",
         "$ref": f"#/$defs/{_name(TEAM)}",
-        "$defs": _reachable(found),
+        "$defs": {name: found[name] for name in sorted(needed)},
     }
 
 
@@ -146,28 +153,12 @@ def _linked(value: Any, key: str | None = None) -> Any:
     made = {name: _linked(inner, key) for name, inner in value.items() if name != "properties"}
     if "properties" in value:
         made["properties"] = {name: _linked(inner, name) for name, inner in value["properties"].items()}
-    return _nullable(made)
-
-
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Describe an optional component without alternatives, which would hide the mistakes inside it."""
-    choices = schema.get("anyOf", [])
+    choices = made.get("anyOf", [])
     if len(choices) == 2 and "$ref" in choices[0] and "type" in choices[0] and choices[1] == {"type": "null"}:
-        rest = {name: value for name, value in schema.items() if name != "anyOf"}
-        return {**rest, "$ref": choices[0]["$ref"], "type": ["object", "null"]}
-    return schema
-
-
-def _reachable(definitions: dict[str, Any]) -> dict[str, Any]:
-    """The definitions that something refers to."""
-    needed: set[str] = set()
-    waiting = [_name(TEAM)]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += re.findall(r'"#/\$defs/([^"]+)"', json.dumps(definitions[name]))
-    return {name: definitions[name] for name in sorted(needed)}
+        # An optional component: alternatives would hide the mistakes inside it.
+        del made["anyOf"]
+        made |= {"$ref": choices[0]["$ref"], "type": ["object", "null"]}
+    return made
 
 
 ANCHORS = {"^x-": True}

@@ -97,7 +97,19 @@ class Reader:
         try:
             root = _compose(text)
         except MarkedYAMLError as error:
-            _fail_marked(error, self)
+            problem, context = str(error.problem or ""), str(error.context or "")
+            known = (
+                text for start, text in _SENTENCES.items() if problem.startswith(start) or context.startswith(start)
+            )
+            sentence = next(known, " ".join(f"{context}, {problem}".strip(", ").split()))
+            # Ruamel detects some mistakes far behind the position that the user has to fix.
+            behind = "opened here" in sentence or "stands here" in sentence
+            mark = _mark(
+                error.context_mark if behind and error.context_mark else error.problem_mark or error.context_mark
+            )
+            if problem.startswith("found character"):
+                sentence = sentence.replace("this", repr(problem.split("'")[1]))
+            self.fail(mark, f"this is not YAML: {sentence} ({_at(mark)})")
         except RecursionError:
             self.fail(Mark(1, 1), _TOO_DEEP)
         except Exception as error:  # Damaged input makes ruamel.yaml raise other errors too.
@@ -214,18 +226,6 @@ def core_value(text: str) -> Any:
     except ValueError:  # Thousands of digits.
         return text
     return text
-
-
-def _fail_marked(error: MarkedYAMLError, builder: Reader) -> NoReturn:
-    problem, context = str(error.problem or ""), str(error.context or "")
-    known = (text for start, text in _SENTENCES.items() if problem.startswith(start) or context.startswith(start))
-    sentence = next(known, " ".join(f"{context}, {problem}".strip(", ").split()))
-    # Ruamel detects some mistakes far behind the position that the user has to fix.
-    behind = "opened here" in sentence or "stands here" in sentence
-    mark = _mark(error.context_mark if behind and error.context_mark else error.problem_mark or error.context_mark)
-    if problem.startswith("found character"):
-        sentence = sentence.replace("this", repr(problem.split("'")[1]))
-    builder.fail(mark, f"this is not YAML: {sentence} ({_at(mark)})")
 
 
 def _mark(mark: Any) -> Mark:

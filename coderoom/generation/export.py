@@ -46,7 +46,15 @@ def report_markdown(solution: Solution) -> str:
     parts += _lines("## What is missing", [_inline(line) for line in solution.missing if line not in failed])
     parts += _table(solution.functions)
     for report in solution.functions:
-        parts += _attempts(report)
+        lines = []
+        for each in report.attempts:
+            what = f"{each.passed} passed, {each.failed} failed" if not each.problems else "not run"
+            lines.append(f"Attempt {each.number} ({_inline(each.approach)}): {what}")
+            if each.reason:
+                lines[-1] += f"\n  - why: {_inline(each.reason)}"
+            lines[-1] += "".join(f"\n  - note: {_inline(note)}" for note in each.notes)
+            lines[-1] += "".join(f"\n  - problem: {_inline(problem)}" for problem in each.problems)
+        parts += _lines(f"### Attempts at {_inline(report.function)}", lines)
     parts += ["## Changed tests"] if solution.test_changes else []
     for change in solution.test_changes:
         parts += [
@@ -136,18 +144,6 @@ def _table(reports: Sequence[FunctionReport]) -> list[str]:
         times = in_seconds(each.seconds), in_seconds(each.slowest)
         rows.append((_inline(each.function), tests, str(len(each.attempts)), *times, in_bytes(each.peak_memory), ended))
     return ["## Functions", "\n".join(f"| {' | '.join(row)} |" for row in rows)]
-
-
-def _attempts(report: FunctionReport) -> list[str]:
-    lines = []
-    for each in report.attempts:
-        what = f"{each.passed} passed, {each.failed} failed" if not each.problems else "not run"
-        lines.append(f"Attempt {each.number} ({_inline(each.approach)}): {what}")
-        if each.reason:
-            lines[-1] += f"\n  - why: {_inline(each.reason)}"
-        lines[-1] += "".join(f"\n  - note: {_inline(note)}" for note in each.notes)
-        lines[-1] += "".join(f"\n  - problem: {_inline(problem)}" for problem in each.problems)
-    return _lines(f"### Attempts at {_inline(report.function)}", lines)
 
 
 def _failure(solution: Solution, result: Verdict) -> list[str]:

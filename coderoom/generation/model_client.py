@@ -300,7 +300,16 @@ class AutoGenModel:
 
     def __init__(self, client: ChatCompletionClient, *, max_answer_tokens: int | None = None) -> None:
         self._client = client
-        self._limit = {} if max_answer_tokens is None else _answer_limit(client, max_answer_tokens)
+        self._limit: dict[str, Any] = {}
+        if max_answer_tokens is not None:
+            inner = innermost_client(client)
+            parameters = inspect.signature(inner.create).parameters
+            takes_any = inspect.Parameter.VAR_KEYWORD in (each.kind for each in parameters.values())
+            if takes_any or "extra_create_args" in parameters:
+                is_ollama = any(kind.__module__.startswith("autogen_ext.models.ollama") for kind in type(inner).__mro__)
+                # Reasoning models of OpenAI's API reject the older field, many servers the newer.
+                field = "max_completion_tokens" if _REASONING.match(model_name_of(inner)) else "max_tokens"
+                self._limit = {"num_predict" if is_ollama else field: max_answer_tokens}
         self.name = model_name_of(client)
 
     async def complete(self, messages: Sequence[Message], form: type[BaseModel] | None = None) -> Reply:
@@ -433,17 +442,3 @@ def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
     except ValidationError:  # It shows the value, which may be a key.
         why = f'{_HEADERS_VARIABLE} must be a JSON object of strings, such as {{"x-api-key": "..."}}.'
     raise RequestError(why)
-
-
-def _answer_limit(client: Any, tokens: int) -> dict[str, Any]:
-    """The extra arguments that limit a reply; none if the client takes no extra arguments."""
-    client = innermost_client(client)
-    parameters = inspect.signature(client.create).parameters
-    if "extra_create_args" not in parameters and inspect.Parameter.VAR_KEYWORD not in (
-        each.kind for each in parameters.values()
-    ):
-        return {}
-    is_ollama = any(kind.__module__.startswith("autogen_ext.models.ollama") for kind in type(client).__mro__)
-    # Reasoning models of OpenAI's API reject the older field, many servers the newer.
-    is_newer = _REASONING.match(model_name_of(client))
-    return {"num_predict" if is_ollama else "max_completion_tokens" if is_newer else "max_tokens": tokens}

@@ -256,11 +256,18 @@ def request(text: str, program: Program, spec: FunctionSpec | None = None, **fac
     """The request of a prompt, for a function or for the whole program; `facts` are further fields of the prompt."""
     language = program.language
     if spec is not None:
+        # Each dependency has its code if that passes its tests.
+        parts = ["\nThese functions of the program exist when it runs; call them, and do not define them:\n"]
+        for name in spec.dependencies:
+            other = program.specs[name]
+            known = f"{language.signature(other)}\n    ...  # {other.purpose}"
+            known = program.code[name] if name in program.passed else known
+            parts.append(f"```{language.name}\n{known}\n```\n")
         facts |= {
             "name": spec.name,
             "spec": json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, indent=1),
             "signature": language.signature(spec),
-            "dependencies": _dependencies(program, spec),
+            "dependencies": "\n".join(parts) if spec.dependencies else "",
         }
     question = text.format(instruction=program.instruction, language=language.name, ways=language.ways, **facts)
     return [Message("system", _SYSTEM.format(language=language.name)), Message("user", question)]
@@ -307,14 +314,3 @@ def refusals(problems: Sequence[str], notes: Sequence[str] = ()) -> str:
 
 def _noted(notes: Sequence[str]) -> list[str]:
     return ["", *(f"Note: {note}." for note in notes[:20])] if notes else []
-
-
-def _dependencies(program: Program, spec: FunctionSpec) -> str:
-    """The dependencies of a function, each with its code if that passes its tests."""
-    parts = ["\nThese functions of the program exist when it runs; call them, and do not define them:\n"]
-    for name in spec.dependencies:
-        other = program.specs[name]
-        text = f"{program.language.signature(other)}\n    ...  # {other.purpose}"
-        text = program.code[name] if name in program.passed else text
-        parts.append(f"```{program.language.name}\n{text}\n```\n")
-    return "\n".join(parts) if spec.dependencies else ""

@@ -336,25 +336,22 @@ class Batch:
     def _work(self) -> Generator[tuple[Item, int], None, None]:
         empty: dict[str, list[str]] = {}
         try:
-            yield from self._unfinished(empty)
+            for item in self._items():
+                if isinstance(item, BadLine):
+                    self.bad_lines.append(item)
+                    continue
+                for name in item.empty:
+                    empty.setdefault(name, []).append(item.id)
+                for repeat in range(1, self.repeat + 1):
+                    known = self._done.get((item.id, repeat))
+                    if known is None:
+                        yield item, repeat
+                    elif known != item.digest:
+                        self.notes.append(f"{item.id} has changed since its run: its result is that of before.")
         finally:
             for name, items in empty.items():
                 others = f" and {counted(len(items) - 1, 'other item')}" if items[1:] else ""
                 self.notes.append(f"The field {name!r} in the task of {items[0]!r}{others} is empty.")
-
-    def _unfinished(self, empty: dict[str, list[str]]) -> Iterator[tuple[Item, int]]:
-        for item in self._items():
-            if isinstance(item, BadLine):
-                self.bad_lines.append(item)
-                continue
-            for name in item.empty:
-                empty.setdefault(name, []).append(item.id)
-            for repeat in range(1, self.repeat + 1):
-                known = self._done.get((item.id, repeat))
-                if known is None:
-                    yield item, repeat
-                elif known != item.digest:
-                    self.notes.append(f"{item.id} has changed since its run: its result is that of before.")
 
     # --- The runs ---
 

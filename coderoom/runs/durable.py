@@ -122,7 +122,14 @@ class Run:
         """
         journal = Journal() if journal is None else journal
         entry = journal.find(run)
-        _refuse_finished(entry, task)
+        if entry.command not in _TEAM_COMMANDS:
+            hint = "`coderoom resume` goes on with it" if entry.command == "solve" else "it ran code without a team"
+            raise RequestError(f"The run {entry.id} is not one of a team, but of `{entry.command}`: {hint}.")
+        if task is None and entry.state != "running" and entry.state not in GO_ON:
+            raise RequestError(
+                f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "
+                f'`coderoom run TEAM "TASK" --continue` gives it a further task.'
+            )
         request = {**entry.request, "budget": {**(entry.request["budget"] or {}), **(budget or {})}}
         request["budgets"] = of_agents = dict(request["budgets"] or {})
         for agent, limits in (budgets or {}).items():
@@ -217,17 +224,6 @@ def _recorder(prepared: PreparedRun, file: Path | None) -> Recorder | None:
     recorder = Recorder(file, prepared.record.model)
     recorder.hide_values(secrets_of(prepared.team))
     return recorder
-
-
-def _refuse_finished(entry: RunEntry, task: str | None) -> None:
-    if entry.command not in _TEAM_COMMANDS:
-        hint = "`coderoom resume` goes on with it" if entry.command == "solve" else "it ran code without a team"
-        raise RequestError(f"The run {entry.id} is not one of a team, but of `{entry.command}`: {hint}.")
-    if task is None and entry.state != "running" and entry.state not in GO_ON:
-        raise RequestError(
-            f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "
-            f'`coderoom run TEAM "TASK" --continue` gives it a further task.'
-        )
 
 
 def _source(entry: RunEntry) -> Source:

@@ -188,24 +188,20 @@ class _FileRun:
         except asyncio.CancelledError:
             if not self.interrupt.requested:
                 raise
-            self._note_interrupted()
+            # A block that had not started, or that did not end when it was cancelled.
+            seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
+            if len(result.runs) < result.total:
+                number = len(result.runs) + 1
+                block = result.source.blocks[number - 1]
+                self._add(BlockRun(number, block, Outcome.CANCELLED, CANCELLED_CODE, "", seconds))
+            if self.started_at is not None:
+                self.view.show_run(result.runs[-1])
         finally:
             self.view.stop()
             await self.sandbox.close()
         result.files = changes.written()
         result.cancelled = self.interrupt.requested and not result.succeeded
         self.view.end(result)
-
-    def _note_interrupted(self) -> None:
-        """Record a block that had not started, or that did not end when it was cancelled."""
-        result = self.result
-        seconds = 0.0 if self.started_at is None else time.monotonic() - self.started_at
-        if len(result.runs) < result.total:
-            number = len(result.runs) + 1
-            block = result.source.blocks[number - 1]
-            self._add(BlockRun(number, block, Outcome.CANCELLED, CANCELLED_CODE, "", seconds))
-        if self.started_at is not None:
-            self.view.show_run(result.runs[-1])
 
     def _add(self, run: BlockRun) -> None:
         self.result.runs.append(run)

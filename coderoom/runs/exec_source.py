@@ -184,7 +184,14 @@ def read_cells(name: str, text: str) -> list[Block]:
     blocks = []
     own: set[str] = set()
     for number, cell in enumerate(cells, start=1):
-        code = _source_of(name, number, cell)
+        source = cell.get("source")
+        lines = [source] if isinstance(source, str) else source
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise RequestError(
+                f"{name!r} is not a notebook of nbformat {_FORMAT}: the 'source' of code cell {number} is neither a "
+                "string nor a list of strings."
+            )
+        code = "".join(lines)
         tags = _inside(cell, "metadata", "tags")
         if code.strip() and not (isinstance(tags, list) and _NO_RUN in tags):
             _check_code(name, number, code, own)
@@ -212,17 +219,6 @@ def _parse(name: str, text: str) -> dict[str, Any]:
     if not isinstance(notebook.get("cells"), list):
         raise RequestError(f"{name!r} is not a notebook of nbformat {_FORMAT}: it has no list of 'cells'.")
     return notebook
-
-
-def _source_of(name: str, number: int, cell: dict[str, Any]) -> str:
-    source = cell.get("source")
-    lines = [source] if isinstance(source, str) else source
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise RequestError(
-            f"{name!r} is not a notebook of nbformat {_FORMAT}: the 'source' of code cell {number} is neither a string "
-            "nor a list of strings."
-        )
-    return "".join(lines)
 
 
 def _inside(data: Any, *keys: str) -> Any:

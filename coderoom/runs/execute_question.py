@@ -215,7 +215,16 @@ class _Question:
                 repeated = any((ran.code, why) == (old.code, before) for old, before in earlier)
                 if ran.outcome not in _RETRIED or len(earlier) >= self.max_retries or repeated:
                     return self._result()
-                feedback = self._feedback()
+                # The code is in the model's own message just before, and the traceback in the standard error too.
+                traceback = "" if ran.error is None else ran.error.traceback
+                printed = bound_output(ran.stdout if traceback else ran.output, self.max_output)
+                problem = bound_output(traceback or why or "", self.max_output)
+                how = "was not run" if ran.outcome is Outcome.REJECTED else "failed"
+                shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
+                feedback = (
+                    f"Your code {how}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\nNothing of that run "
+                    "is left. Fix the cause, and answer with the whole code again in one ```python block."
+                )
 
     async def _ask(self, more: str) -> tuple[str, str]:
         """Send the messages, and one more if it is given; return the answer, and why it ended.
@@ -248,20 +257,6 @@ class _Question:
                 if named.success:  # Else there is no such variable.
                     ran = replace(ran, value=named.value, value_is_data=named.value_is_data)
         return ran
-
-    def _feedback(self) -> str:
-        """The message to the model about code that failed; the code is in the model's own message just before."""
-        ran, error = self.attempts[-1]
-        traceback = "" if ran.error is None else ran.error.traceback
-        # The traceback is in the standard error too.
-        printed = bound_output(ran.stdout if traceback else ran.output, self.max_output)
-        problem = bound_output(traceback or error or "", self.max_output)
-        how = "was not run" if ran.outcome is Outcome.REJECTED else "failed"
-        shown = f"\n\nIt had printed:\n{printed.rstrip()}" if printed.strip() else ""
-        return (
-            f"Your code {how}:\n{problem.rstrip()}{_ADVICE.get(ran.outcome, '')}{shown}\n\n"
-            "Nothing of that run is left. Fix the cause, and answer with the whole code again in one ```python block."
-        )
 
     def _result(self, why_no_code: str = "") -> ExecuteCodeResult:
         ran, error = self.attempts[-1] if self.attempts else (None, why_no_code)

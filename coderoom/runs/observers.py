@@ -168,7 +168,21 @@ class Tracer(StepObserver):
 
     def _span(self, kind: str, request: Any, result: Any, seconds: float, error: BaseException | None = None) -> None:
         if kind == MODEL:
-            self._end(f"chat {request['model']}", self._of_model(request, result), seconds, error, SpanKind.CLIENT)
+            usage = result.get("usage", {})
+            found: dict[str, Any] = {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": request["provider"],
+                "gen_ai.request.model": request["model"],
+                "gen_ai.output.type": "json" if request.get("json_output") else "text",
+                "gen_ai.usage.input_tokens": usage.get("prompt_tokens"),
+                "gen_ai.usage.output_tokens": usage.get("completion_tokens"),
+                "gen_ai.response.finish_reasons": [result["finish_reason"]] if "finish_reason" in result else None,
+            }
+            if self._shows_content:
+                messages = [each.model_dump(mode="json") for each in request["messages"]]
+                found["gen_ai.input.messages"] = json.dumps(messages)
+                found["gen_ai.output.messages"] = json.dumps([result])
+            self._end(f"chat {request['model']}", found, seconds, error, SpanKind.CLIENT)
         elif kind == CODE:
             language = request["blocks"][0][0] if request["blocks"] else "code"
             found = {f"coderoom.{name}": result.get(name) for name in ("outcome", "exit_code")}
@@ -182,22 +196,6 @@ class Tracer(StepObserver):
         else:
             approved = result.get("approved") if isinstance(result, Mapping) else None
             self._end(kind, {"coderoom.approved": approved}, seconds, error)
-
-    def _of_model(self, request: Any, result: Any) -> dict[str, Any]:
-        usage = result.get("usage", {})
-        found = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": request["provider"],
-            "gen_ai.request.model": request["model"],
-            "gen_ai.output.type": "json" if request.get("json_output") else "text",
-            "gen_ai.usage.input_tokens": usage.get("prompt_tokens"),
-            "gen_ai.usage.output_tokens": usage.get("completion_tokens"),
-            "gen_ai.response.finish_reasons": [result["finish_reason"]] if "finish_reason" in result else None,
-        }
-        if self._shows_content:
-            found["gen_ai.input.messages"] = json.dumps([each.model_dump(mode="json") for each in request["messages"]])
-            found["gen_ai.output.messages"] = json.dumps([result])
-        return found
 
     def _of_tool(self, name: str, arguments: str, output: str | None) -> dict[str, Any]:
         found: dict[str, Any] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}

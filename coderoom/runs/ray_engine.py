@@ -386,26 +386,20 @@ class ItemActor:
             rows = self._journal.take(result.run)
             if rows["runs"]:
                 self._journal.remove([result.run])
-        found = _files_in(self._workspace)
-        return Arrival(result, self._runner.stopped, rows, *found, str(self._workspace))
+        found: dict[str, bytes] = {}
+        left, left_out = _MOST_BYTES, 0
+        for path in sorted(self._workspace.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                if (size := path.stat().st_size) > left:
+                    left_out += 1
+                    continue
+                left -= size
+                found[path.relative_to(self._workspace).as_posix()] = path.read_bytes()
+        return Arrival(result, self._runner.stopped, rows, found, left_out, str(self._workspace))
 
 
 def _on_this_node(error: OSError) -> OSError:
     return OSError(error.errno, f"on the node {platform.node()}: {error}")
-
-
-def _files_in(folder: Path) -> tuple[dict[str, bytes], int]:
-    """The files of a folder, and how many are left out."""
-    found: dict[str, bytes] = {}
-    left, left_out = _MOST_BYTES, 0
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            if (size := path.stat().st_size) > left:
-                left_out += 1
-                continue
-            left -= size
-            found[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return found, left_out
 
 
 class _Meter:

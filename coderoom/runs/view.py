@@ -247,6 +247,15 @@ def _summary(record: RunRecord) -> RenderableType:
             cost = record.cost_by_agent.get(agent)
             tokens.append(f"{each['total_tokens']:,} by {agent}{'' if cost is None else f', {in_dollars(cost)}'}")
     stop_reason = None if record.stop_reason == AFTER_ONE_TURN else record.stop_reason
+    go_on = None
+    if record.run and record.outcome in GO_ON:
+        larger, reached = "", record.reached  # The option that raises the limit at which it ended.
+        if reached is not None:
+            options = {"seconds": "--max-seconds", "tokens": "--max-tokens"} if reached.owner == RUN else {}
+            larger = options.get(reached.limit, "--budget")
+        elif record.outcome == UNFINISHED and is_at_its_turns(record.stop_reason):
+            larger = "--max-turns"
+        go_on = f"coderoom resume {record.run}{larger and f', with a larger {larger}'}"
     rows = {
         "outcome": record.outcome,
         "error": record.error,
@@ -257,7 +266,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "cost": None if record.cost is None else in_dollars(record.cost),
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
-        "go on": _how_to_go_on(record) if record.run and record.outcome in GO_ON else None,
+        "go on": go_on,
         "files": "\n".join(map(_short, record.files)) or "none written",
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
@@ -273,17 +282,6 @@ def _summary(record: RunRecord) -> RenderableType:
     if output := output_beside(record.answer, record.output):
         panels.append(Panel(_bounded(output), title="output", title_align="left", border_style="dim"))
     return Group(*panels, table)
-
-
-def _how_to_go_on(record: RunRecord) -> str:
-    """The command that goes on with a run, and the option that raises the limit at which it ended."""
-    larger, reached = "", record.reached
-    if reached is not None:
-        options = {"seconds": "--max-seconds", "tokens": "--max-tokens"} if reached.owner == RUN else {}
-        larger = options.get(reached.limit, "--budget")
-    elif record.outcome == UNFINISHED and is_at_its_turns(record.stop_reason):
-        larger = "--max-turns"
-    return f"coderoom resume {record.run}{larger and f', with a larger {larger}'}"
 
 
 def _short(path: Path) -> str:

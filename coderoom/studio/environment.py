@@ -262,7 +262,14 @@ def server_environment(interpreter: Path, trust: Sequence[str], key: str | None 
     roots = list(dict.fromkeys(name.partition(".")[0] for name in trust))
     _check_versions(roots)
     for name in roots:
-        _check_import(interpreter, environment, name)
+        command = [str(interpreter), "-P", "-B", "-c", f"import {name}"]
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            error = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
+            raise MissingDependencyError(
+                f"{name!r} cannot be imported in AutoGen Studio's environment: {error}. Install what it needs beside "
+                "CodeRoom, or leave out --trust and the teams that need it."
+            )
     return environment
 
 
@@ -293,15 +300,4 @@ def _check_versions(packages: Sequence[str]) -> None:
         raise MissingDependencyError(
             f"The packages of --trust conflict with AutoGen Studio's environment:\n{listed}\nInstall versions of them "
             "that accept those, or start without --trust and the teams that need it."
-        )
-
-
-def _check_import(interpreter: Path, environment: Mapping[str, str], name: str) -> None:
-    command = [str(interpreter), "-P", "-B", "-c", f"import {name}"]
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode:
-        error = done.stderr.strip().rpartition("\n")[2] or f"exit code {done.returncode}"
-        raise MissingDependencyError(
-            f"{name!r} cannot be imported in AutoGen Studio's environment: {error}. Install what it needs beside "
-            "CodeRoom, or leave out --trust and the teams that need it."
         )

@@ -146,7 +146,17 @@ def read_program(source: str) -> JavaScriptProgram:
 
 def _read_statement(program: JavaScriptProgram, node: Node) -> None:
     if node.type == "import_statement":
-        program.imported.append(_read_import(node))
+        module = node.child_by_field_name("source")
+        names = []
+        for each in _walk(node):
+            if each.type == "namespace_import":
+                names.append(("*", _text(each.named_children[-1])))
+            elif each.type == "import_specifier":
+                here = each.child_by_field_name("alias") or each.named_children[0]
+                names.append((_text(each.named_children[0]), _text(here)))
+            elif each.type == "identifier" and each.parent is not None and each.parent.type == "import_clause":
+                names.append(("default", _text(each)))
+        program.imported.append(_Imported(_text(module)[1:-1] if module else "", node, tuple(names)))
         program.removed.append((node.start_byte, node.end_byte))
         return
     inner = node
@@ -195,20 +205,6 @@ def _bound(pattern: Node) -> Node:
     for name in ("left", "value"):
         pattern = pattern.child_by_field_name(name) or pattern
     return pattern
-
-
-def _read_import(node: Node) -> _Imported:
-    module = node.child_by_field_name("source")
-    names = []
-    for each in _walk(node):
-        if each.type == "namespace_import":
-            names.append(("*", _text(each.named_children[-1])))
-        elif each.type == "import_specifier":
-            here = each.child_by_field_name("alias") or each.named_children[0]
-            names.append((_text(each.named_children[0]), _text(here)))
-        elif each.type == "identifier" and each.parent is not None and each.parent.type == "import_clause":
-            names.append(("default", _text(each)))
-    return _Imported(_text(module)[1:-1] if module else "", node, tuple(names))
 
 
 def check_source(

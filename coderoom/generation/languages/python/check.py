@@ -234,7 +234,15 @@ def bindings(statement: ast.stmt) -> Iterator[tuple[str, str | None]]:
             for each in node.names:
                 yield (each.asname, each.name) if each.asname else 2 * (each.name.partition(".")[0],)
         elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
-            yield from ((each.asname or each.name, _origin(node.module or "", each.name)) for each in node.names)
+            for each in node.names:
+                # Aliases in `typing` count as their originals in `collections.abc`.
+                origin = (
+                    getattr(getattr(typing, each.name, None), "__origin__", None) if node.module == "typing" else None
+                )
+                same = getattr(origin, "__module__", "") == "collections.abc" and (
+                    getattr(origin, "__name__", "") == each.name
+                )
+                yield each.asname or each.name, f"{'collections.abc' if same else node.module or ''}.{each.name}"
         elif isinstance(node, (*_DEFINING, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
             yield node.name, ""
         elif isinstance(base, ast.Name) and isinstance(getattr(node, "ctx", None), ast.Store):
@@ -243,13 +251,6 @@ def bindings(statement: ast.stmt) -> Iterator[tuple[str, str | None]]:
         if isinstance(node, (*_DEFINING, ast.Lambda)):
             inside = [*node.body] if isinstance(node.body, list) else [node.body]
         left += [each for each in reversed([*ast.iter_child_nodes(node)]) if each not in inside]
-
-
-def _origin(module: str, name: str) -> str:
-    """What is imported; aliases in `typing` count as their originals in `collections.abc`."""
-    origin = getattr(getattr(typing, name, None), "__origin__", None) if module == "typing" else None
-    same = getattr(origin, "__module__", "") == "collections.abc" and getattr(origin, "__name__", "") == name
-    return f"{'collections.abc' if same else module}.{name}"
 
 
 def scan(source: str, *, severity: Level = "medium", confidence: Level = "medium") -> list[SecurityFinding]:
