@@ -84,7 +84,14 @@ def _find_unportable(checked: Checked) -> list[Problem]:
         if isinstance(value, str):
             found += [(path, reason) for reason in _reasons(path, value)]
         elif isinstance(value, list):
-            found += [((*path, index), _LOOKS_LIKE_A_KEY) for index in _options_with_keys(value)]
+            # Arguments may pass a key to a program: `--token=...`, or `--token` and the next argument.
+            for index, argument in enumerate(value):
+                option = _OPTION.fullmatch(argument) if isinstance(argument, str) else None
+                if option is not None and (is_secret_key(option[1]) or option[1].lower().endswith("token")):
+                    following = value[index + 1] if index + 1 < len(value) else None
+                    given = following if option[2] is None else option[2]
+                    if isinstance(given, str) and given and not given.startswith("-"):
+                        found.append(((*path, index), _LOOKS_LIKE_A_KEY))
     return checked.document.distinct_problems(found)
 
 
@@ -115,17 +122,6 @@ def _reasons(path: Location, text: str) -> list[str]:
 def _in_words(name: str) -> str:
     """A name such as `X-Api-Key` or `apiKey`, written like a variable."""
     return _CAPITAL.sub("_", name).replace("-", "_").replace(".", "_")
-
-
-def _options_with_keys(arguments: list[Any]) -> Iterator[int]:
-    """The indices of arguments that pass a key to a program: `--token=...`, or `--token` and the next argument."""
-    for index, text in enumerate(arguments):
-        option = _OPTION.fullmatch(text) if isinstance(text, str) else None
-        if option is not None and (is_secret_key(option[1]) or option[1].lower().endswith("token")):
-            following = arguments[index + 1] if index + 1 < len(arguments) else None
-            value = following if option[2] is None else option[2]
-            if isinstance(value, str) and value and not value.startswith("-"):
-                yield index
 
 
 _LISTS = {

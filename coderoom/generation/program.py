@@ -62,7 +62,19 @@ class Program:
         taken = {name: owner for owner, codes in self._codes.items() for name in self._defined(*codes)}
         taken |= {name: name for name in self.specs}  # Including functions that are not written yet.
         problems = self.language.check(code, spec, taken=taken, allowed_imports=self.options.allowed_imports)
-        if wrong := [*map(str, problems), *self._clashes(spec, code)]:
+        # Imports conflict in one module if they give the same name to different things.
+        own, defined = self.language.imports(code), self._defined(code)
+        clashes = dict[str, None]()
+        if "*" in own and len(self.specs) > 1:
+            clashes[f"names from {own['*']} could replace names of other functions; import each by its name"] = None
+        others = [(owner, each) for owner, codes in self._codes.items() if owner != spec.name for each in codes]
+        for owner, other in others:
+            for name, what in self.language.imports(other).items():
+                here = own.get(name, "something else" if name in defined else what)
+                if here != what:
+                    text = f"{name!r} is {here} here, but {what} in the code of {owner!r}, which is in the same module"
+                    clashes[f"{text}; import the same, or take another name"] = None
+        if wrong := [*map(str, problems), *clashes]:
             return wrong, ()
         findings = tuple(self.language.scan(code))
         levels = _LEVELS[_LEVELS.index(self.options.block_severity or "none") :]
@@ -117,21 +129,6 @@ class Program:
         return {
             name for code in codes for name in {*self.language.names_defined(code)} - {*self.language.imports(code)}
         }
-
-    def _clashes(self, spec: FunctionSpec, code: str) -> list[str]:
-        """Imports that would conflict in one module: the same name for different things."""
-        own, defined = self.language.imports(code), self._defined(code)
-        found = dict[str, None]()
-        if "*" in own and len(self.specs) > 1:
-            found[f"names from {own['*']} could replace names of other functions; import each by its name"] = None
-        others = [(owner, each) for owner, codes in self._codes.items() if owner != spec.name for each in codes]
-        for owner, other in others:
-            for name, what in self.language.imports(other).items():
-                here = own.get(name, "something else" if name in defined else what)
-                if here != what:
-                    text = f"{name!r} is {here} here, but {what} in the code of {owner!r}, which is in the same module"
-                    found[f"{text}; import the same, or take another name"] = None
-        return [*found]
 
 
 PROMPT_VERSION = "6"

@@ -95,25 +95,22 @@ class _Copier:
         for name in names:
             # It was removed or replaced meanwhile.
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                self._copy_entry(name, origin, place, depth)
-
-    def _copy_entry(self, name: str, origin: int, place: int, depth: int) -> None:
-        kind = os.lstat(name, dir_fd=origin).st_mode
-        self._count(0)
-        if stat.S_ISLNK(kind):
-            os.symlink(os.readlink(name, dir_fd=origin), name, dir_fd=place)
-            if self._owner is not None:
-                os.chown(name, *self._owner, dir_fd=place, follow_symlinks=False)
-        elif stat.S_ISDIR(kind):
-            os.mkdir(name, 0o700, dir_fd=place)
-            with _opened(name, origin) as below, _opened(name, place) as copied:
-                self.copy_folder(below, copied, depth + 1)
-                self._finish(below, copied)
-        elif stat.S_ISREG(kind):
-            with _opened(name, origin, _READ) as file, _opened(name, place, _WRITE) as copied:
-                if stat.S_ISREG(os.fstat(file).st_mode):
-                    self._copy_content(file, copied)
-                    self._finish(file, copied)
+                kind = os.lstat(name, dir_fd=origin).st_mode
+                self._count(0)
+                if stat.S_ISLNK(kind):
+                    os.symlink(os.readlink(name, dir_fd=origin), name, dir_fd=place)
+                    if self._owner is not None:
+                        os.chown(name, *self._owner, dir_fd=place, follow_symlinks=False)
+                elif stat.S_ISDIR(kind):
+                    os.mkdir(name, 0o700, dir_fd=place)
+                    with _opened(name, origin) as below, _opened(name, place) as copied:
+                        self.copy_folder(below, copied, depth + 1)
+                        self._finish(below, copied)
+                elif stat.S_ISREG(kind):
+                    with _opened(name, origin, _READ) as file, _opened(name, place, _WRITE) as copied:
+                        if stat.S_ISREG(os.fstat(file).st_mode):
+                            self._copy_content(file, copied)
+                            self._finish(file, copied)
 
     def _copy_content(self, file: int, copied: int) -> None:
         size = os.fstat(file).st_size

@@ -123,7 +123,15 @@ def run_studio(
                 environment = server_environment(interpreter, trust, key)
                 server = stack.enter_context(run_server(interpreter, folder, log, listening, lock, environment))
                 server.wait_until_ready()
-                left = _fill(server, folder, gallery)
+                try:
+                    left = Contents(Rest(server.port), folder).put(gallery)
+                except (OSError, RefusedError) as error:
+                    # Only Studio's log says that its database cannot be read.
+                    raise StudioError(
+                        f"CodeRoom's teams cannot be put into AutoGen Studio: {error}. If the database in "
+                        f"{str(folder)!r} is broken, or of another Studio, name another folder with --appdir."
+                        f"{server.end_of_log()}"
+                    ) from error
             models = gallery["components"]["models"]
             needs_key = any(model["provider"] == OPENAI and "api_key" not in model["config"] for model in models)
             has_key = key is not None or any(os.environ.get(name) for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"))
@@ -134,17 +142,6 @@ def run_studio(
 def _open(url: str) -> None:
     with contextlib.suppress(webbrowser.Error, OSError):
         webbrowser.open(url)
-
-
-def _fill(server: StudioServer, folder: Path, gallery: dict[str, Any]) -> list[str]:
-    try:
-        return Contents(Rest(server.port), folder).put(gallery)
-    except (OSError, RefusedError) as error:
-        # Only Studio's log says that its database cannot be read.
-        raise StudioError(
-            f"CodeRoom's teams cannot be put into AutoGen Studio: {error}. If the database in {str(folder)!r} is "
-            f"broken, or of another Studio, name another folder with --appdir.{server.end_of_log()}"
-        ) from error
 
 
 @contextlib.contextmanager

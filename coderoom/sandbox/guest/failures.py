@@ -102,7 +102,14 @@ def explain(error: BaseException) -> tuple[str, int | None]:
     if line is None and isinstance(error, SyntaxError):
         line = error.lineno
     _mark_gaps(whole, error, left_out)
-    parts = _readable(list(whole.format()))
+    formatted = list(whole.format())
+    parts = []
+    for part, following in zip(formatted, [*formatted[1:], ""]):  # noqa: B905 (Python 3.8)
+        if part == _HEAD and not following.startswith("  File "):
+            continue  # A heading without frames.
+        head, mark, _ = part.partition(_GAP + '", line 0')
+        # A gap must not look like a file.
+        parts.append(head.replace('File "', "") + _GAP + "\n" if mark else part)
     if parts and parts[-1].rstrip("\n").endswith(str(whole)):
         parts[-1] = parts[-1].rstrip("\n") + _hint(error) + "\n"
     text = "".join(parts)
@@ -180,17 +187,6 @@ def _mark_gaps(whole: Any, error: BaseException, left_out: dict[int, int]) -> No
         pairs += [(summary.__cause__, each.__cause__), (summary.__context__, each.__context__)]
         group = getattr(summary, "exceptions", None)
         pairs += list(zip(group, getattr(each, "exceptions", ()))) if group else []  # noqa: B905 (Python 3.8)
-
-
-def _readable(parts: list[str]) -> list[str]:
-    """The parts of a traceback, without headings that have no frames, and with gaps that do not look like files."""
-    parts_shown = []
-    for part, following in zip(parts, [*parts[1:], ""]):  # noqa: B905 (Python 3.8)
-        if part == _HEAD and not following.startswith("  File "):
-            continue
-        head, mark, _ = part.partition(_GAP + '", line 0')
-        parts_shown.append(head.replace('File "', "") + _GAP + "\n" if mark else part)
-    return parts_shown
 
 
 def _misses_network(error: BaseException) -> bool:

@@ -89,12 +89,20 @@ class PathRuleWall(ProbedWall):
                 os.chown(folder, *identity)
         workspace = layout.workspace or str(own)
         readable = [*dict.fromkeys(source for source, _ in layout.read_only), str(code), *_HARMLESS]
+        # Keep pytest from plugins of editable installs whose source is not visible: it would fail. Walls with mounts
+        # hide all entry points of such installs.
+        lists = [Path(target) for source, target in layout.read_only if Path(source) == NO_ENTRY_POINTS]
+        points = [point for each in lists for point in importlib.metadata.Distribution.at(each.parent).entry_points]
+        options = [f"-p no:{point.name}" for point in points if point.group == "pytest11"]
+        env = spec.env
+        if options:
+            env = {**env, "PYTEST_ADDOPTS": " ".join([*options, env.get("PYTEST_ADDOPTS", "")])}
         boot = {
             "identity": identity,
             "workspace": workspace,
             "scratch": str(temporary),
             "private": str(private),
-            "environment": with_own_places(_without_hidden_plugins(spec.env, layout), str(temporary), workspace),
+            "environment": with_own_places(env, str(temporary), workspace),
             "packages": layout.packages,
             "programs": layout.programs,
             "rooms": "plain",
@@ -137,17 +145,6 @@ def _layout(spec: SandboxConfig, wall: str) -> Layout:
                         "an interpreter and a workspace that every user can reach, or do not start this as root."
                     )
     return layout
-
-
-def _without_hidden_plugins(env: Mapping[str, str], layout: Layout) -> Mapping[str, str]:
-    """Keep pytest from plugins of editable installs whose source is not visible: it would fail.
-
-    Walls with mounts hide all entry points of such installs.
-    """
-    lists = [Path(target) for source, target in layout.read_only if Path(source) == NO_ENTRY_POINTS]
-    points = [point for each in lists for point in importlib.metadata.Distribution.at(each.parent).entry_points]
-    options = [f"-p no:{point.name}" for point in points if point.group == "pytest11"]
-    return {**env, "PYTEST_ADDOPTS": " ".join([*options, env.get("PYTEST_ADDOPTS", "")])} if options else env
 
 
 class LandlockWall(PathRuleWall):

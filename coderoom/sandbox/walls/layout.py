@@ -289,23 +289,20 @@ def _hidden_entry_points(interpreter: Interpreter, binds: Mapping[str, str]) -> 
     hidden = {}
     for told in (found for folder in interpreter.code for found in folder.glob("*.dist-info/direct_url.json")):
         entries = told.with_name("entry_points.txt")
-        if not entries.exists() or _is_visible_source(told, binds):
+        if not entries.exists():
+            continue
+        try:
+            facts = json.loads(told.read_text(encoding="utf-8"))
+            editable = facts.get("dir_info", {}).get("editable", False)
+            place = unquote(urlsplit(facts["url"]).path)
+        except (OSError, ValueError, KeyError, AttributeError):
+            continue
+        if not editable or _covered(place, binds):  # Visible at its own path.
             continue
         for target, source in binds.items():
             if entries.is_relative_to(source):
                 hidden[str(Path(target) / entries.relative_to(source))] = str(NO_ENTRY_POINTS)
     return hidden
-
-
-def _is_visible_source(told: Path, binds: Mapping[str, str]) -> bool:
-    """Whether a distribution is not editable, or its source is visible at its own path."""
-    try:
-        facts = json.loads(told.read_text(encoding="utf-8"))
-        editable = facts.get("dir_info", {}).get("editable", False)
-        source = unquote(urlsplit(facts["url"]).path)
-    except (OSError, ValueError, KeyError, AttributeError):
-        return True
-    return not editable or _covered(source, binds)
 
 
 def _covered(path: str, targets: Iterable[str]) -> bool:

@@ -235,14 +235,12 @@ def bindings(statement: ast.stmt) -> Iterator[tuple[str, str | None]]:
                 yield (each.asname, each.name) if each.asname else 2 * (each.name.partition(".")[0],)
         elif isinstance(node, ast.ImportFrom) and node.module != "__future__":
             for each in node.names:
-                # Aliases in `typing` count as their originals in `collections.abc`.
-                origin = (
-                    getattr(getattr(typing, each.name, None), "__origin__", None) if node.module == "typing" else None
-                )
-                same = getattr(origin, "__module__", "") == "collections.abc" and (
-                    getattr(origin, "__name__", "") == each.name
-                )
-                yield each.asname or each.name, f"{'collections.abc' if same else node.module or ''}.{each.name}"
+                module = node.module or ""
+                if module == "typing":  # Aliases there count as their originals in `collections.abc`.
+                    origin = getattr(getattr(typing, each.name, None), "__origin__", None)
+                    of_origin = getattr(origin, "__module__", ""), getattr(origin, "__name__", "")
+                    module = "collections.abc" if of_origin == ("collections.abc", each.name) else module
+                yield each.asname or each.name, f"{module}.{each.name}"
         elif isinstance(node, (*_DEFINING, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
             yield node.name, ""
         elif isinstance(base, ast.Name) and isinstance(getattr(node, "ctx", None), ast.Store):

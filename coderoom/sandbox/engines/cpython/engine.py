@@ -133,7 +133,28 @@ class Worker:
         self._ready = asyncio.get_running_loop().create_future()
         try:
             self._control = HostChannel(started.control, self._on_message, self._on_end)
-            await self._control.send(self._boot_message(started.boot))
+            boot, config = started.boot, self._config
+            workspace = boot.get("workspace", "/workspace")
+            lockdown = dict(boot.get("lockdown", {}))
+            if config.workspace is not None or config.readable:
+                # A process on the host may listen on a socket in one of these folders.
+                lockdown["local_sockets"] = False
+            message = {
+                "boot": dict(boot),
+                "rooms": boot.get("rooms", "namespaces"),
+                "workspace": workspace,
+                "scratch": boot.get("scratch", "/tmp"),
+                "in_memory": ["/tmp", "/dev/shm", *([workspace] if config.workspace is None else [])],
+                "kept": list(boot.get("below_tmp", [])),
+                "workspace_in_memory": config.workspace is None,
+                "lockdown": lockdown,
+                "network": config.network,
+                "limits": config.limits.model_dump(),
+                "checkpoints": MOST_CHECKPOINTS,
+                "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in config.preload],
+                "restricted": restricted_rules() if config.policy == "restricted" else None,
+            }
+            await self._control.send(message)
             async with asyncio.timeout(_PATIENCE):
                 self.facts = await self._ready
         except (TimeoutError, OSError) as error:
@@ -208,28 +229,6 @@ class Worker:
         if self._started is not None:
             self._started.kill()
             self._started = None
-
-    def _boot_message(self, boot: Mapping[str, Any]) -> dict[str, Any]:
-        workspace = boot.get("workspace", "/workspace")
-        lockdown = dict(boot.get("lockdown", {}))
-        if self._config.workspace is not None or self._config.readable:
-            # A process on the host may listen on a socket in one of these folders.
-            lockdown["local_sockets"] = False
-        return {
-            "boot": dict(boot),
-            "rooms": boot.get("rooms", "namespaces"),
-            "workspace": workspace,
-            "scratch": boot.get("scratch", "/tmp"),
-            "in_memory": ["/tmp", "/dev/shm", *([workspace] if self._config.workspace is None else [])],
-            "kept": list(boot.get("below_tmp", [])),
-            "workspace_in_memory": self._config.workspace is None,
-            "lockdown": lockdown,
-            "network": self._config.network,
-            "limits": self._config.limits.model_dump(),
-            "checkpoints": MOST_CHECKPOINTS,
-            "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in self._config.preload],
-            "restricted": restricted_rules() if self._config.policy == "restricted" else None,
-        }
 
     async def _take(self) -> Room:
         while self._idle:

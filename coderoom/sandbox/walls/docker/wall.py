@@ -119,7 +119,24 @@ class _Launch:
         self._have_image(engine)
         container, control = self._meet(engine, undo)
         undo.callback(control.close)
-        self._check_answer(control, container)
+        control.settimeout(_PATIENCE)
+        try:
+            answer = json.loads(control.recv(65_536))
+            version, writable = tuple(answer["python"]), answer["writable"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._no_worker("did not answer", container) from error
+        if version < _OLDEST_PYTHON:
+            raise SandboxUnavailable(
+                f"The image {self._options.image!r} has Python {'.'.join(map(str, version))}; the sandbox needs 3.8 or "
+                "later. Name another image in the wall's option 'image'."
+            )
+        if not writable:
+            raise SandboxUnavailable(
+                f"Code in the container cannot write into the workspace {str(self._spec.workspace)!r}. Check that its "
+                "owner can, and that the engine sees the same folders as this process."
+            )
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
+        control.setblocking(False)
         self._check_wanted()
         spec = self._spec
         boot = {
@@ -185,26 +202,6 @@ class _Launch:
             raise
         except Exception as error:  # As above.
             raise SandboxUnavailable(f"{missing} and could not be pulled ({reason(error)}). {remedy}") from error
-
-    def _check_answer(self, control: socket.socket, container: Container) -> None:
-        control.settimeout(_PATIENCE)
-        try:
-            found = json.loads(control.recv(65_536))
-            version, writable = tuple(found["python"]), found["writable"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._no_worker("did not answer", container) from error
-        if version < _OLDEST_PYTHON:
-            raise SandboxUnavailable(
-                f"The image {self._options.image!r} has Python {'.'.join(map(str, version))}; the sandbox needs 3.8 or "
-                "later. Name another image in the wall's option 'image'."
-            )
-        if not writable:
-            raise SandboxUnavailable(
-                f"Code in the container cannot write into the workspace {str(self._spec.workspace)!r}. Check that its "
-                "owner can, and that the engine sees the same folders as this process."
-            )
-        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
-        control.setblocking(False)
 
     def _no_worker(self, what: str, container: Container) -> SandboxUnavailable:
         written, runtime = container.written(), self._options.runtime
