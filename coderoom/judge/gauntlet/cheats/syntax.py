@@ -1,3 +1,0 @@
-"""double: It is no Python."""
-
-def double(n) return 2 * n
