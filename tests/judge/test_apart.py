@@ -134,14 +134,14 @@ def test_samples_that_cannot_be_judged(tmp_path: Path, lines: list[str], said: s
 
 
 def test_a_file_of_tests_for_a_file_of_code(tmp_path: Path) -> None:
-    (tmp_path / "code.py").write_text("def f(): return 1\n")
-    (tmp_path / "test_code.py").write_text("import code\n\ndef test_f():\n    assert code.f() == 1\n")
-    done = coderoom("judge", "test_code.py", "--candidate", "code.py", cwd=tmp_path)
+    (tmp_path / "shop.py").write_text("def f(): return 1\n")
+    (tmp_path / "test_shop.py").write_text("import shop\n\ndef test_f():\n    assert shop.f() == 1\n")
+    done = coderoom("judge", "test_shop.py", "--candidate", "shop.py", cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, "1 of 1 tests passed"), done
-    (tmp_path / "code.py").write_text("def f(): return 2\n")
-    done = coderoom("judge", "test_code.py", "--candidate", "code.py", cwd=tmp_path)
+    (tmp_path / "shop.py").write_text("def f(): return 2\n")
+    done = coderoom("judge", "test_shop.py", "--candidate", "shop.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "test_code.py::test_f: failed: " in done.stdout
+    assert "test_shop.py::test_f: failed: " in done.stdout
 
 
 def test_pass_at_k_is_the_unbiased_estimate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import os
 import sys
 import traceback
@@ -16,7 +17,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["TOLD", "check", "described", "serve", "write"]
+__all__ = ["TOLD", "check", "check_together", "described", "serve", "write"]
 
 TOLD = 2_000
 
@@ -49,12 +50,23 @@ def check(exchange: Exchange, module: str, before: str, test: str, entry_point: 
         entry_point: The name of the function; empty: the test uses names of the module.
     """
     peer = Peer(exchange, is_trusted=False)
+    why = _check(lambda: load(peer, module), before, test, entry_point)
+    return {"why": why, "cannot": [each[:TOLD] for each in peer.cannot[:10]]}
+
+
+def check_together(files: Dict[str, str], module: str, before: str, test: str, entry_point: str) -> Dict[str, Any]:
+    """Run a test in the process of the code, which can change what comes of it; see `check`."""
+    write(files)
+    return {"why": _check(lambda: importlib.import_module(module), before, test, entry_point), "cannot": []}
+
+
+def _check(load_code: Callable[[], Any], before: str, test: str, entry_point: str) -> str:
     why = ""
     try:
         space: Dict[str, Any] = {"__name__": "tests"}
         exec(compile(before, "<before>", "exec"), space)
         code = compile(test, "<test>", "exec")
-        given = load(peer, module)
+        given = load_code()
         for name in [entry_point] if entry_point else _names_of(code).difference(space, vars(builtins)):
             try:
                 space[name] = getattr(given, name)
@@ -68,7 +80,7 @@ def check(exchange: Exchange, module: str, before: str, test: str, entry_point: 
         pass
     except BaseException as error:
         why = described(error, "<test>")
-    return {"why": why, "cannot": [each[:TOLD] for each in peer.cannot[:10]]}
+    return why
 
 
 def described(error: BaseException, file: str) -> str:

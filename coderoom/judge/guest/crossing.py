@@ -20,7 +20,7 @@ import sys
 import types
 
 from coderoom.sandbox.guest.decoding import TAGS, Decoder, as_text
-from coderoom.sandbox.guest.encoding import UNKNOWN, ValueEncoder
+from coderoom.sandbox.guest.encoding import MOST_BITS, UNKNOWN, ValueEncoder
 
 from .stand_ins import reference
 
@@ -42,8 +42,9 @@ __all__ = [
 _MOST_ITEMS = 1_000_000
 _MOST_CHARACTERS = 4_000_000
 _WITH_POWER = frozenset(
-    ["__main__", "bdb", "builtins", "code", "codeop", "ctypes", "doctest", "faulthandler", "gc", "idlelib", "importlib",
-     "inspect", "os", "pdb", "pydoc", "runpy", "signal", "subprocess", "sys", "test", "threading", "unittest"]
+    ["__main__", "antigravity", "bdb", "builtins", "code", "codeop", "ctypes", "doctest", "faulthandler", "gc",
+     "idlelib", "importlib", "inspect", "lib2to3", "os", "pdb", "pydoc", "runpy", "signal", "subprocess", "sys", "test",
+     "threading", "unittest"]
 )  # fmt: skip
 """Modules that are not handed over: they reach into the process, or mean something to those who run tests."""
 _LIBRARY = frozenset(
@@ -56,7 +57,8 @@ _COLLECTIONS = ("OrderedDict", "Counter", "defaultdict", "deque")
 
 def is_standard(name: str) -> bool:
     """Whether a module of the standard library may be handed over by its name."""
-    return name.partition(".")[0] in _LIBRARY
+    top, *rest = name.split(".")
+    return top in _LIBRARY and "__main__" not in rest
 
 
 def standard_name(kind: Any) -> str:
@@ -98,6 +100,9 @@ class Writer(ValueEncoder):
         """The data of what was given itself."""
         return super().encode(value)
 
+    def _int(self, value: int) -> Any:
+        return value if value.bit_length() <= MOST_BITS else {"$int": hex(value)}
+
     def _opaque(self, value: Any, why: str = "") -> Any:
         return self._keep(value, why if self.is_full else "")
 
@@ -120,6 +125,8 @@ class Writer(ValueEncoder):
 
     def _known(self, value: Any, kind: type) -> Any:
         module, name = str(kind.__module__).partition(".")[0], kind.__name__
+        if module == "datetime" and type(getattr(value, "tzinfo", None)).__module__ not in ("builtins", "datetime"):
+            return UNKNOWN  # The name of its zone would be lost.
         if module == "pathlib":
             return {"$path": [standard_name(kind), str(value)]} if standard_name(kind) else UNKNOWN
         if module == "collections" and name in _COLLECTIONS and standard_name(kind):
@@ -175,6 +182,7 @@ def _module(reader: Decoder, data: Any) -> Any:
 
 TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
     **TAGS,
+    "$int": lambda reader, data: int(as_text(data), 16),
     "$constant": lambda reader, data: {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}[as_text(data)],
     "$range": lambda reader, data: range(*reader.items(data)),
     "$slice": lambda reader, data: slice(*reader.items(data)),

@@ -19,6 +19,7 @@ import json
 import sys
 import threading
 import types
+import unittest
 import weakref
 
 from coderoom.sandbox.guest.decoding import Decoder, as_text
@@ -49,6 +50,7 @@ _FUNCTIONS = (
 _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _SPECIAL = FORWARDED.union(COMPARES, ["__eq__", "__await__", "__aiter__", "__anext__", "__aenter__", "__aexit__"])
 _INPUT = ("input", "read", "readline", "readlines")
+_LIBRARIES = ("unittest", "random", "_pytest", "pytest")
 _TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
 
 
@@ -110,7 +112,7 @@ class Peer:
                     raise CodeEnded("the process of the code has ended")
                 reply = json.loads(text)
                 if "do" not in reply:
-                    return self._result(reply, given)
+                    return self._result(reply, given, do == "call" and type(of).__name__ == "function")
                 message = self._answer(reply)
 
     def serve(self) -> None:
@@ -127,7 +129,7 @@ class Peer:
         self.cannot.append(why)
         return CannotSeparate(why)
 
-    def _result(self, reply: Dict[str, Any], given: List[Any]) -> Any:
+    def _result(self, reply: Dict[str, Any], given: List[Any], is_call: bool) -> Any:
         for file, text in zip((sys.stdout, sys.stderr), reply.get("printed", ())):  # noqa: B905 (Python 3.8)
             file.write(as_text(text))
         for number, data in reply.get("after", ()):
@@ -135,7 +137,9 @@ class Peer:
         if "cannot" in reply:
             raise self.lost(as_text(reply["cannot"]))
         if "error" in reply:
-            raise self._error(reply["error"])
+            error = self._error(reply["error"])
+            # Out of a plain call it would end a loop of the tests, as if there were no more.
+            raise RuntimeError("the code raised StopIteration") if is_call and type(error) is StopIteration else error
         return self._decode(reply["value"], given)
 
     def _answer(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -171,8 +175,10 @@ class Peer:
         if type(of) is not dict or [*of] != ["$there"]:
             raise self.lost("the code asks for something that it was not given")
         target = self._given[of["$there"]]
-        if isinstance(target, types.ModuleType):
-            raise self.lost("the code uses a module of the tests")
+        if isinstance(target, (types.ModuleType, unittest.TestCase)):
+            raise self.lost("the code uses a module or a test case of the tests")
+        if do in ("set", "delete") and (isinstance(target, type) or type(target).__module__.startswith(_LIBRARIES)):
+            raise self.lost("the code changes a class of the tests, or an object of a library")
         if do in ("get", "set", "delete"):
             if isinstance(target, (*_FUNCTIONS, *_GENERATORS)):
                 names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
@@ -263,7 +269,10 @@ class Peer:
         report: Dict[str, Any] = {"class": name or self._describe(kind), "text": ""}
         try:
             report["text"] = str(error)[:10_000].encode("utf-8", "backslashreplace").decode()
-            report["args"] = self._encode(list(error.args))
+            args = [*error.args]
+            if isinstance(error, OSError) and error.filename is not None and len(args) == 2:
+                args.append(error.filename)
+            report["args"] = self._encode(args)
             report["own"] = self._encode({name: each for name, each in vars(error).items() if name[:1] != "_"})
         except BaseException:
             report["args"] = [report["text"]]
@@ -307,16 +316,19 @@ class Peer:
             return self._mirrors[described]
         bases: List[type] = []
         registered: List[Any] = []
+        built_in = None
         for each in described["bases"]:
             if type(each) is not str:
                 bases.append(self._mirror(each))
                 continue
             base = standard_class(each)
-            if issubclass(base, BaseException):
+            if base in _BASES:
+                built_in = base
+            elif issubclass(base, BaseException):
                 bases.append(base)
             elif base.__module__ in _ABSTRACT and hasattr(base, "register"):
                 registered.append(base)
-        mirror = self._mirrors[described["number"]] = make_mirror(self, described, bases, registered)
+        mirror = self._mirrors[described["number"]] = make_mirror(self, described, bases, registered, built_in)
         return mirror
 
     def _error(self, report: Dict[str, Any]) -> BaseException:
@@ -325,10 +337,19 @@ class Peer:
             found: BaseException = self._given[report["there"]]
             return found
         name = report["class"]
+        error: BaseException
         kind = standard_class(name) if type(name) is str else self._mirror(name)
         args = self._decode(report["args"])
-        if type(kind) is type and issubclass(kind, BaseException) and type(name) is str:
-            error = kind(*args)
+        if type(name) is str:
+            if not issubclass(kind, BaseException):
+                raise self.lost("the code raises what is no exception")
+            if issubclass(kind, KeyboardInterrupt):  # It would end the tests, as if there were no more.
+                kind = RuntimeError
+            try:
+                error = kind(*args)
+            except Exception:
+                error = kind.__new__(kind, *args)
+                error.args = tuple(args)
         else:
             error = BaseException.__new__(kind, *args)
             error.__dict__.update(_cr_number=report["number"], _cr_text=as_text(report["text"]))

@@ -6,7 +6,9 @@ special methods, and mirrors of the same base classes. Mirrors of exceptions are
 
 from __future__ import annotations
 
+import builtins
 import operator
+import random
 import types
 
 TYPE_CHECKING = False
@@ -39,16 +41,15 @@ FORWARDED = ARITHMETIC.union(
                  "exit", "bytes", "fspath", "call", "instancecheck", "subclasscheck")
 )  # fmt: skip
 """The special methods of a mirror that are requests."""
-_JUDGES = frozenset(["endswith", "isdisjoint", "issubset", "issuperset", "startswith"])
-"""Methods of built-in types that say whether what the tests expect is true."""
+_JUDGES = frozenset(
+    ["difference", "endswith", "equals", "intersection", "isdisjoint", "issubset", "issuperset", "removeprefix",
+     "removesuffix", "replace", "startswith", "symmetric_difference", "union"]
+)  # fmt: skip
+"""Methods of built-in types whose result says whether what the tests expect is true."""
 
 
 class CannotSeparate(BaseException):
     """What tests and code do with each other cannot be done in two processes."""
-
-
-class _Nothing:
-    """An object that equals no other one, and that no code has seen before."""
 
 
 def reference(value: Any) -> Optional[Tuple[Any, int]]:
@@ -85,7 +86,7 @@ class StandIn:
     _cr_is_named = False
 
     def __getattr__(self, name: str) -> Any:
-        if name in _JUDGES:
+        if name in _JUDGES and not self._cr_peer.is_trusted:
             if (data := _data_of(self, name)) is not None:
                 return getattr(data[0], name)
             _may_decide(self, name)
@@ -126,63 +127,92 @@ class StandIn:
 def _equals(one: Any, other: Any) -> Any:
     if one is other and not one._cr_names.get("__eq__"):
         return True
-    if not isinstance(other, StandIn):
-        if (data := _data_of(one, "__eq__")) is not None:
-            return data[0] == other
-        if one._cr_names.get("__eq__"):
-            _may_decide(one, "__eq__")
+    if not isinstance(other, StandIn) and (data := _data_of(one, "__eq__")) is not None:
+        return data[0] == other
     if not one._cr_names.get("__eq__"):
         return NotImplemented
-    found = _special(one, "__eq__", other)
-    if found is True:
-        for decoy in _decoys(other):
-            if _says(one, "__eq__", decoy):
-                raise one._cr_peer.lost("an object of %s says that it equals anything" % type(one).__name__)
+    if one._cr_peer.is_trusted:
+        return _special(one, "__eq__", other)
+    if not isinstance(other, StandIn):
+        raise _refusal(one, "__eq__")
+    if type(one) is not type(other):
+        _may_decide(one, "__eq__")
+    return _unless_of_all(one, "__eq__", other)
+
+
+def _unless_of_all(value: Any, name: str, other: Any) -> Any:
+    """What an object says of another one, unless it says the same of what it cannot know."""
+    questions = [other, *_decoys(other)]
+    random.shuffle(questions)
+    found = None
+    for each in questions:
+        try:
+            said = _special(value, name, each)
+        except Exception:
+            if each is other:
+                raise
+            continue  # A class may rely on what it is asked about.
+        if each is other:
+            found = said
+        elif said is not NotImplemented and said:
+            what = "equals" if name == "__eq__" else "contains"
+            raise value._cr_peer.lost("an object of %s says that it %s anything" % (type(value).__name__, what))
     return found
 
 
-def _says(value: Any, name: str, decoy: Any) -> bool:
-    try:
-        return _special(value, name, decoy) is True
-    except Exception:  # A class may rely on what it is compared with.
-        return False
-
-
 def _decoys(value: Any) -> List[Any]:
-    """Values that do not equal a value. An object that equals them too equals anything."""
-    decoys: List[Any] = [_Nothing()]
+    """Values that an object which equals or contains a value neither equals nor contains."""
+    decoys: List[Any] = [type("Value", (), {})()]
     if isinstance(value, (int, float)):
-        decoys += [value + 1, -value - 7]
+        decoys.append(value + random.randrange(10**6, 10**9))
     elif isinstance(value, str):
-        decoys.append(value + "?")
+        decoys.append("".join(chr(ord(each) % 0x400 + random.randrange(0x4E00, 0x9000)) for each in value or "?"))
     elif isinstance(value, (list, tuple)):
-        decoys.append(type(value)((*value, _Nothing())))
+        decoys.append(type(value)((*value, type("Value", (), {})())))
     return decoys
+
+
+_DATA = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
 
 def _data_of(value: Any, name: str) -> Optional[List[Any]]:
     """In a list, the data that an object is for a special method; `None` if it is more than data."""
     found = _ask(value, "plain", name)
-    return found if type(found) is list else None
+    return found if type(found) is list and len(found) == 1 and type(found[0]) in _DATA else None
+
+
+def _is_named(kind: Any) -> bool:
+    return any(each.__dict__.get("_cr_is_named") for each in type.__dict__["__mro__"].__get__(kind))
+
+
+def _refusal(value: Any, name: str) -> CannotSeparate:
+    peer: Any = (reference(value) or (None,))[0]
+    kind = value if isinstance(value, type) else type(value)
+    refused: CannotSeparate = peer.lost("an object of %s decides itself what %s gives" % (kind.__name__, name))
+    return refused
 
 
 def _may_decide(value: Any, name: str) -> None:
-    """Refuse that an object, of a class that the tests do not name, decides whether it is what they expect."""
-    kind = type(value)
-    if not kind._cr_peer.is_trusted and not any(each.__dict__.get("_cr_is_named") for each in kind.__mro__):
-        raise kind._cr_peer.lost("an object of %s decides itself what %s gives" % (kind.__name__, name))
+    """Refuse that an object, of a class that the tests do not name, decides about another object."""
+    peer: Any = (reference(value) or (None,))[0]
+    if not peer.is_trusted and not _is_named(value if isinstance(value, type) else type(value)):
+        raise _refusal(value, name)
 
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (name in ARITHMETIC or name == "__contains__") and not all(isinstance(each, StandIn) for each in args):
-            if (data := _data_of(self, name)) is not None:
-                return getattr(data[0], name, lambda *_: NotImplemented)(*args)
-            _may_decide(self, name)
+        decides = name in ARITHMETIC or name == "__contains__"
+        if self._cr_peer.is_trusted or not decides or all(isinstance(each, StandIn) for each in args):
+            return _special(self, name, *args, **kwargs)
+        if (data := _data_of(self, name)) is not None:
+            return getattr(data[0], name, lambda *_: NotImplemented)(*args)
+        _may_decide(self, name)
+        if name == "__contains__":
+            return _unless_of_all(self, name, args[0])
         found = _special(self, name, *args, **kwargs)
-        if name == "__contains__" and found and _says(self, name, _Nothing()):
-            raise self._cr_peer.lost("an object of %s says that it contains anything" % type(self).__name__)
-        return found
+        if found is NotImplemented or isinstance(found, StandIn):
+            return found
+        raise _refusal(self, name)  # The data may be what the tests wait for.
 
     return method
 
@@ -191,10 +221,10 @@ def _compared(name: str) -> Callable[[Any, Any], Any]:
     compare = COMPARES[name]
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, StandIn):
+        if not self._cr_peer.is_trusted and not isinstance(other, StandIn):
             if (data := _data_of(self, name)) is not None:
                 return compare(data[0], other)
-            _may_decide(self, name)
+            raise _refusal(self, name)
         return _special(self, name, other)
 
     return method
@@ -203,6 +233,10 @@ def _compared(name: str) -> Callable[[Any, Any], Any]:
 def _awaited(self: Any) -> Generator[Any, Any, Any]:
     yield from ()  # The other process has waited for it.
     return _ask(self, "await")
+
+
+def _sent(self: Any, value: Any) -> Any:
+    raise StopIteration(_ask(self, "await"))
 
 
 class _Awaitable:
@@ -237,6 +271,8 @@ class _MirrorType(type):
         return _ask(cls, "call", "", args, kwargs)
 
     def __getattr__(cls, name: str) -> Any:
+        if name in _JUDGES:
+            _may_decide(cls, name)
         return _ask(cls, "get", name)
 
     def __setattr__(cls, name: str, value: Any) -> None:
@@ -258,7 +294,8 @@ class _MirrorType(type):
         return _ask(cls, "item", "", (key,))
 
     def __contains__(cls, item: Any) -> bool:
-        return bool(_special(cls, "__contains__", item))
+        _may_decide(cls, "__contains__")
+        return bool(_unless_of_all(cls, "__contains__", item))
 
 
 class _ErrorType(type):
@@ -290,7 +327,9 @@ def _text_of_error(self: Any) -> str:
     return str(self.__dict__.get("_cr_text", ""))
 
 
-def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registered: List[Any]) -> Any:
+def make_mirror(
+    peer: Any, described: Dict[str, Any], bases: List[type], registered: List[Any], built_in: Optional[type]
+) -> Any:
     """Make the mirror of a class.
 
     Args:
@@ -298,6 +337,7 @@ def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registe
         described: Its `number`, `name`, `qualname`, `module`, and its special `names`: whether they are not `None`.
         bases: Mirrors of its base classes, and those that are exceptions of the standard library.
         registered: Its abstract base classes.
+        built_in: The built-in class that it is derived from, if it is.
     """
     names = described["names"]
     space: Dict[str, Any] = {
@@ -310,6 +350,9 @@ def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registe
     if not any(issubclass(each, StandIn) for each in bases):
         bases = [*bases, StandIn]
     space["__slots__"] = ()
+    if built_in is not None:
+        seen = type(described["name"], (built_in,), {})
+        space["__class__"] = property(lambda self: seen)  # For `isinstance`.
     for name, exists in names.items():
         if name == "__hash__" or not exists:
             space[name] = StandIn.__hash__ if exists else None
@@ -321,6 +364,8 @@ def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registe
             space[name] = _async(name)
         elif name == "__await__":
             space[name] = _awaited
+            if described["name"] == "coroutine":  # So that it is one for asyncio.
+                space.update(send=_sent, throw=lambda self, *error: None, close=lambda self: None)
         elif name == "__aiter__":
             space[name] = lambda self: _special(self, "__aiter__")
     mirror = _MirrorType(described["name"], tuple(bases), space)
@@ -329,6 +374,7 @@ def make_mirror(peer: Any, described: Dict[str, Any], bases: List[type], registe
     return mirror
 
 
+_BUILT_IN = frozenset(dir(builtins))
 _own: Any = vars(types.ModuleType)["__dict__"].__get__
 
 
@@ -345,7 +391,9 @@ class StandInModule(types.ModuleType):
         if name[:2] == "__" and name not in ("__all__", "__version__"):
             raise AttributeError(name)
         found = _ask(self, "get", name)
-        if isinstance(found, _MirrorType):
+        if name == "__all__":  # A star import replaces no built-in name.
+            return [each for each in found if each not in _BUILT_IN]
+        if isinstance(found, _MirrorType) and "__path__" in _own(self):
             type.__setattr__(found, "_cr_is_named", True)
         return found
 
@@ -363,7 +411,7 @@ class StandInModule(types.ModuleType):
 
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
-        names = [name for name in self.__dir__() if name[:2] != "__"]
+        names = [name for name in self.__dir__() if name[:2] != "__" and name not in _BUILT_IN]
         return {name: _ask(self, "get", name) for name in names}  # This names no class: nobody asked for one.
 
 

@@ -61,7 +61,10 @@ def _run(found: _Found, name: str, source: str) -> Dict[str, Any]:
             else:
                 plugins = [_Plugin(found)]
                 code = pytest.main([name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=plugins)
-                why = "" if found.tests or code == 0 else "pytest found no tests"
+                if not found.tests and code != 0:
+                    why = "pytest found no tests"
+                elif code > 1 or len(found.tests) < found.collected:
+                    why = "pytest ended before all tests had run"
         except BaseException as error:
             why = described(error, name)
     why = why or found.broken or ("" if found.tests else printed.getvalue())
@@ -74,6 +77,7 @@ class _Found:
     def __init__(self, cannot: List[str]) -> None:
         self.tests: List[Dict[str, Any]] = []
         self.broken = ""
+        self.collected = 0
         self._cannot = cannot
         self._before = 0
 
@@ -99,6 +103,10 @@ class _Plugin:
         """A part of a test has ended."""
         if report.when == "call" or report.outcome != "passed":
             self._found.add(report.nodeid, report.outcome, "" if report.outcome == "passed" else str(report.longrepr))
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """All tests are known."""
+        self._found.collected = len(session.items)
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file was read."""
