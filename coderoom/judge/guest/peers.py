@@ -112,7 +112,9 @@ class Peer:
                     raise CodeEnded("the process of the code has ended")
                 reply = json.loads(text)
                 if "do" not in reply:
-                    return self._result(reply, given, do == "call" and type(of).__name__ == "function")
+                    return self._result(
+                        reply, given, name == "__call__" and type(of).__name__ in ("function", "method")
+                    )
                 message = self._answer(reply)
 
     def serve(self) -> None:

@@ -135,8 +135,7 @@ def _equals(one: Any, other: Any) -> Any:
         return _special(one, "__eq__", other)
     if not isinstance(other, StandIn):
         raise _refusal(one, "__eq__")
-    if type(one) is not type(other):
-        _may_decide(one, "__eq__")
+    _may_decide(one, "__eq__")
     return _unless_of_all(one, "__eq__", other)
 
 
