@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 from pydantic import Field
 
 from coderoom._util.components import StrictConfig
-from coderoom.contracts import Executor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import RecordedCall
+
+if TYPE_CHECKING:
+    from coderoom.contracts import Executor  # It imports the judge.
 
 _BEGINNING = 500
 _SHOWN = 200
