@@ -83,7 +83,7 @@ async def test_what_is_right_passes(shells: Sandbox) -> None:
     """All in one program, where `f` is called `f0`, `f1` and so on."""
     sources = {f"f{number}": re.sub(r"\bf\(", f"f{number}(", source) for number, (source, _) in enumerate(RIGHT)}
     tests = freeze({name: [test_of(**fields)] for name, (_, fields) in zip(sources, RIGHT, strict=True)})
-    results = await TestRunner(shells, timeout=2, language=LANGUAGE).run(sources, tests)
+    results = await TestRunner(shells, timeout=10, language=LANGUAGE).run(sources, tests)
     assert [each for each in results if not each.passed or each.warning] == []
     assert len(results) == len(RIGHT)
 
