@@ -54,7 +54,7 @@ class CannotSeparate(BaseException):
 
 def reference(value: Any) -> Optional[Tuple[Any, int]]:
     """For a stand-in or a mirror: the peer that made it, and the number of the object it stands for; else `None`."""
-    if isinstance(value, (_MirrorType, _ErrorType)):
+    if isinstance(value, _Mirrored):
         return type.__getattribute__(value, "_cr_peer"), type.__getattribute__(value, "_cr_class")
     if issubclass(type(value), StandIn):
         return type(value)._cr_peer, object.__getattribute__(value, "_cr_number")
@@ -254,12 +254,12 @@ def _async(name: str) -> Callable[..., Any]:
     return lambda self, *args: _Awaitable(self, name, args)
 
 
-class _MirrorType(type):
+class _Mirrored(type):
     """The class of mirrors: what is done with a class is a request too."""
 
     def __new__(cls, name: str, bases: Tuple[Any, ...], space: Dict[str, Any]) -> Any:
         if "_cr_peer" not in space:
-            peer = next(each._cr_peer for each in bases if isinstance(each, _MirrorType))
+            peer = next(each._cr_peer for each in bases if isinstance(each, _Mirrored))
             raise peer.lost("the class %s of the tests is derived from one of the code" % name)
         return super().__new__(cls, name, bases, space)
 
@@ -273,6 +273,10 @@ class _MirrorType(type):
         if name in _JUDGES:
             _may_decide(cls, name)
         return _ask(cls, "get", name)
+
+
+class _MirrorType(_Mirrored):
+    """The class of mirrors of classes that are no exceptions."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
         _ask(cls, "set", name, (value,))
@@ -297,23 +301,8 @@ class _MirrorType(type):
         return bool(_unless_of_all(cls, "__contains__", item))
 
 
-class _ErrorType(type):
+class _ErrorType(_Mirrored):
     """The class of mirrors of exceptions."""
-
-    def __new__(cls, name: str, bases: Tuple[Any, ...], space: Dict[str, Any]) -> Any:
-        if "_cr_peer" not in space:
-            peer = next(each._cr_peer for each in bases if isinstance(each, _ErrorType))
-            raise peer.lost("the class %s of the tests is derived from one of the code" % name)
-        return super().__new__(cls, name, bases, space)
-
-    def __init__(cls, *_: Any) -> None:
-        pass
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _ask(cls, "call", "", args, kwargs)
-
-    def __getattr__(cls, name: str) -> Any:
-        return _ask(cls, "get", name)
 
 
 def _attribute_of_error(self: Any, name: str) -> Any:
