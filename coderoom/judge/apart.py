@@ -17,8 +17,7 @@ from typing import Any
 from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import call_inside, harness_modules, make_harness
-from coderoom.judge.session import value_of, why_no_answer
-from coderoom.outcome import Outcome
+from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
 _MODULES = harness_modules(stand_ins="", crossing="", peers="", checks="", suites="")
@@ -46,6 +45,7 @@ class TestCode(Data):
         test: The test's code.
         entry_point: The name of the function; empty: the test uses names of the module.
         before: Code that the test needs, such as helpers; it runs in the test's room.
+        module: The module of the code that is tested.
     """
 
     __test__ = False
@@ -53,28 +53,19 @@ class TestCode(Data):
     test: str
     entry_point: str = ""
     before: str = ""
+    module: str = "solution"
 
 
-class ApartVerdict(Data):
-    """The verdict on code.
+class TestFiles(Data):
+    """Files for pytest or unittest.
 
     Attributes:
-        test: The name of the test; empty: there is one only.
-        passed: Whether it passed.
-        skipped: Whether the test was not run, as it says itself.
-        why: Why it did not pass; empty if it did.
-        cannot_separate: Why tests and code could not be judged in two rooms; empty if they could.
-        outcome: How the code ended.
-        seconds: How long it took.
+        files: Their contents by name.
     """
 
-    test: str = ""
-    passed: bool
-    skipped: bool = False
-    why: str = ""
-    cannot_separate: str = ""
-    outcome: Outcome = Outcome.OK
-    seconds: float = 0.0
+    __test__ = False
+
+    files: dict[str, str]
 
 
 class _Line:
@@ -118,45 +109,47 @@ class _Line:
 
 
 async def judge_apart(
-    sandbox: Sandbox, files: Mapping[str, str], module: str, test: TestCode, *, timeout: float = 10.0
-) -> ApartVerdict:
+    sandbox: Sandbox, files: Mapping[str, str], test: TestCode, *, timeout: float = 10.0, shared: bool = False
+) -> Verdict:
     """Run a test against code, each in a room of its own.
 
     Args:
         sandbox: See `sandbox_apart`. It needs two of its concurrent sessions.
         files: The files of the code, by name.
-        module: The module that has the function.
         test: The test.
         timeout: The time limit in seconds.
+        shared: Whether the verdict from one process counts if they cannot be separated.
 
     Raises:
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
-    given = module, test.before, test.test, test.entry_point
+    given = test.module, test.before, test.test, test.entry_point
     result = await _apart(sandbox, files, timeout, "checks", "check", *given)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
-        return ApartVerdict(passed=False, why=why_no_answer(result), outcome=result.outcome, seconds=seconds)
+        return Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)
     cannot = "; ".join(found["cannot"])
-    if found["why"] and not cannot:
-        together = await _together(sandbox, timeout, "checks", "check_together", dict(files), *given)
-        cannot = _TOGETHER if together and not together["why"] else ""
-    passed = not cannot and not found["why"]
-    return ApartVerdict(passed=passed, why=found["why"], cannot_separate=cannot, seconds=seconds)
+    verdict = Verdict(
+        passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, duration=seconds
+    )
+    if verdict.passed or (cannot and not shared):
+        return verdict
+    together = await _together(sandbox, timeout, "checks", "check_together", dict(files), *given)
+    return _settled(verdict, together["why"] if together else None, shared)
 
 
 async def judge_suite(
-    sandbox: Sandbox, files: Mapping[str, str], name: str, source: str, *, timeout: float = 60.0
-) -> list[ApartVerdict]:
-    """Run the tests of a file, for pytest or unittest, against code, each in a room of its own.
+    sandbox: Sandbox, files: Mapping[str, str], tests: TestFiles, *, timeout: float = 60.0, shared: bool = False
+) -> list[Verdict]:
+    """Run the tests of files, for pytest or unittest, against code, each in a room of its own.
 
     Args:
         sandbox: See `sandbox_apart`. It needs two of its concurrent sessions.
         files: The files of the code, by name.
-        name: The name of the file with the tests.
-        source: Its content.
+        tests: The tests.
         timeout: The time limit of all of them in seconds.
+        shared: Whether the verdict from one process counts for those that cannot be separated.
 
     Returns:
         A verdict on each test; a single one without a name if the tests could not be run.
@@ -169,12 +162,12 @@ async def judge_suite(
     modules = sorted({each.partition("/")[0].removesuffix(".py") for each in files})
     if shadowed := sys.stdlib_module_names.intersection(modules):
         raise RequestError(f"{min(shadowed)} is a module of the standard library: give the code another name.")
-    result = await _apart(sandbox, files, timeout, "suites", "run_file", modules, name, source)
+    result = await _apart(sandbox, files, timeout, "suites", "run_files", modules, tests.files)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
-        return [ApartVerdict(passed=False, why=why_no_answer(result), outcome=result.outcome, seconds=seconds)]
+        return [Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)]
     verdicts = [
-        ApartVerdict(
+        Verdict(
             test=each["name"],
             passed=each["outcome"] == "passed" and not each["cannot"],
             skipped=each["outcome"] == "skipped",
@@ -184,16 +177,20 @@ async def judge_suite(
         for each in found["tests"]
     ]
     if found["why"] or not verdicts:
-        verdicts.append(ApartVerdict(passed=False, why=found["why"]))
-    failed = {each.test for each in verdicts if not (each.passed or each.skipped or each.cannot_separate)}
-    if not failed:
+        verdicts.append(Verdict(passed=False, why=found["why"]))
+    if all(each.passed or each.skipped or (each.cannot_separate and not shared) for each in verdicts):
         return verdicts
-    together = await _together(sandbox, timeout, "suites", "run_together", dict(files), name, source)
-    passed = {each["name"] for each in together["tests"] if each["outcome"] == "passed"} if together else set()
-    return [
-        each.model_copy(update={"cannot_separate": _TOGETHER}) if each.test in failed & passed else each
-        for each in verdicts
-    ]
+    together = await _together(sandbox, timeout, "suites", "run_together", dict(files), tests.files)
+    whys = {each["name"]: each["why"] for each in together["tests"] if each["outcome"] != "skipped"} if together else {}
+    return [each if each.passed or each.skipped else _settled(each, whys.get(each.test), shared) for each in verdicts]
+
+
+def _settled(verdict: Verdict, why: str | None, shared: bool) -> Verdict:
+    """A verdict that is not passed, by why the test does not pass in one process; `None`: it did not run there."""
+    cannot = verdict.cannot_separate or (_TOGETHER if why == "" else "")
+    if why is None or not cannot or not shared:
+        return verdict.model_copy(update={"cannot_separate": cannot})
+    return verdict.model_copy(update={"cannot_separate": cannot, "can_be_fooled": True, "passed": not why, "why": why})
 
 
 async def _together(

@@ -1,4 +1,7 @@
-"""`Judge` runs the tests of functions in a sandbox (`make_sandbox`) and computes the verdicts on the host."""
+"""`Judge` runs tests against code and computes the verdicts on the host; cases of functions are run here.
+
+The other kinds of tests have modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from coderoom._util.tasks import LARGE, aside
 from coderoom.errors import GenerationError, RequestError
+from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.cases import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, PythonHarness, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.judge.session import (
@@ -50,26 +54,36 @@ def make_sandbox(wall: str = "auto", language: Harness | None = None, **options:
 
 _VALUE_BYTES = 8 * 1024 * 1024  # Enough for a property of 100,000 items or a megabyte of text.
 
+Tests: TypeAlias = FrozenTests | TestCode | TestFiles
+"""The kinds of tests: cases of functions, the code of a test, and files for pytest or unittest."""
+
 
 class Judge:
-    """Runs tests in sessions of a sandbox.
+    """Runs tests against code. What the tests expect never enters the process of the code.
 
-    The functions are loaded once into each session. Each call runs in a fork of the session, many of them in one cell;
-    calls of functions that provably leave nothing behind share a fork. Values and exceptions leave the sandbox as data
-    and are compared on the host. Properties are evaluated in a session that never loaded the functions.
+        async with Judge() as judge:
+            verdicts = await judge.run({"shop.py": code}, TestFiles(files={"test_shop.py": tests}))
 
-    A test passes only if all its runs pass. A call without the expected result is repeated alone in a clean state; if
+    Cases of functions run in sessions of a sandbox. The functions are loaded once into each session. Each call runs in
+    a fork of the session, many of them in one cell; calls of functions that provably leave nothing behind share a fork.
+    Values and exceptions leave the sandbox as data and are compared on the host. Properties are evaluated in a session
+    that never loaded the functions.
+
+    A case passes only if all its runs pass. A call without the expected result is repeated alone in a clean state; if
     it passes there, the test is not repeatable and fails. Once all tests have passed, they are run again as often as
     its answers can vary, and in order in processes that never loaded the program before.
 
     Args:
-        sandbox: The sandbox. It needs the engine `cpython`, the policy `open`, and no workspace, in which tests would
-            find each other's files.
-        timeout: The time limit of each test in seconds.
+        sandbox: The sandbox; `None`: one that fits, which starts with the first tests and ends with `async with` or
+            `close`. It needs the engine `cpython`, the policy `open`, and no workspace, in which tests would find each
+            other's files.
+        wall: The wall (isolation backend) of its own sandbox.
+        timeout: The time limit in seconds of each test, and of all tests of files; `None`: 5 for cases, 10 for code of
+            a test, and 60 for files.
         sessions: The number of parallel sessions. Each needs two of the sandbox's `concurrency`, the second one for
-            properties; there are fewer sessions if that is too low.
+            what the tests expect; there are fewer sessions if that is too low.
         language: The language of the functions; `None`: Python.
-        strict: Whether a test fails that passes alone, but not after the other tests in one process. Otherwise its
+        strict: Whether a case fails that passes alone, but not after the other tests in one process. Otherwise its
             result has a warning.
 
     Attributes:
@@ -83,54 +97,98 @@ class Judge:
 
     def __init__(
         self,
-        sandbox: Sandbox,
+        sandbox: Sandbox | None = None,
         *,
-        timeout: float = 5.0,
+        wall: str = "auto",
+        timeout: float | None = None,
         sessions: int = 2,
         language: Harness | None = None,
         strict: bool = False,
     ) -> None:
-        if sandbox.workspace is not None:
+        if sandbox is not None and sandbox.workspace is not None:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
-        if not timeout > 0 or sessions < 1:
+        if not (timeout is None or timeout > 0) or sessions < 1:
             raise RequestError(f"timeout={timeout!r} and sessions={sessions!r} must be above 0.")
-        if sandbox.concurrency < 2:
+        concurrency = 2 * sessions if sandbox is None else sandbox.concurrency
+        if concurrency < 2:
             raise RequestError(
                 "Tests need two concurrent sessions, one of them for properties: Sandbox(concurrency=2)."
             )
-        self._sandbox = sandbox
+        self._given = sandbox
+        self._wall = wall
+        self._own: dict[bool, Sandbox] = {}
         self._timeout = timeout
         self._strict = strict
-        self._sessions = min(sessions, sandbox.concurrency // 2)
+        self._sessions = min(sessions, concurrency // 2)
         # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
-        self._runs = asyncio.Semaphore(sandbox.concurrency // (2 * self._sessions))
+        self._runs = asyncio.Semaphore(concurrency // (2 * self._sessions))
+        self._pairs = asyncio.Semaphore(self._sessions) if sandbox is None else self._runs
         self._known: dict[object, Answer] = {}
         self.language = language if language is not None else PythonHarness()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End its own sandboxes."""
+        while self._own:
+            await self._own.popitem()[1].close()
+
+    def _sandbox(self, for_cases: bool) -> Sandbox:
+        if self._given is not None:
+            return self._given
+        if for_cases not in self._own:
+            concurrency = 2 * self._sessions
+            self._own[for_cases] = (
+                make_sandbox(self._wall, self.language, concurrency=concurrency)
+                if for_cases
+                else sandbox_apart(self._wall, concurrency=concurrency)
+            )
+        return self._own[for_cases]
+
     async def run(
         self,
-        implementations: Mapping[str, str],
-        tests: FrozenTests,
+        code: Mapping[str, str],
+        tests: Tests,
         *,
         functions: Sequence[str] | None = None,
         final: bool = True,
+        shared: bool = False,
     ) -> list[Verdict]:
         """Run tests.
 
         Args:
-            implementations: The code of each function, dependencies first.
-            tests: The tests.
-            functions: The functions whose tests are run; `None`: all with tests.
-            final: Whether code whose answers may vary is run in many new processes; otherwise in one.
+            code: For `FrozenTests` the code of each function, dependencies first; otherwise the files of the code by
+                name.
+            tests: The tests. Their type says of which kind they are.
+            functions: The functions whose cases are run; `None`: all with tests.
+            final: Whether code whose answers to cases may vary is run in many new processes; otherwise in one.
+            shared: Whether tests that cannot be separated from the code get a verdict from one process. It says
+                `can_be_fooled`.
 
         Returns:
-            A verdict on each test, in order.
+            A verdict on each test, in order; a single one without a name if they could not be run.
 
         Raises:
-            GenerationError: The tests do not match their hash, or a function has no implementation.
+            GenerationError: The cases do not match their hash, or a function has no implementation.
             SandboxUnavailable: The sandbox broke, which says nothing about the code.
-            RequestError: The sandbox is closed or unsuitable.
+            RequestError: The sandbox is closed or unsuitable, or the code or the tests cannot be run.
         """
+        if isinstance(tests, FrozenTests):
+            return await self._run_cases(code, tests, functions, final)
+        async with self._pairs:
+            if isinstance(tests, TestCode):
+                timeout = self._timeout or _SECONDS_FOR_CODE
+                return [await judge_apart(self._sandbox(False), code, tests, timeout=timeout, shared=shared)]
+            timeout = self._timeout or _SECONDS_FOR_FILES
+            return await judge_suite(self._sandbox(False), code, tests, timeout=timeout, shared=shared)
+
+    async def _run_cases(
+        self, implementations: Mapping[str, str], tests: FrozenTests, functions: Sequence[str] | None, final: bool
+    ) -> list[Verdict]:
         tests.verify()
         wanted = list(tests.tests) if functions is None else list(functions)
         lacking = [name for name in wanted if name not in implementations]
@@ -140,8 +198,8 @@ class Judge:
         cases = [Trial(name, test, program) for name in wanted for test in tests.tests.get(name, ())]
         if not cases:
             return []
-        how = self._sessions, self._timeout, self._strict, final, self._known
-        run = TestRun(self._sandbox, self.language, cases, implementations, *how)
+        how = self._sessions, self._timeout or _SECONDS_FOR_CASE, self._strict, final, self._known
+        run = TestRun(self._sandbox(True), self.language, cases, implementations, *how)
         async with self._runs:
             return await run.do()
 
@@ -154,7 +212,7 @@ class Judge:
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        session = TestSession(self._sandbox, self.language, implementations)
+        session = TestSession(self._sandbox(True), self.language, implementations)
         async with self._runs, contextlib.aclosing(session):
             await session.open()
             return "; ".join(each.why for each in session.failures.values())
@@ -173,11 +231,12 @@ class Judge:
         """
         if not jobs:
             return []
-        sessions = PropertySessions(self._sandbox, self.language, 1, self._known)
+        sessions = PropertySessions(self._sandbox(True), self.language, 1, self._known)
         async with self._runs, contextlib.aclosing(sessions):
             return [answer is not None and answer.value is True for answer in await sessions.look_at(jobs)]
 
 
+_SECONDS_FOR_CASE, _SECONDS_FOR_CODE, _SECONDS_FOR_FILES = 5.0, 10.0, 60.0
 _SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000

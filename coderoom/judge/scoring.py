@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from coderoom.judge.apart import ApartVerdict, judge_apart, sandbox_apart
+from coderoom.judge.judge import Judge
 from coderoom.judge.problem_sets import Problem, Sample
+from coderoom.judge.session import Verdict
 
-_MODULE: Final = "solution"
 _KS: Final = (1, 10, 100)
 
 
@@ -25,18 +25,21 @@ class Score:
         passed: How many of them passed.
         unsound: Problems that are left out, and why: their reference fails, or the empty answer passes.
         cannot_separate: How many samples could not be judged in two rooms. They have not passed.
+        can_be_fooled: How many were judged in the process of the code instead.
     """
 
     judged: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
     unsound: dict[str, str] = field(default_factory=dict)
     cannot_separate: int = 0
+    can_be_fooled: int = 0
 
-    def add(self, task_id: str, verdict: ApartVerdict) -> None:
+    def add(self, task_id: str, verdict: Verdict) -> None:
         """Count a verdict."""
         self.judged[task_id] += 1
         self.passed[task_id] += verdict.passed
-        self.cannot_separate += bool(verdict.cannot_separate)
+        self.cannot_separate += bool(verdict.cannot_separate) and not verdict.can_be_fooled
+        self.can_be_fooled += verdict.can_be_fooled
 
     @property
     def pass_at(self) -> dict[str, float]:
@@ -50,8 +53,8 @@ class Score:
 
 
 async def score(
-    samples: Sequence[Sample], result: Score, *, wall: str = "auto", jobs: int = 2, timeout: float = 10.0
-) -> AsyncIterator[tuple[Sample, ApartVerdict | None]]:
+    samples: Sequence[Sample], result: Score, judge: Judge, *, shared: bool = False
+) -> AsyncIterator[tuple[Sample, Verdict | None]]:
     """Judge samples, each in rooms of its own.
 
     Before, each problem is checked: its reference must pass, and an empty answer must fail.
@@ -59,9 +62,8 @@ async def score(
     Args:
         samples: The samples.
         result: Is filled in.
-        wall: The wall (isolation backend).
-        jobs: How many are judged at a time.
-        timeout: The time limit of each in seconds.
+        judge: What judges them, as many at a time as it has sessions.
+        shared: See `Judge.run`.
 
     Yields:
         Each sample in order, with its verdict, or `None` if its problem is left out.
@@ -69,33 +71,31 @@ async def score(
     Raises:
         SandboxUnavailable: The sandbox broke, which says nothing about the samples.
     """
-    async with sandbox_apart(wall, concurrency=2 * jobs) as sandbox:
-        slots = asyncio.Semaphore(jobs)
 
-        async def judge(code: str, problem: Problem) -> ApartVerdict:
-            async with slots:
-                return await judge_apart(sandbox, {f"{_MODULE}.py": code}, _MODULE, problem.test, timeout=timeout)
+    async def judged(code: str, problem: Problem) -> Verdict:
+        [verdict] = await judge.run({f"{problem.test.module}.py": code}, problem.test, shared=shared)
+        return verdict
 
-        async def check(problem: Problem) -> str:
-            if not (verdict := await judge(problem.reference, problem)).passed:
-                return f"its reference fails: {verdict.cannot_separate or verdict.why}"
-            return "an empty answer passes" if (await judge(problem.empty, problem)).passed else ""
+    async def check(problem: Problem) -> str:
+        if not (verdict := await judged(problem.reference, problem)).passed:
+            return f"its reference fails: {verdict.cannot_separate or verdict.why}"
+        return "an empty answer passes" if (await judged(problem.empty, problem)).passed else ""
 
-        checks = {each.problem.task_id: asyncio.ensure_future(check(each.problem)) for each in samples}
+    checks = {each.problem.task_id: asyncio.ensure_future(check(each.problem)) for each in samples}
 
-        async def verdict_on(sample: Sample) -> ApartVerdict | None:
-            return None if await checks[sample.problem.task_id] else await judge(sample.code, sample.problem)
+    async def verdict_on(sample: Sample) -> Verdict | None:
+        return None if await checks[sample.problem.task_id] else await judged(sample.code, sample.problem)
 
-        work = [asyncio.ensure_future(verdict_on(sample)) for sample in samples]
-        try:
-            for sample, judging in zip(samples, work, strict=True):
-                verdict, task_id = await judging, sample.problem.task_id
-                if verdict is None:
-                    result.unsound[task_id] = checks[task_id].result()
-                else:
-                    result.add(task_id, verdict)
-                yield sample, verdict
-        finally:
-            for each in (*checks.values(), *work):
-                each.cancel()
-            await asyncio.gather(*checks.values(), *work, return_exceptions=True)
+    work = [asyncio.ensure_future(verdict_on(sample)) for sample in samples]
+    try:
+        for sample, judging in zip(samples, work, strict=True):
+            verdict, task_id = await judging, sample.problem.task_id
+            if verdict is None:
+                result.unsound[task_id] = checks[task_id].result()
+            else:
+                result.add(task_id, verdict)
+            yield sample, verdict
+    finally:
+        for each in (*checks.values(), *work):
+            each.cancel()
+        await asyncio.gather(*checks.values(), *work, return_exceptions=True)

@@ -125,9 +125,12 @@ class Verdict(Data):
     """The verdict on a test.
 
     Attributes:
-        function: The function.
-        test: The test's name.
+        function: The function, of tests that are cases of one.
+        test: The test's name; empty: there is one test only, or the tests could not be run.
         passed: Whether it passed; computed outside of the process that ran the code.
+        skipped: Whether the test was not run, as it says itself.
+        cannot_separate: Why tests and code could not be judged in two rooms; empty if they could.
+        can_be_fooled: Whether the tests ran in the process of the code, which could have changed the verdict.
         actual_output: The returned value as tagged data; `None` if there was none.
         arguments_after: The arguments after the call, as tagged data by name, if the test uses them.
         why: Why it failed; empty if it passed.
@@ -140,9 +143,12 @@ class Verdict(Data):
         warning: What is wrong although it passed; empty if nothing is.
     """
 
-    function: str
-    test: str
+    function: str = ""
+    test: str = ""
     passed: bool
+    skipped: bool = False
+    cannot_separate: str = ""
+    can_be_fooled: bool = False
     actual_output: Any = None
     arguments_after: dict[str, Any] | None = None
     why: str = ""
@@ -152,6 +158,14 @@ class Verdict(Data):
     peak_memory: int | None = None
     stdout: str = ""
     warning: str = ""
+
+    @property
+    def result(self) -> str:
+        """The verdict in words: `passed`, or what else and why."""
+        if self.cannot_separate and not self.can_be_fooled:
+            return f"cannot_separate: {self.cannot_separate}"
+        words = "passed" if self.passed else f"{'skipped' if self.skipped else 'failed'}: {self.why}"
+        return f"{words} (can be fooled: {self.cannot_separate})" if self.can_be_fooled else words
 
 
 @dataclass(frozen=True)

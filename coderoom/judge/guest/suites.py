@@ -1,4 +1,4 @@
-"""Runs a file of tests for pytest or unittest, in which the modules of the code are stand-ins."""
+"""Runs files of tests for pytest or unittest, in which the modules of the code are stand-ins."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import io
+import re
 import sys
 import unittest
 
@@ -19,17 +20,18 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["run_file", "run_together"]
+__all__ = ["run_files", "run_together"]
+
+_IS_TEST = re.compile(r"(.*/)?(test[^/]*|[^/]*_test)\.py").fullmatch
 
 
-def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> Dict[str, Any]:
-    """Run the tests of a file with stand-ins of the code, by pytest if it is installed.
+def run_files(exchange: Exchange, modules: List[str], files: Dict[str, str]) -> Dict[str, Any]:
+    """Run the tests of files with stand-ins of the code, by pytest if it is installed.
 
     Args:
         exchange: See `Peer`.
         modules: The top-level names of the modules of the code.
-        name: The name of the file.
-        source: Its content.
+        files: The files by name. If there are several, the tests are in those with names like `test_*.py`.
 
     Returns:
         The `tests`, each with its `name`, its `outcome` (passed, failed or skipped), `why`, and what `cannot` be
@@ -37,17 +39,18 @@ def run_file(exchange: Exchange, modules: List[str], name: str, source: str) -> 
     """
     peer = Peer(exchange, is_trusted=False)
     sys.meta_path.insert(0, _Finder(peer, modules))
-    return _run(_Found(peer.cannot), name, source)
+    return _run(_Found(peer.cannot), files)
 
 
-def run_together(files: Dict[str, str], name: str, source: str) -> Dict[str, Any]:
-    """Run the tests of a file in the process of the code, which can change what comes of them; see `run_file`."""
+def run_together(code: Dict[str, str], files: Dict[str, str]) -> Dict[str, Any]:
+    """Run the tests of files in the process of the code, which can change what comes of them; see `run_files`."""
+    write(code)
+    return _run(_Found([]), files)
+
+
+def _run(found: _Found, files: Dict[str, str]) -> Dict[str, Any]:
     write(files)
-    return _run(_Found([]), name, source)
-
-
-def _run(found: _Found, name: str, source: str) -> Dict[str, Any]:
-    write({name: source})
+    names = [name for name in files if _IS_TEST(name)] or list(files)
     printed = io.StringIO()
     try:
         pytest = importlib.import_module("pytest")
@@ -57,16 +60,17 @@ def _run(found: _Found, name: str, source: str) -> Dict[str, Any]:
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             if pytest is None:
-                unittest.defaultTestLoader.loadTestsFromName(name[:-3]).run(_Result(found))
+                dotted = [name[:-3].replace("/", ".") for name in names]
+                unittest.defaultTestLoader.loadTestsFromNames(dotted).run(_Result(found))
             else:
                 plugins = [_Plugin(found)]
-                code = pytest.main([name, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=plugins)
+                code = pytest.main([*names, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=plugins)
                 if not found.tests and code != 0:
                     why = "pytest found no tests"
                 elif code > 1 or len(found.tests) < found.collected:
                     why = "pytest ended before all tests had run"
         except BaseException as error:
-            why = described(error, name)
+            why = described(error, names[0])
     why = why or found.broken or ("" if found.tests else printed.getvalue())
     return {"tests": found.tests, "why": why[-TOLD:]}
 
