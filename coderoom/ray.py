@@ -14,8 +14,9 @@ from coderoom.configs import find_source
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget
 from coderoom.runs.batch_report import result_schema
+from coderoom.runs.checks import Check, make_check
 from coderoom.runs.item_run import Result, Setup
-from coderoom.runs.items import NOT_AN_ITEM, Check, item_of, make_check
+from coderoom.runs.items import NOT_AN_ITEM, item_of
 from coderoom.runs.ray_engine import KEEP_CHILDREN, ItemActor, travel_of
 from coderoom.runs.team_run import RunRequest
 

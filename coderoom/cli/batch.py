@@ -94,7 +94,7 @@ def batch(
         raise RequestError("Name the folder of the batch: --out DIR.")
     from coderoom.models.budgets import make_budget
     from coderoom.runs.batch import Batch
-    from coderoom.runs.items import make_check
+    from coderoom.runs.checks import make_check
     from coderoom.runs.observers import exporting
 
     limits, of_runs = budgets_of(budget)

@@ -29,6 +29,7 @@ from coderoom.models.budgets import Budget, Spending
 from coderoom.models.rates import Pace
 from coderoom.models.services import MODEL_VARIABLE
 from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
+from coderoom.runs.checks import Check
 from coderoom.runs.item_run import (
     ERRORED,
     NOT_PASSED,
@@ -41,7 +42,7 @@ from coderoom.runs.item_run import (
     made,
     name_of,
 )
-from coderoom.runs.items import BadLine, Check, Item, read_items
+from coderoom.runs.items import BadLine, Item, read_items
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.page import run_page
 from coderoom.runs.team_run import (

@@ -23,8 +23,9 @@ from coderoom.models.budgets import Budget
 from coderoom.models.prices import cost_of, priced_as
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
+from coderoom.runs.checks import Check, why_not_passed
 from coderoom.runs.durable import Run
-from coderoom.runs.items import Check, Item, why_not_passed
+from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal, Step
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
 from coderoom.runs.team_run import WORKSPACE_VARIABLE, PreparedRun, RunRequest

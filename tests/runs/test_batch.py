@@ -25,7 +25,7 @@ from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
-from coderoom.runs.items import make_check, why_not_passed
+from coderoom.runs.checks import make_check, why_not_passed
 from coderoom.sandbox.registry import WALLS
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request

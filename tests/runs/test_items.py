@@ -13,7 +13,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError, RequestError
-from coderoom.runs.items import BadLine, Check, Item, count_items, make_check, read_items, why_not_passed
+from coderoom.runs.checks import Check, make_check, why_not_passed
+from coderoom.runs.items import BadLine, Item, count_items, read_items
 
 FILES: dict[str, tuple[bytes, str]] = {
     "a.txt": (b"", "are not .jsonl, .json, .csv, .parquet"),
