@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import Field
+
 from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import call_inside, harness_modules, make_harness
@@ -46,6 +48,8 @@ class TestCode(Data):
         entry_point: The name of the function; empty: the test uses names of the module.
         before: Code that the test needs, such as helpers; it runs in the test's room.
         module: The module of the code that is tested.
+        given: More values, by the names that they have in the test, as JSON.
+        names: What the code defines although its names are built in.
     """
 
     __test__ = False
@@ -54,6 +58,8 @@ class TestCode(Data):
     entry_point: str = ""
     before: str = ""
     module: str = "solution"
+    given: dict[str, Any] = Field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 class TestFiles(Data):
@@ -124,7 +130,7 @@ async def judge_apart(
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
-    given = test.module, test.before, test.test, test.entry_point
+    given = dict(files), test.model_dump(mode="json")
     result = await _apart(sandbox, files, timeout, "checks", "check", *given)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
@@ -135,7 +141,7 @@ async def judge_apart(
     )
     if verdict.passed or (cannot and not shared):
         return verdict
-    together = await _together(sandbox, timeout, "checks", "check_together", dict(files), *given)
+    together = await _together(sandbox, timeout, "checks", "check_together", *given)
     return _settled(verdict, together["why"] if together else None, shared)
 
 
@@ -159,10 +165,10 @@ async def judge_suite(
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
-    modules = sorted({each.partition("/")[0].removesuffix(".py") for each in files})
+    modules = {each.partition("/")[0].removesuffix(".py") for each in files}
     if shadowed := sys.stdlib_module_names.intersection(modules):
         raise RequestError(f"{min(shadowed)} is a module of the standard library: give the code another name.")
-    result = await _apart(sandbox, files, timeout, "suites", "run_files", modules, tests.files)
+    result = await _apart(sandbox, files, timeout, "suites", "run_files", list(files), tests.files)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
         return [Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)]

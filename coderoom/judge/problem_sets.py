@@ -10,6 +10,8 @@ Samples are JSON Lines too: {"task_id", "completion"}, which goes on where the p
 
 from __future__ import annotations
 
+import ast
+import builtins
 import gzip
 import importlib.util
 import json
@@ -80,7 +82,9 @@ def read_problems(file: Path) -> dict[str, Problem]:
         else:
             prompt, reference, empty = "", str(line["code"]), ""
             before = _joined(place, line.get("test_imports") or line.get("test_setup_code") or "")
-            test = TestCode(test=_joined(place, line["test_list"]), before=before)
+            names = {each.name for each in tree_of(reference).body if isinstance(each, ast.FunctionDef)}
+            built_in = tuple(names.intersection(dir(builtins)))
+            test = TestCode(test=_joined(place, line["test_list"]), before=before, names=built_in)
         if task_id in found:
             raise RequestError(f"{place} has the task_id {task_id!r} a second time.")
         found[task_id] = Problem(task_id, prompt, reference, empty, test)

@@ -112,7 +112,7 @@ def test_samples_of_a_problem_set(tmp_path: Path) -> None:
     results = [json.loads(line) for line in (tmp_path / "samples.jsonl_results.jsonl").read_text().splitlines()]
     assert [line["passed"] for line in results] == [True, False, True, False, False]
     assert results[0] == {**samples[0], "passed": True, "result": "passed"}
-    assert results[1]["result"] == "failed: line 2 of the test: AssertionError"
+    assert results[1]["result"] == "failed: line 2 of the test: AssertionError: assert candidate(1) == 2"
 
 
 @pytest.mark.parametrize(

@@ -2,95 +2,162 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
+import contextlib
 import importlib
+import importlib.abc
+import importlib.machinery
 import os
 import sys
+import tempfile
 import traceback
-import types
 
 from .peers import CannotSeparate, Peer, load, read_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, Optional, Set
+    from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["TOLD", "check", "check_together", "described", "serve", "write"]
+__all__ = ["TOLD", "Finder", "check", "check_together", "described", "serve", "write"]
 
 TOLD = 2_000
 
 
 def serve(exchange: Exchange, files: Dict[str, str]) -> None:
-    """Let the tests use the code in these files of this folder, until they end."""
-    write(files)
+    """Let the tests use the code in these files, and in the files of this folder, until they end."""
+    write(files, _folder())
     peer = Peer(exchange, is_trusted=True)
     read_from(peer)
     peer.serve()
 
 
-def write(files: Dict[str, str]) -> None:
-    """Write the files of the code into this folder, where imports find them."""
+def write(files: Dict[str, str], folder: str) -> None:
+    """Write files into a folder, where imports find them."""
     for name, content in files.items():
-        os.makedirs(os.path.dirname(os.path.abspath(name)), exist_ok=True)
-        with open(name, "w", encoding="utf-8") as file:
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
             file.write(content)
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, folder)
 
 
-def check(exchange: Exchange, module: str, before: str, test: str, entry_point: str) -> Dict[str, Any]:
+def check(exchange: Exchange, code: Dict[str, str], test: Dict[str, Any]) -> Dict[str, Any]:
     """Run a test with stand-ins of the code: HumanEval's `check`, or statements.
 
     Args:
         exchange: See `Peer`.
-        module: The module of the code.
-        before: Code that the test needs, such as helpers that its prompt defines.
-        test: The test. If it defines `check`, that is called with the function.
-        entry_point: The name of the function; empty: the test uses names of the module.
+        code: The files of the code by name. The test can import them, and modules in this folder.
+        test: The fields of a `TestCode`.
     """
     peer = Peer(exchange, is_trusted=False)
-    why = _check(lambda: load(peer, module), before, test, entry_point)
+    here = os.getcwd()
+    sys.path[:] = [each for each in sys.path if os.path.realpath(each) != here]
+    sys.meta_path.insert(0, Finder(peer, code))
+    sys.meta_path.append(Finder(peer, os.listdir()))  # Libraries come first.
+    why = _check(lambda: load(peer, test["module"]), code, test)
     return {"why": why, "cannot": [each[:TOLD] for each in peer.cannot[:10]]}
 
 
-def check_together(files: Dict[str, str], module: str, before: str, test: str, entry_point: str) -> Dict[str, Any]:
+def check_together(code: Dict[str, str], test: Dict[str, Any]) -> Dict[str, Any]:
     """Run a test in the process of the code, which can change what comes of it; see `check`."""
-    write(files)
-    return {"why": _check(lambda: importlib.import_module(module), before, test, entry_point), "cannot": []}
+    write(code, _folder())
+    return {"why": _check(lambda: importlib.import_module(test["module"]), code, test), "cannot": []}
 
 
-def _check(load_code: Callable[[], Any], before: str, test: str, entry_point: str) -> str:
+def _check(load_code: Callable[[], Any], code: Dict[str, str], test: Dict[str, Any]) -> str:
+    source, entry_point = test["test"], test["entry_point"]
+    whole = code.get(test["module"] + ".py")
+
+    def run(text: Any, names: Any = None, own: Any = None) -> None:
+        """If it is the code, add what that defines: nothing that is there, and nothing built in."""
+        if names is None:
+            frame = sys._getframe(1)
+            names, own = frame.f_globals, frame.f_locals
+        own = names if own is None else own
+        if type(text) is str and text == whole:
+            given = load_code()
+            for name in set(dir(given)).difference(names, own, vars(builtins)):
+                own[name] = getattr(given, name)
+        else:
+            exec(text, names, own)
+
+    space: Dict[str, Any] = {"__name__": "tests", **test["given"], "exec": run}
     why = ""
     try:
-        space: Dict[str, Any] = {"__name__": "tests"}
-        exec(compile(before, "<before>", "exec"), space)
-        code = compile(test, "<test>", "exec")
-        given = load_code()
-        for name in [entry_point] if entry_point else _names_of(code).difference(space, vars(builtins)):
-            try:
-                space[name] = getattr(given, name)
-            except AttributeError:
-                if entry_point:
-                    raise
-        exec(code, space)
+        exec(compile(test["before"], "<before>", "exec"), space)
+        used, defined = _names_of(compile(source, "<test>", "exec", ast.PyCF_ONLY_AST))
+        wanted = used.difference(space, vars(builtins), defined).union(test["names"])
+        if entry_point or wanted:
+            given = load_code()
+            for name in [entry_point] if entry_point else wanted:
+                with contextlib.suppress(*[] if entry_point else [AttributeError]):
+                    space[name] = getattr(given, name)
+        exec(compile(source, "<test>", "exec"), space)
         if entry_point:
             space["check"](space[entry_point])
     except CannotSeparate:
         pass
     except BaseException as error:
-        why = described(error, "<test>")
+        why = described(error, "<test>", source)
     return why
 
 
-def described(error: BaseException, file: str) -> str:
+def described(error: BaseException, file: str, source: str = "") -> str:
     """An exception in words, with the line of the test that has raised it."""
     why = "".join(traceback.format_exception_only(type(error), error)).strip()[:TOLD]
     lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == file]
-    return "line %d of the test: %s" % (lines[-1], why) if lines and lines[-1] else why
+    if not lines or not lines[-1]:
+        return why
+    texts = source.splitlines()[lines[-1] - 1 : lines[-1]] if not str(error) else []
+    return "line %s of the test: %s" % (lines[-1], ": ".join([why, *map(str.strip, texts)]))[:TOLD]
 
 
-def _names_of(code: types.CodeType) -> Set[str]:
-    """The names that code and the functions in it look up."""
-    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return set(code.co_names).union(*map(_names_of, inner))
+def _folder() -> str:
+    """A folder for the code: this one, if it is empty."""
+    return tempfile.mkdtemp() if os.listdir() else os.getcwd()
+
+
+def _names_of(tree: Any) -> Tuple[Set[str], Set[str]]:
+    """The names that code uses, and those that it defines anywhere."""
+    names = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
+    defined = {each.id for each in names if not isinstance(each.ctx, ast.Load)}
+    for each in ast.walk(tree):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)):
+            defined.add(str(each.name))
+        elif isinstance(each, ast.alias):
+            defined.add((each.asname or each.name).partition(".")[0])
+        elif isinstance(each, ast.arg):
+            defined.add(each.arg)
+    return {each.id for each in names}, defined
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds the modules of the code, which are stand-ins.
+
+    Args:
+        peer: The side of the tests.
+        files: The names of the files of the code.
+    """
+
+    def __init__(self, peer: Peer, files: Iterable[str]) -> None:
+        self._peer = peer
+        self._modules = frozenset(name.partition("/")[0].partition(".")[0] for name in files)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        """See `importlib.abc.MetaPathFinder`."""
+        if fullname.partition(".")[0] not in self._modules:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: Any) -> Any:
+        """See `importlib.abc.Loader`."""
+        try:
+            return load(self._peer, spec.name)
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("No module named %r" % spec.name, name=spec.name) from None
+
+    def exec_module(self, module: Any) -> None:
+        """See `importlib.abc.Loader`."""

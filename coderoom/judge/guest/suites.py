@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.abc
-import importlib.machinery
 import io
+import os
 import re
 import sys
 import unittest
 
-from .checks import TOLD, described, write
-from .peers import Peer, load
+from .checks import TOLD, Finder, described, write
+from .peers import Peer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -25,12 +24,12 @@ __all__ = ["run_files", "run_together"]
 _IS_TEST = re.compile(r"(.*/)?(test[^/]*|[^/]*_test)\.py").fullmatch
 
 
-def run_files(exchange: Exchange, modules: List[str], files: Dict[str, str]) -> Dict[str, Any]:
+def run_files(exchange: Exchange, code: List[str], files: Dict[str, str]) -> Dict[str, Any]:
     """Run the tests of files with stand-ins of the code, by pytest if it is installed.
 
     Args:
         exchange: See `Peer`.
-        modules: The top-level names of the modules of the code.
+        code: The names of the files of the code.
         files: The files by name. If there are several, the tests are in those with names like `test_*.py`.
 
     Returns:
@@ -38,18 +37,18 @@ def run_files(exchange: Exchange, modules: List[str], files: Dict[str, str]) -> 
         separated; `why` there are none.
     """
     peer = Peer(exchange, is_trusted=False)
-    sys.meta_path.insert(0, _Finder(peer, modules))
+    sys.meta_path.insert(0, Finder(peer, code))
     return _run(_Found(peer.cannot), files)
 
 
 def run_together(code: Dict[str, str], files: Dict[str, str]) -> Dict[str, Any]:
     """Run the tests of files in the process of the code, which can change what comes of them; see `run_files`."""
-    write(code)
+    write(code, os.getcwd())
     return _run(_Found([]), files)
 
 
 def _run(found: _Found, files: Dict[str, str]) -> Dict[str, Any]:
-    write(files)
+    write(files, os.getcwd())
     names = [name for name in files if _IS_TEST(name)] or list(files)
     printed = io.StringIO()
     try:
@@ -143,27 +142,3 @@ class _Result(unittest.TestResult):
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
         if err is not None:
             self._found.add(test.id(), "failed", "%s: %s" % (err[0].__name__, err[1]))
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of the code, which are stand-ins."""
-
-    def __init__(self, peer: Peer, modules: List[str]) -> None:
-        self._peer = peer
-        self._modules = frozenset(modules)
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """See `importlib.abc.MetaPathFinder`."""
-        if fullname.partition(".")[0] not in self._modules:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: Any) -> Any:
-        """See `importlib.abc.Loader`."""
-        try:
-            return load(self._peer, spec.name)
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("No module named %r" % spec.name, name=spec.name) from None
-
-    def exec_module(self, module: Any) -> None:
-        """See `importlib.abc.Loader`."""
