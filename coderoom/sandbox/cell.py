@@ -50,11 +50,13 @@ class Program(NamedTuple):
         argv: Its command. `{file}` stands for the file with the cell; without it, the cell is the standard input.
         suffixes: The suffixes of its files.
         address_space: Whether the limit on memory may bound its address space.
+        reading: Its command if it has a standard input of its own; `None`: the same.
     """
 
     argv: tuple[str, ...]
     suffixes: tuple[str, ...]
     address_space: bool = True
+    reading: tuple[str, ...] | None = None
 
 
 _engine = functools.cache(ENGINES.load)  # Each cell asks for it.
@@ -62,7 +64,12 @@ PROGRAMS = {
     "sh": Program(("sh", "{file}"), (".sh",)),
     "bash": Program(("bash", "{file}"), (".bash",)),
     # V8 reserves far more address space than it uses.
-    "javascript": Program(("node", "-"), (".js", ".mjs"), address_space=False),
+    "javascript": Program(
+        ("node", "-"),
+        (".js", ".mjs"),
+        address_space=False,
+        reading=("node", "--preserve-symlinks-main", "{file}"),  # It has a path, but cannot be found by its real one.
+    ),
 }
 LANGUAGES = ("python", *PROGRAMS)
 _ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
@@ -113,6 +120,18 @@ def check_cell(
         return PROGRAMS.get(name), None
     text = f"{error}\n"
     return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
+
+
+def input_of(config: SandboxConfig, stdin: str | bytes | None) -> dict[str, bytes]:
+    """The argument of `EngineSession.run` that has the standard input of a cell, if it is given one."""
+    if stdin is None:
+        return {}
+    if not isinstance(stdin, str | bytes):
+        raise RequestError(f"stdin={shown(stdin)} is a {type(stdin).__name__}, and text or bytes were expected.")
+    engine = _engine(config.engine)
+    if "stdin" in engine.lacks:
+        raise RequestError(f"stdin=: code has no standard input in the engine {engine.name!r}; engine='cpython' has.")
+    return {"stdin": stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin}
 
 
 def _is_number(value: Any) -> bool:

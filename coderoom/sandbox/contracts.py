@@ -93,6 +93,7 @@ class EngineSession(Protocol):
         timeout: float | None,
         final: bool,
         on_chunk: Callable[[OutputChunk], None] | None,
+        stdin: bytes = ...,
     ) -> ExecutionResult:
         """Run a cell.
 
@@ -104,6 +105,8 @@ class EngineSession(Protocol):
             timeout: How many seconds it may take; `None`: `limits.wall_seconds`.
             final: Whether nothing follows, so that the state ends with it.
             on_chunk: Called with each piece of output, in the event loop.
+            stdin: What the cell reads from standard input; not given for a cell without one, nor to an engine that
+                `lacks` it.
         """
 
     async def cancel(self) -> None:
@@ -141,6 +144,7 @@ class Engine(Protocol):
         name: Its name, which is also that of its entry point in the group `coderoom.engines`.
         languages: The languages of the cells that it runs.
         lacks: The arguments of `Sandbox` that it has no use for, so that they are refused: `wall` if it needs none.
+            Also `stdin`, if its cells have no standard input.
     """
 
     name: ClassVar[str]

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check, check_cell, reporting_failures
+from coderoom.sandbox.cell import check, check_cell, input_of, reporting_failures
 from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.contracts import Engine, EngineSession
 from coderoom.sandbox.functions.callables import Offer, Offered
@@ -146,13 +146,21 @@ class Sandbox:
         else:
             self._engine.kill()
 
-    async def run(self, code: str, *, language: str = "python", timeout: float | None = None) -> ExecutionResult:
+    async def run(
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+    ) -> ExecutionResult:
         """Run code in a fresh state.
 
         Args:
             code: The code.
             language: `python`, `sh`, `bash` or `javascript`.
             timeout: How many seconds it may take; `None`: `limits.wall_seconds`.
+            stdin: What it reads from standard input; `None`: nothing. See `Session.run`.
 
         Returns:
             The result.
@@ -161,10 +169,15 @@ class Sandbox:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
             RequestError: An argument is wrong, the language is not supported, or the sandbox is closed.
         """
-        return await self._run(code, language, timeout, None)
+        return await self._run(code, language, timeout, stdin, None)
 
     def stream(
-        self, code: str, *, language: str = "python", timeout: float | None = None
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run code in a fresh state and yield its output while it runs; see `Session.stream`.
 
@@ -181,7 +194,7 @@ class Sandbox:
             for engine in engines:
                 engine.suspend_output(suspended)
 
-        return stream_whole(lambda on_chunk: self._run(code, language, timeout, on_chunk, engines), suspend)
+        return stream_whole(lambda on_chunk: self._run(code, language, timeout, stdin, on_chunk, engines), suspend)
 
     def session(self, functions: Sequence[Offered] = ()) -> Session:
         """Make a session, whose state lasts from cell to cell. Use it with `async with`.
@@ -211,8 +224,15 @@ class Sandbox:
         return (await check(self.config, code, language, None))[1]
 
     async def _run(
-        self, code: str, language: str, timeout: float | None, on_chunk: Any, engines: list[EngineSession] | None = None
+        self,
+        code: str,
+        language: str,
+        timeout: float | None,
+        stdin: str | bytes | None,
+        on_chunk: Any,
+        engines: list[EngineSession] | None = None,
     ) -> ExecutionResult:
+        given = input_of(self.config, stdin)
         program, rejected = await check(self.config, code, language, timeout)
         if rejected is not None:
             return rejected
@@ -221,7 +241,7 @@ class Sandbox:
             try:
                 if engines is not None:
                     engines.append(engine)
-                return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk)
+                return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk, **given)
             finally:
                 await engine.close()
 

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check, reporting_failures
+from coderoom.sandbox.cell import check, input_of, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.contracts import EngineSession
 from coderoom.sandbox.functions.callables import Offer
@@ -92,6 +92,7 @@ class Session:
         *,
         language: str = "python",
         timeout: float | None = None,
+        stdin: str | bytes | None = None,
         on_output: Callable[[OutputChunk], None] | None = None,
         final: bool = False,
     ) -> ExecutionResult:
@@ -101,6 +102,8 @@ class Session:
             code: The cell.
             language: `python`; or `sh`, `bash` or `javascript` for a separate program in the same workspace.
             timeout: How many seconds it may take; `None`: the sandbox's `limits.wall_seconds`.
+            stdin: What the cell, and all that it starts, reads from standard input; `None`: nothing. Such a cell prints
+                as a program in a pipe does: its standard output is buffered.
             on_output: Called with each piece of output while the cell runs. What it raises ends the cell.
             final: Whether the variables end with this cell. Then all happens that happens at the end of a Python
                 script: threads and processes are waited for, `atexit` is called, files are closed.
@@ -112,6 +115,7 @@ class Session:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
             RequestError: The language is not supported, or the session is closed.
         """
+        given = input_of(self._config, stdin)
         program, rejected = await check(self._config, code, language, timeout)
         if rejected is not None:
             return rejected
@@ -127,13 +131,19 @@ class Session:
                 stopping.append(asyncio.ensure_future(self.cancel()))
 
         async with self._use() as engine:
-            result = await engine.run(code, program, timeout, final, None if on_output is None else take)
+            result = await engine.run(code, program, timeout, final, None if on_output is None else take, **given)
         if errors:
             raise errors[0]
         return result
 
     def stream(
-        self, code: str, *, language: str = "python", timeout: float | None = None, final: bool = False
+        self,
+        code: str,
+        *,
+        language: str = "python",
+        timeout: float | None = None,
+        stdin: str | bytes | None = None,
+        final: bool = False,
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run a cell and yield its output while it runs; the result comes last.
 
@@ -153,7 +163,8 @@ class Session:
                 self._engine.suspend_output(suspended)
 
         return stream_whole(
-            lambda take: self.run(code, language=language, timeout=timeout, on_output=take, final=final), suspend
+            lambda take: self.run(code, language=language, timeout=timeout, stdin=stdin, on_output=take, final=final),
+            suspend,
         )
 
     async def cancel(self) -> None:

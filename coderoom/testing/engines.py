@@ -184,7 +184,13 @@ VALUES: dict[str, object] = {
 
 
 class PythonEngineConformance(EngineConformance):
-    """What an engine promises whose cells are Python."""
+    """What an engine promises whose cells are Python.
+
+    Attributes:
+        has_input: Whether cells can have a standard input; otherwise the engine `lacks` "stdin".
+    """
+
+    has_input: ClassVar[bool] = True
 
     async def test_a_run_prints_and_has_a_value(self, sandbox: Sandbox) -> None:
         result = await sandbox.run("print(sum(range(10)))\n6 * 7")
@@ -235,6 +241,18 @@ class PythonEngineConformance(EngineConformance):
         assert result.outcome is Outcome.ERROR
         assert result.error is not None
         assert "input()" in result.error.message
+
+    async def test_standard_input_is_what_is_given(self, session: Session) -> None:
+        code = "import subprocess, sys\nprint(input())\nprint(sys.stdin.read())\nprint('e', file=sys.stderr)"
+        if not self.has_input:
+            with pytest.raises(RequestError, match="no standard input"):
+                await session.run(code, stdin="1")
+            return
+        result = await session.run(f"{code}\nsubprocess.run(['cat'])", stdin="1\n\u00e4\n")
+        assert (result.stdout, result.stderr) == ("1\n\u00e4\n\n", "e\n")
+        result = await session.run("import subprocess\nsubprocess.run(['cat'])\nprint(open(0).read())", stdin=b"2")
+        assert sorted(result.stdout) == ["\n", "2"]
+        assert (await session.run("input()")).error is not None
 
     async def test_output_arrives_while_the_cell_runs(self, session: Session) -> None:
         seen: list[OutputChunk | ExecutionResult] = []

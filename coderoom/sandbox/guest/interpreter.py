@@ -6,7 +6,6 @@ import __future__
 import ast
 import builtins
 import linecache
-import os
 import resource
 import sys
 import types
@@ -22,7 +21,6 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
-_READ = builtins.input
 _NOT_AWAITED = "{0}() was called without `await`, so it did not run: write `await {0}(...)`"
 
 
@@ -50,7 +48,6 @@ class Interpreter:
         self.names["__builtins__"] = builtins
         sys.modules["__main__"] = self._module
         sys.argv = [""]
-        builtins.input = _input
         for name in ("exit", "quit"):  # The usual ones, which `-S` leaves out, close standard input.
             setattr(builtins, name, sys.exit)
         self._named = "result" if config.get("restricted") else ""
@@ -176,16 +173,6 @@ class Interpreter:
                 result = self.loop.run(value)
                 value = self.names.pop(VALUE, result)
         return value
-
-
-def _input(prompt: object = "", /) -> str:
-    try:
-        is_null = os.path.samestat(os.fstat(0), os.stat(os.devnull))
-    except OSError:
-        is_null = True
-    if sys.stdin is sys.__stdin__ and is_null:
-        raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
-    return _READ(prompt)
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:

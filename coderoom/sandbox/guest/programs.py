@@ -34,7 +34,8 @@ _QUESTION, _CONTINUE = 80, 1
 def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
     """Become a program; never returns unless it cannot be started.
 
-    The `code` goes to the file that replaces `{file}` in `argv`, or to its standard input if there is no `{file}`.
+    The `code` goes to the file that replaces `{file}` in `argv`, or to its standard input if there is no `{file}`. The
+    descriptors are those of its standard output, its standard error and perhaps its standard input.
     """
     code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
     data = message["code"].encode("utf-8", "surrogateescape")
@@ -45,8 +46,7 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     if "{file}" not in argv:
         os.dup2(code, 0)
     else:
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
+        os.dup2(fds[2] if len(fds) > 2 else os.open(os.devnull, os.O_RDONLY), 0)
         os.set_inheritable(code, True)
         argv = [part.replace("{file}", "/dev/fd/%d" % code) for part in argv]
     os.dup2(fds[0], 1)

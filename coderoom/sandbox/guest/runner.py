@@ -128,7 +128,7 @@ class Runner:
                 os._exit(0)
             message, fds = request
             if message["op"] == "cell":
-                self._cell(message)
+                self._cell(message, fds)
             elif message["op"] == "functions":
                 self._functions.offer(message["offers"])
             elif message["op"] == "checkpoint":
@@ -138,9 +138,12 @@ class Runner:
         if self._running:
             raise KeyboardInterrupt
 
-    def _cell(self, message: dict[str, Any]) -> None:
+    def _cell(self, message: dict[str, Any], fds: list[int]) -> None:
         self._functions.begin_cell()
-        keep_input()
+        if fds:
+            self._streams.use_pipes(fds[0])
+        else:
+            keep_input()
         self._running = True
         try:
             answer = self._interpreter.run(message, self._functions.not_awaited)
@@ -148,9 +151,13 @@ class Runner:
             answer = {"outcome": "error", "exit_code": 130}
         finally:
             self._running = False
-        if os.getpid() != self._pid:
-            os._exit(answer["exit_code"] & 0xFF)  # This is a fork that the code has made and not ended.
+        if os.getpid() != self._pid:  # This is a fork that the code has made and not ended.
+            self._streams.flush_text()
+            os._exit(answer["exit_code"] & 0xFF)
         self._streams.flush()
+        if fds and not message.get("final"):
+            null_input()
+            self._streams.install()
         answer["threads"] = 1 + forks.threads()
         for content in self._interpreter.contents:
             self._channel.send_text(CONTENT, content)

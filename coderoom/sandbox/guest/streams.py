@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import builtins
 import fcntl
 import io
 import os
@@ -43,12 +44,22 @@ class Streams:
         sys.stdout = sys.__stdout__ = self.stdout  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self.stderr  # type: ignore[misc]
 
+    def use_pipes(self, stdin: int) -> None:
+        """Make standard input and output those of a program in a pipe: a descriptor, and a buffer for descriptor 1."""
+        os.dup2(stdin, 0)
+        os.close(stdin)
+        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # type: ignore[misc]
+        sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # type: ignore[misc]
+        builtins.input = _READ
+
+    def flush_text(self) -> None:
+        """Write or send all buffered text."""
+        for stream in (sys.stdout, sys.__stdout__, self.stdout, sys.stderr, self.stderr):
+            _flush(stream)
+
     def flush(self) -> None:
         """Send all buffered text, and wait until the pipes were read."""
-        for stream, own in ((sys.stdout, self.stdout), (sys.stderr, self.stderr)):
-            if stream is not own:
-                _flush(stream)
-            _flush(own)
+        self.flush_text()
         settle(self._pipes, _PATIENCE)
 
     def count_write(self, *, switched: bool) -> None:
@@ -138,6 +149,19 @@ class _Stream(io.TextIOWrapper):
         return count
 
 
+_READ = builtins.input
+
+
+def _no_input(prompt: object = "", /) -> str:
+    try:
+        is_null = os.path.samestat(os.fstat(0), os.stat(os.devnull))
+    except OSError:
+        is_null = True
+    if sys.stdin is sys.__stdin__ and is_null:
+        raise EOFError("input() is not available: nobody can answer here. Put the values into the code.")
+    return _READ(prompt)
+
+
 def null_input() -> None:
     """Make descriptor 0 and `sys.stdin` empty."""
     null = os.open(os.devnull, os.O_RDONLY)
@@ -146,6 +170,7 @@ def null_input() -> None:
         os.close(null)
     os.set_inheritable(0, True)
     sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]
+    builtins.input = _no_input
 
 
 def keep_input() -> None:

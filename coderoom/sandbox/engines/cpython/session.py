@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import itertools
+import os
 import signal
 import socket
 import time
@@ -87,8 +89,32 @@ class CPythonSession:
         timeout: float | None = None,
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
+        stdin: bytes | None = None,
     ) -> ExecutionResult:
         """Run a cell that `check_cell` has accepted; `final`: nothing follows, and the state ends with it."""
+        if stdin is None:
+            return await self._run(code, program, timeout, final, on_chunk, ())
+        given = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            left = memoryview(stdin)
+            while left:
+                left = left[os.write(given, left) :]
+            os.lseek(given, 0, os.SEEK_SET)
+            # The code must not use it as memory that nobody counts.
+            fcntl.fcntl(given, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            return await self._run(code, program, timeout, final, on_chunk, (given,))
+        finally:
+            os.close(given)
+
+    async def _run(
+        self,
+        code: str,
+        program: Program | None,
+        timeout: float | None,
+        final: bool,
+        on_chunk: Callable[[OutputChunk], None] | None,
+        stdin: Sequence[int],
+    ) -> ExecutionResult:
         output = Collector(self._limits.output_bytes, on_chunk, asyncio.get_running_loop())
         cell = self._running = RunningCell(next(_cells), output)
         await self._settle()
@@ -97,7 +123,10 @@ class CPythonSession:
         begin = time.monotonic()
         if self._limits.cpu_seconds is not None:
             await self._room.send({"op": "cell"})
-        live = await (self._send_cell(cell, code, final) if program is None else self._launch(cell, code, program))
+        if program is None:
+            live = await self._send_cell(cell, code, final, stdin)
+        else:
+            live = await self._launch(cell, code, program, stdin)
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
@@ -209,7 +238,7 @@ class CPythonSession:
             checkpoint.close()
         self._give_back(self._room)
 
-    async def _send_cell(self, cell: RunningCell, code: str, final: bool) -> Runner:
+    async def _send_cell(self, cell: RunningCell, code: str, final: bool, stdin: Sequence[int]) -> Runner:
         """Send a cell to the process that has the state."""
         live = await self._get_live()
         if self._functions:
@@ -218,18 +247,20 @@ class CPythonSession:
         self._used = True
         message = {"op": "cell", "id": cell.number, "code": code, "final": final}
         try:
-            if not live.channel.send_now(message):
+            if not live.channel.send_now(message, stdin):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
-                cell.sending = asyncio.ensure_future(live.channel.send(message))
+                cell.sending = asyncio.ensure_future(live.channel.send(message, stdin))
         except ConnectionError:  # The process has ended, which its parent will report.
             pass
         return live
 
-    async def _launch(self, cell: RunningCell, code: str, program: Program) -> Runner:
+    async def _launch(self, cell: RunningCell, code: str, program: Program, stdin: Sequence[int]) -> Runner:
         runner = Runner()
         try:
             runner.attach(cell)
-            await self._room.start(runner, "exec", code=code, argv=program.argv, address_space=program.address_space)
+            argv = (stdin and program.reading) or program.argv
+            runner.remote_fds += map(os.dup, stdin)  # It closes them once they are sent.
+            await self._room.start(runner, "exec", code=code, argv=argv, address_space=program.address_space)
         except BaseException:
             runner.close()
             raise
