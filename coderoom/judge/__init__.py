@@ -13,6 +13,7 @@ from coderoom.judge.apart import TestCode, TestFiles
 from coderoom.judge.cases import FrozenTests, FunctionTest, Step, TestChange, changed, freeze
 from coderoom.judge.harness import Harness, Job, PythonHarness
 from coderoom.judge.judge import Judge, Tests, make_sandbox
+from coderoom.judge.programs import Programs, ProgramTest
 from coderoom.judge.session import Verdict
 from coderoom.judge.values import Comparison, Record, TaggedError, compare, decode, encode, show
 
@@ -23,6 +24,8 @@ __all__ = [
     "Harness",
     "Job",
     "Judge",
+    "ProgramTest",
+    "Programs",
     "PythonHarness",
     "Record",
     "Step",

@@ -21,6 +21,7 @@ from coderoom.errors import GenerationError, RequestError
 from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.cases import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, PythonHarness, call_inside, job_of, look_of, make_harness, run_inside
+from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
 from coderoom.judge.session import (
     Answer,
     Seen,
@@ -54,8 +55,8 @@ def make_sandbox(wall: str = "auto", language: Harness | None = None, **options:
 
 _VALUE_BYTES = 8 * 1024 * 1024  # Enough for a property of 100,000 items or a megabyte of text.
 
-Tests: TypeAlias = FrozenTests | TestCode | TestFiles
-"""The kinds of tests: cases of functions, the code of a test, and files for pytest or unittest."""
+Tests: TypeAlias = FrozenTests | TestCode | TestFiles | Programs
+"""The kinds of tests: cases of functions, the code of a test, files for pytest or unittest, inputs of a program."""
 
 
 class Judge:
@@ -79,7 +80,7 @@ class Judge:
             other's files.
         wall: The wall (isolation backend) of its own sandbox.
         timeout: The time limit in seconds of each test, and of all tests of files; `None`: 5 for cases, 10 for code of
-            a test, and 60 for files.
+            a test and for programs, and 60 for files.
         sessions: The number of parallel sessions. Each needs two of the sandbox's `concurrency`, the second one for
             what the tests expect; there are fewer sessions if that is too low.
         language: The language of the functions; `None`: Python.
@@ -116,7 +117,7 @@ class Judge:
             )
         self._given = sandbox
         self._wall = wall
-        self._own: dict[bool, Sandbox] = {}
+        self._own: dict[Callable[..., Sandbox], Sandbox] = {}
         self._timeout = timeout
         self._strict = strict
         self._sessions = min(sessions, concurrency // 2)
@@ -137,17 +138,12 @@ class Judge:
         while self._own:
             await self._own.popitem()[1].close()
 
-    def _sandbox(self, for_cases: bool) -> Sandbox:
+    def _sandbox(self, make: Callable[..., Sandbox], *more: Any) -> Sandbox:
         if self._given is not None:
             return self._given
-        if for_cases not in self._own:
-            concurrency = 2 * self._sessions
-            self._own[for_cases] = (
-                make_sandbox(self._wall, self.language, concurrency=concurrency)
-                if for_cases
-                else sandbox_apart(self._wall, concurrency=concurrency)
-            )
-        return self._own[for_cases]
+        if make not in self._own:
+            self._own[make] = make(self._wall, *more, concurrency=2 * self._sessions)
+        return self._own[make]
 
     async def run(
         self,
@@ -162,7 +158,7 @@ class Judge:
 
         Args:
             code: For `FrozenTests` the code of each function, dependencies first; otherwise the files of the code by
-                name.
+                name. The suffix of a program's file says what its language is.
             tests: The tests. Their type says of which kind they are.
             functions: The functions whose cases are run; `None`: all with tests.
             final: Whether code whose answers to cases may vary is run in many new processes; otherwise in one.
@@ -180,11 +176,15 @@ class Judge:
         if isinstance(tests, FrozenTests):
             return await self._run_cases(code, tests, functions, final)
         async with self._pairs:
+            if isinstance(tests, Programs):
+                sandbox = self._sandbox(sandbox_for_programs)
+                return await judge_programs(sandbox, code, tests, timeout=self._timeout or _SECONDS_FOR_CODE)
+            sandbox = self._sandbox(sandbox_apart)
             if isinstance(tests, TestCode):
                 timeout = self._timeout or _SECONDS_FOR_CODE
-                return [await judge_apart(self._sandbox(False), code, tests, timeout=timeout, shared=shared)]
+                return [await judge_apart(sandbox, code, tests, timeout=timeout, shared=shared)]
             timeout = self._timeout or _SECONDS_FOR_FILES
-            return await judge_suite(self._sandbox(False), code, tests, timeout=timeout, shared=shared)
+            return await judge_suite(sandbox, code, tests, timeout=timeout, shared=shared)
 
     async def _run_cases(
         self, implementations: Mapping[str, str], tests: FrozenTests, functions: Sequence[str] | None, final: bool
@@ -199,7 +199,7 @@ class Judge:
         if not cases:
             return []
         how = self._sessions, self._timeout or _SECONDS_FOR_CASE, self._strict, final, self._known
-        run = TestRun(self._sandbox(True), self.language, cases, implementations, *how)
+        run = TestRun(self._sandbox(make_sandbox, self.language), self.language, cases, implementations, *how)
         async with self._runs:
             return await run.do()
 
@@ -212,7 +212,7 @@ class Judge:
         Raises:
             SandboxUnavailable: The sandbox broke.
         """
-        session = TestSession(self._sandbox(True), self.language, implementations)
+        session = TestSession(self._sandbox(make_sandbox, self.language), self.language, implementations)
         async with self._runs, contextlib.aclosing(session):
             await session.open()
             return "; ".join(each.why for each in session.failures.values())
@@ -231,7 +231,7 @@ class Judge:
         """
         if not jobs:
             return []
-        sessions = PropertySessions(self._sandbox(True), self.language, 1, self._known)
+        sessions = PropertySessions(self._sandbox(make_sandbox, self.language), self.language, 1, self._known)
         async with self._runs, contextlib.aclosing(sessions):
             return [answer is not None and answer.value is True for answer in await sessions.look_at(jobs)]
 
