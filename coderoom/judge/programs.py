@@ -73,6 +73,7 @@ class Programs(Data):
         checker: Code in Python that decides instead. It defines `check(input, output, expected)`, which accepts an
             output by returning `True`; a text that it returns says why not. It runs in a room of its own.
         function: The function, or the method of the class `Solution`, that is called instead of reading an input.
+        before: Code in Python that the program, which is in Python too, may rely on, such as imports.
         timeout: The time limit of each test in seconds; `None`: that of the judge.
         memory_bytes: The memory that the program may use in each test; `None`: that of the sandbox.
         stop_at_first_failure: Whether the tests after one that failed are skipped.
@@ -82,7 +83,8 @@ class Programs(Data):
     compare: Literal["words", "numbers", "exact"] = "words"
     tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
     checker: str = ""
-    function: str = ""
+    function: str = Field(default="", pattern=r"^([A-Za-z_][A-Za-z_0-9]*)?$")
+    before: str = ""
     timeout: float | None = Field(default=None, gt=0, le=86_400, allow_inf_nan=False)
     memory_bytes: int | None = Field(default=None, gt=0)
     stop_at_first_failure: bool = False
@@ -129,8 +131,8 @@ async def judge_programs(
     language = _LANGUAGES.get(PurePath(name).suffix.lower())
     if language is None:
         raise RequestError(f"{name}: programs end in {', '.join(_LANGUAGES)}, which says what their language is.")
-    if programs.function and language != "python":
-        raise RequestError(f"{name}: only functions in Python can be called; others have to read an input.")
+    if (programs.function or programs.before) and language != "python":
+        raise RequestError(f"{name}: only a program in Python can have function= and before=.")
     limits = sandbox.limits
     if (programs.memory_bytes or 0) > limits.memory_bytes:
         raise RequestError(f"memory_bytes={programs.memory_bytes:,}: the sandbox has {limits.memory_bytes:,} of them.")
@@ -144,8 +146,8 @@ async def judge_programs(
             verdicts.append(Verdict(test=test_name, passed=False, skipped=True, why=f"{failed} has failed before"))
             continue
         seconds = programs.timeout or timeout
-        if programs.function:
-            result = await _call(sandbox, source, programs.function, test, seconds)
+        if programs.function or programs.before:
+            result = await _run_after(sandbox, source, programs, test, seconds)
         else:
             result = await sandbox.run(source, language=language, stdin=test.stdin, timeout=seconds)
         outcome, why = result.outcome, ""
@@ -174,13 +176,20 @@ async def judge_programs(
     return verdicts
 
 
-async def _call(sandbox: Sandbox, source: str, function: str, test: ProgramTest, seconds: float) -> ExecutionResult:
-    """Call a function; its result is the value of the cell."""
-    given = f"__import__('json').loads({json.dumps(arguments_of(test))!r})"
-    call = f"(Solution().{function} if 'Solution' in globals() else {function})(*{given})"
+async def _run_after(
+    sandbox: Sandbox, source: str, programs: Programs, test: ProgramTest, seconds: float
+) -> ExecutionResult:
+    """Run a program after the code that it relies on, or call its function, whose result is the value of the cell."""
     async with sandbox.session() as session:
-        await session.run(START)  # So that the code is no script.
-        return await session.run(f"{source}\n\n{call}", timeout=seconds, final=True)
+        name = programs.function
+        begun = await session.run((START if name else "") + programs.before)  # A function is not in a script.
+        if begun.outcome is not Outcome.OK:
+            raise RequestError(f"before: the code that comes before the program fails: {begun.error}")
+        if not name:
+            return await session.run(source, stdin=test.stdin, timeout=seconds, final=True)
+        call = f"(Solution().{name} if 'Solution' in globals() else {name})"
+        arguments = f"__import__('json').loads({json.dumps(arguments_of(test))!r})"
+        return await session.run(f"{source}\n\n{call}(*{arguments})", timeout=seconds, final=True)
 
 
 async def _why_wrong(sandbox: Sandbox, programs: Programs, test: ProgramTest, result: ExecutionResult) -> str:

