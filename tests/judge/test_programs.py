@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -82,6 +83,45 @@ async def test_other_languages(judge: Judge) -> None:
         assert [each.result for each in await run(judge, code, name)] == ["passed", "passed"]
     with pytest.raises(RequestError, match=r"add\.pas: programs end in \.py, "):
         await run(judge, "", "add.pas")
+
+
+C = '#include <stdio.h>\nint main() { int a, b; scanf("%d %d", &a, &b); printf("%d", a + b); return 0; }'
+CPP = "#include <bits/stdc++.h>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b; }"
+GO = 'package main\nimport "fmt"\nfunc main() { var a, b int; fmt.Scan(&a, &b); fmt.Println(a + b) }'
+JAVA = """import java.util.Scanner;
+public class Main {
+    public static void main(String[] args) {
+        var in = new Scanner(System.in);
+        System.out.println(in.nextInt() + in.nextInt());
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "code"),
+    [
+        ("add.c", "gcc", C),
+        pytest.param("add.cpp", "g++", CPP, marks=pytest.mark.slow),
+        pytest.param("add.go", "go", GO, marks=pytest.mark.slow),
+        pytest.param("Add.java", "javac", JAVA, marks=pytest.mark.slow),
+    ],
+)
+async def test_languages_that_are_compiled(judge: Judge, name: str, command: str, code: str) -> None:
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+    assert [each.result for each in await run(judge, code, name)] == ["passed", "passed"]
+    wrong = await run(judge, f"{code}\n}}", name)
+    assert [each.outcome for each in wrong] == ["error", "error"]
+    assert wrong[0].why.startswith("it does not compile: ")
+
+
+async def test_a_test_leaves_nothing_for_the_next_one(judge: Judge) -> None:
+    code = "import os, subprocess\nseen = os.listdir('.') + os.listdir('/tmp')\nopen('/tmp/a', 'w'), open('a', 'w')\n"
+    code += "subprocess.Popen(['sleep', '60'])\nprint(len(seen), sum(each.isdigit() for each in os.listdir('/proc')))"
+    first, second = await run(judge, code, tests=[{"stdout": "0 3"}, {"stdout": "0 3"}])
+    assert first.stdout == second.stdout
+    assert first.stdout.startswith("0 ")
 
 
 async def test_a_checker_decides(judge: Judge) -> None:

@@ -263,7 +263,7 @@ def _base(interpreter: Interpreter, readable: tuple[Path, ...]) -> Layout:
     for path in (*real, *sorted(set(paths) - set(real))):
         if not _covered(str(path), binds):
             binds[str(path)] = str(path.resolve())
-    etc = [Path("/etc") / name for name in _ETC]
+    etc = [*(Path("/etc") / name for name in _ETC), *Path("/etc").glob("java-*-openjdk")]  # Debian's Java needs it.
     binds.update({str(path): str(path.resolve()) for path in etc if path.exists()})
     binds.update(_hidden_entry_points(interpreter, binds))
     binds[f"{INSIDE}/guest"] = str(_OURS)
