@@ -9,7 +9,7 @@ Expected results never enter the process of the code: values and exceptions leav
 
 from __future__ import annotations
 
-from coderoom.judge.apart import TestCode, TestFiles
+from coderoom.judge.apart import TestCode, TestFiles, tests_in
 from coderoom.judge.cases import FrozenTests, FunctionTest, Step, TestChange, changed, freeze
 from coderoom.judge.harness import Harness, Job, PythonHarness
 from coderoom.judge.judge import Judge, Tests, make_sandbox
@@ -42,4 +42,5 @@ __all__ = [
     "freeze",
     "make_sandbox",
     "show",
+    "tests_in",
 ]

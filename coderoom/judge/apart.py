@@ -6,6 +6,7 @@ tests; each use of one crosses the host as data.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import importlib.util
@@ -18,7 +19,7 @@ from pydantic import Field
 
 from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
-from coderoom.judge.harness import call_inside, harness_modules, make_harness
+from coderoom.judge.harness import call_inside, harness_modules, make_harness, tree_of
 from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
@@ -36,7 +37,8 @@ def sandbox_apart(wall: str = "auto", **options: Any) -> Sandbox:
         options: Further arguments of `Sandbox`, except `preload` and `limits`.
     """
     limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
-    suites = ["pytest"] if importlib.util.find_spec("pytest") is not None else []
+    # In a workspace, code could read the tests.
+    suites = ["pytest"] if options.get("workspace") is None and importlib.util.find_spec("pytest") is not None else []
     return Sandbox(wall, preload=[*_MODULES, *suites], limits=limits, **options)
 
 
@@ -72,6 +74,15 @@ class TestFiles(Data):
     __test__ = False
 
     files: dict[str, str]
+
+
+def tests_in(source: str, module: str) -> TestCode | TestFiles:
+    """The tests in a text: a file for pytest or unittest, or statements that use the names of a module."""
+    for each in tree_of(source).body:
+        is_function = isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test")
+        if is_function or (isinstance(each, ast.ClassDef) and "Test" in ast.unparse(each).partition(":")[0]):
+            return TestFiles(files={f"test_{module}.py": source})
+    return TestCode(test=source, module=module)
 
 
 class _Line:

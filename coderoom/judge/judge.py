@@ -89,6 +89,7 @@ class Judge:
 
     Attributes:
         language: The language of the functions.
+        wall: The wall of its own sandbox.
 
     Raises:
         RequestError: An argument is invalid.
@@ -116,7 +117,7 @@ class Judge:
                 "Tests need two concurrent sessions, one of them for properties: Sandbox(concurrency=2)."
             )
         self._given = sandbox
-        self._wall = wall
+        self.wall = wall
         self._own: dict[Callable[..., Sandbox], Sandbox] = {}
         self._timeout = timeout
         self._strict = strict
@@ -142,7 +143,7 @@ class Judge:
         if self._given is not None:
             return self._given
         if make not in self._own:
-            self._own[make] = make(self._wall, *more, concurrency=2 * self._sessions)
+            self._own[make] = make(self.wall, *more, concurrency=2 * self._sessions)
         return self._own[make]
 
     async def run(
@@ -153,6 +154,7 @@ class Judge:
         functions: Sequence[str] | None = None,
         final: bool = True,
         shared: bool = False,
+        timeout: float | None = None,
     ) -> list[Verdict]:
         """Run tests.
 
@@ -164,6 +166,7 @@ class Judge:
             final: Whether code whose answers to cases may vary is run in many new processes; otherwise in one.
             shared: Whether tests that cannot be separated from the code get a verdict from one process. It says
                 `can_be_fooled`.
+            timeout: Another time limit than the judge's, but for cases.
 
         Returns:
             A verdict on each test, in order; a single one without a name if they could not be run.
@@ -181,9 +184,9 @@ class Judge:
                 return await judge_programs(sandbox, code, tests, timeout=self._timeout or _SECONDS_FOR_CODE)
             sandbox = self._sandbox(sandbox_apart)
             if isinstance(tests, TestCode):
-                timeout = self._timeout or _SECONDS_FOR_CODE
+                timeout = timeout or self._timeout or _SECONDS_FOR_CODE
                 return [await judge_apart(sandbox, code, tests, timeout=timeout, shared=shared)]
-            timeout = self._timeout or _SECONDS_FOR_FILES
+            timeout = timeout or self._timeout or _SECONDS_FOR_FILES
             return await judge_suite(sandbox, code, tests, timeout=timeout, shared=shared)
 
     async def _run_cases(

@@ -33,6 +33,9 @@ _ROWS: Final = 1_000
 _ROWS_HERE: Final = "<!-- rows -->"
 
 
+_FOOLED = " (can be fooled)"
+
+
 @dataclass
 class Summary:
     """The summary of the results of a batch: the results by status, and sums of them."""
@@ -46,6 +49,7 @@ class Summary:
     """For each item, how many of its runs were checked, and how many have passed."""
     checked_by: Counter[str] = field(default_factory=Counter)
     """How many runs without an error were checked in which way; the empty name is that of those without a check."""
+    can_be_fooled: int = 0
     not_passed: list[Result] = field(default_factory=list)
     """The first results that have failed or errored."""
 
@@ -60,6 +64,7 @@ class Summary:
         self.seconds.append(result.seconds)
         if result.status in (NOT_PASSED, ERRORED) and len(self.not_passed) < _MOST_NAMED:
             self.not_passed.append(result)
+        self.can_be_fooled += result.can_be_fooled
         if result.status != ERRORED:
             self.checked_by[result.checked_by] += 1
         if result.status != ERRORED and result.checked_by:
@@ -93,10 +98,10 @@ class Summary:
         found = []
         if number := self.checked_by[""]:
             found.append(f"{counted(number, 'run')} without a check: nothing has checked the answers.")
-        if number := self.checked_by["code"]:
+        if self.can_be_fooled:
             found.append(
-                f"{counted(number, 'verdict')} by the code of a check. If that code runs the answer's code, the "
-                "verdict can be fooled: both are in one process."
+                f"{counted(self.can_be_fooled, 'verdict')} can be fooled: the answer's code ran in the process that "
+                "judged it."
             )
         if number := self.checked_by["reviewer"]:
             found.append(f"{counted(number, 'verdict')} by a model, which can be wrong and can be fooled.")
@@ -111,6 +116,7 @@ class Summary:
             "results": self.total,
             **{status: self.counts[status] for status in _STATUSES},
             "checked_by": {kind: number for kind, number in self.checked_by.items() if kind},
+            "can_be_fooled": self.can_be_fooled,
             "not_checked": self.checked_by[""],
             "warnings": self.warnings,
             "not_passed": [
@@ -189,7 +195,8 @@ def write_report(folder: Path, bad_lines: Sequence[BadLine] = (), notes: Sequenc
             name = f"{result.id}{f', {result.repeat}' if result.repeat > 1 else ''}"
             file.write(
                 f'<tr><td><a href="pages/{escape(result.run)}.html">{escape(visible(name))}</a></td>'
-                f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.checked_by)}</td>'
+                f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.checked_by)}'
+                f"{_FOOLED * result.can_be_fooled}</td>"
                 f"<td>{escape(result.outcome)}</td>"
                 f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
             )

@@ -19,11 +19,12 @@ from autogen_core.models import RequestUsage
 from coderoom._util.text import encodable
 from coderoom.configs import default_model, find_source, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError, SandboxUnavailable
+from coderoom.judge import Judge, Verdict
 from coderoom.models.budgets import Budget
 from coderoom.models.prices import cost_of, priced_as
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
-from coderoom.runs.checks import Check, why_not_passed
+from coderoom.runs.checks import Check, verdict_on
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal, Step
@@ -60,7 +61,8 @@ class Result:
         seconds: How long it took.
         digest: Tells whether the item has changed since.
         model_calls: The requests to models that were answered, those of a reviewer too.
-        checked_by: What decided: `code`, `expected` or `reviewer`; empty if nothing was checked.
+        checked_by: What decided: `code`, `tests`, `expected` or `reviewer`; empty if nothing was checked.
+        can_be_fooled: Whether the answer's code ran in the process that judged it.
     """
 
     id: str
@@ -79,6 +81,7 @@ class Result:
     digest: str = ""
     model_calls: int = 0
     checked_by: str = "unknown"  # In files of earlier versions.
+    can_be_fooled: bool = False
 
     @classmethod
     def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:
@@ -128,6 +131,9 @@ class ItemRunner:
     walls: ClassVar[Set[str]] = frozenset()
     _tokens: set[CancellationToken] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self._judge = Judge(wall=self.setup.request.wall or "auto", sessions=self.room)
+
     def stop(self, why: str) -> None:
         """End the runs that go on."""
         self.stopped = self.stopped or why
@@ -135,7 +141,8 @@ class ItemRunner:
             token.cancel()
 
     async def close(self) -> None:
-        """Nothing is left open."""
+        """End the sandbox of the checks."""
+        await self._judge.close()
 
     async def run(self, item: Item, repeat: int) -> Result | None:
         """Run an item, again if the service or the sandbox fails.
@@ -210,12 +217,13 @@ class ItemRunner:
         outcome, answer = str(facts["outcome"]), str(facts["answer"])
         why = str(facts["error"] or facts["limit"] or "")
         status = ERRORED if outcome == FAILED else NOT_PASSED
-        used, reviewing, checked_by = RequestUsage(0, 0), 0.0, ""
+        used, reviewing, checked_by, fooled = RequestUsage(0, 0), 0.0, "", False
         if outcome != FAILED and item.check is not None:
             checked_by = item.check.kind
-            ended, (why, used, reviewing) = why, await self._check(item.check, item, answer, workspace)
-            status = NOT_PASSED if why else PASSED
-            number, result = self.journal.last_step(name) + 1, {"passed": not why, "why": why}
+            ended, (verdict, used, reviewing) = why, await self._check(item.check, item, answer, workspace)
+            status, why, fooled = PASSED if verdict.passed else NOT_PASSED, verdict.why, verdict.can_be_fooled
+            number = self.journal.last_step(name) + 1
+            result = {"passed": verdict.passed, "why": why, "can_be_fooled": fooled}
             self.journal.add(name, Step(number, "verdict", "", "", time.time(), 0.0, None, result))
             why = f"{why}; {ended}" if why and ended else why
         elif outcome in ("ok", "no_code") and not answer.strip() and not facts["attempts"]:
@@ -241,27 +249,30 @@ class ItemRunner:
             facts["seconds"],
             model_calls=self.journal.count(name, MODEL) + (checked_by == "reviewer"),
             checked_by=checked_by,
+            can_be_fooled=fooled,
         )
 
-    async def _check(self, check: Check, item: Item, answer: str, workspace: Path) -> tuple[str, RequestUsage, float]:
-        """Why an answer does not pass a check, or nothing, and the tokens and the price of a reviewer."""
+    async def _check(
+        self, check: Check, item: Item, answer: str, workspace: Path
+    ) -> tuple[Verdict, RequestUsage, float]:
+        """The verdict on an answer, and the tokens and the price of a reviewer."""
         model = None if check.reviewer is None else make_model(self.setup.request.model or default_model())
         if model is not None:
             watch_client(model)
         try:
             with observing(*self.observers):
-                why = await why_not_passed(
+                verdict = await verdict_on(
                     check,
                     item.task,
                     answer,
                     item.variables,
                     workspace=made(workspace),
-                    wall=self.setup.request.wall or "auto",
+                    judge=self._judge,
                     model=model,
                 )
             used = RequestUsage(0, 0) if model is None else model.total_usage()
             name = "" if model is None else priced_as(model)
-            return why, used, cost_of(name, used.prompt_tokens, used.completion_tokens) or 0.0
+            return verdict, used, cost_of(name, used.prompt_tokens, used.completion_tokens) or 0.0
         except BudgetExceeded as error:
             self.stopped = str(error)
             raise

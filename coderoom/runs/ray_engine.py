@@ -365,6 +365,7 @@ class ItemActor:
     def close(self) -> None:
         """Leave nothing behind."""
         self.stop("the batch has ended")
+        self._in_loop(self._runner.close())
         self._in_loop(self._sandboxes.close())
         self._journal.close()
         remove_folder(self._root)

@@ -22,10 +22,11 @@ import pyarrow.parquet
 import pytest
 
 from coderoom.errors import RequestError
+from coderoom.judge import Judge
 from coderoom.models.budgets import Budget
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
-from coderoom.runs.checks import make_check, why_not_passed
+from coderoom.runs.checks import make_check, verdict_on
 from coderoom.sandbox.registry import WALLS
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request
@@ -132,25 +133,37 @@ def test_what_is_not_checked_has_not_passed(tmp_path: Path) -> None:
         {"id": "empty", "task": "Say nothing.", "hint": ""},
         {"id": "well", "task": "x ${hint}", "hint": " "},
         {"id": "checked", "task": "x", "check": "assert answer == 'Fine.'"},
+        {"id": "fooled", "task": "Be fooled.", "check": {"code": "assert Same() == 4", "shared": True}},
     ]
+    code = "```python\nclass Same:\n    def __eq__(self, other): return True\n```"
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "<b>\n")
     command = ["batch", TEAM, "tasks.jsonl", "--out", "out"]
-    with OpenAIServer(respond=lambda request: Reply("" if "nothing" in str(request.messages) else "Fine.")) as server:
+    replies = {"nothing": "", "fooled": code}
+
+    def respond(request: Any) -> Reply:
+        return Reply(next((reply for word, reply in replies.items() if word in str(request.messages)), "Fine."))
+
+    with OpenAIServer(respond=respond) as server:
         found = run(tmp_path, command, server)
         shown = coderoom(*command, cwd=tmp_path, env=env(server))
     counts = [found[name] for name in ("passed", "failed", "unchecked", "not_checked", "checked_by")]
-    assert counts == [1, 1, 1, 2, {"code": 1}]
+    assert counts == [2, 1, 1, 2, {"code": 2}]
     assert found["pass_at"]["1"]["estimate"] == 1  # Of what was checked.
     assert [each["id"] for each in found["not_passed"]] == ["empty"]
     assert found["notes"] == ["The field 'hint' in the task of 'well' is empty."]
     statuses = {each.id: (each.status, each.checked_by) for each in read_results(tmp_path / "out")}
-    assert statuses == {"empty": ("failed", ""), "well": ("unchecked", ""), "checked": ("passed", "code")}
+    assert statuses == {
+        "empty": ("failed", ""),
+        "well": ("unchecked", ""),
+        "checked": ("passed", "code"),
+        "fooled": ("passed", "code"),
+    }
     page, words = (tmp_path / "out" / "index.html").read_text(), " ".join(shown.stdout.split())
     for text in (words, page):
         assert "2 runs without a check" in text
-        assert "verdict can be fooled" in text
+        assert "1 verdict can be fooled" in text
     assert "empty: failed: there is no answer" in words
-    for each in (TEAM, "gpt-4o-2024-08-06", "line 4"):
+    for each in (TEAM, "gpt-4o-2024-08-06", "line 5"):
         assert each in page
     for name, checked in (("well", False), ("checked", True)):
         text = (tmp_path / "out" / "pages" / f"{name}-1.html").read_text()
@@ -361,8 +374,9 @@ def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> No
 async def test_a_check_is_not_misled(tmp_path: Path, answer: str, check: dict[str, Any], passed: bool) -> None:
     (tmp_path / "decimal.py").write_text("Decimal = lambda text: 4\n")
     (tmp_path / "own_module.py").write_text("name = 'ours'\n")
-    why = await why_not_passed(make_check(check), "", answer, {}, workspace=tmp_path, wall="auto", model=None)
-    assert (why == "") is passed, why
+    async with Judge(sessions=1) as judge:
+        found = await verdict_on(make_check(check), "", answer, {}, workspace=tmp_path, judge=judge, model=None)
+    assert found.passed is passed, found.why
 
 
 BAD = (

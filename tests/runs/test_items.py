@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError, RequestError
-from coderoom.runs.checks import Check, make_check, why_not_passed
+from coderoom.judge import Judge
+from coderoom.runs.checks import Check, make_check, verdict_on
 from coderoom.runs.items import BadLine, Item, count_items, read_items
 
 FILES: dict[str, tuple[bytes, str]] = {
@@ -90,6 +92,17 @@ def test_the_task_and_the_id_may_be_fields_of_another_name(tmp_path: Path) -> No
     ]
 
 
+@pytest.fixture(scope="module")
+async def judge() -> AsyncIterator[Judge]:
+    async with Judge(sessions=1) as judge:
+        yield judge
+
+
+TWICE = "```python\ndef twice(n): return 2 * n\n```"
+EQUAL = "```python\nclass Any:\n    def __eq__(self, other): return True\ndef twice(n): return Any()\n```"
+EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
+
+
 @pytest.mark.parametrize(
     ("answer", "check", "why"),
     [
@@ -102,24 +115,49 @@ def test_the_task_and_the_id_may_be_fields_of_another_name(tmp_path: Path) -> No
         ("100.9", {"expected": 100, "compare": "number", "tolerance": 0.01}, ""),
         ("```python\nx = 1\n```", {"code": "assert code == 'x = 1' and n == 2"}, ""),
         ("No code.", {"code": "assert code == answer == 'No code.'\nassert n == 3"}, "AssertionError: assert n == 3"),
-        ("x", {"code": "raise ValueError('y' * 900)"}, f"ValueError: {'y' * 488}"),
-        ("x", {"code": "while True: pass", "timeout": 0.3}, "0.3 seconds"),
-        ("x", {"code": "import os\nos._exit(0)"}, "the code of the check ended before its end"),
+        ("x", {"code": "raise ValueError('y' * 900)"}, "ValueError: " + 400 * "y"),
+        ("x", {"code": "while True: pass", "timeout": 0.3}, "0.3 s"),
+        ("x", {"code": "import os\nos._exit(0)"}, "ended"),
+        (TWICE, {"code": "assert twice(n) == 4"}, ""),
+        (TWICE, {"code": "exec(code)\nassert twice(n) == 4"}, ""),
+        (
+            TWICE,
+            {"code": "exec(code)\nassert twice(n) == 5"},
+            "line 2 of the test: AssertionError: assert ",
+        ),
+        (EQUAL, {"code": "exec(code)\nassert twice(n) == 4"}, "cannot_separate: "),
+        (EQUAL, {"code": "exec(code)\nassert twice(n) == 4", "shared": True}, ""),
+        (EXITS, {"code": "exec(code)\nassert twice(n) == 4"}, "the process of the code has ended"),
+        (TWICE, {"tests": ["assert twice(2) == 4", "assert twice(0) == 0"]}, ""),
+        (EQUAL, {"tests": "assert twice(2) == 4"}, "cannot_separate: "),
+        (TWICE, {"code": "import helper\nexec(code)\nassert twice(n) == helper.four"}, ""),
+        (EQUAL, {"code": "import helper\nexec(code)\nassert twice(n) == helper.four"}, "cannot_separate"),
+        (TWICE, {"tests": "import solution, helper\ndef test(): assert solution.twice(2) == helper.four"}, ""),
+        (TWICE, {"tests": "from solution import twice\ndef test_one(): assert twice(2) == 5"}, "test_one: "),
+        ("No code.", {"tests": "assert twice(2) == 4"}, "SyntaxError"),
     ],
 )
-async def test_why_an_answer_does_not_pass(tmp_path: Path, answer: str, check: dict[str, Any], why: str) -> None:
+async def test_why_an_answer_does_not_pass(
+    tmp_path: Path, judge: Judge, answer: str, check: dict[str, Any], why: str
+) -> None:
     variables = {"n": 2, "not a name": 1}
-    found = await why_not_passed(make_check(check), "t", answer, variables, workspace=tmp_path, wall="auto", model=None)
-    assert why in found
-    assert bool(why) == bool(found)
-    assert len(found) <= 500
+    files = ["helper.py"] if "helper" in str(check) else []
+    for name in files:
+        (tmp_path / name).write_text("four = 4")
+    found = await verdict_on(make_check(check), "t", answer, variables, workspace=tmp_path, judge=judge, model=None)
+    assert why in found.why
+    assert (found.passed, bool(found.why), found.can_be_fooled) == (not why, bool(why), "shared" in check)
+    assert len(found.why) <= 500
+    assert [each.name for each in tmp_path.iterdir()] == files
 
 
-async def test_a_reviewer_that_says_nothing_approves_nothing(tmp_path: Path) -> None:
+async def test_a_reviewer_that_says_nothing_approves_nothing(tmp_path: Path, judge: Judge) -> None:
     check = make_check({"reviewer": "it is 4"})
 
     async def judged(model: ChatCompletionClient | None) -> str:
-        return await why_not_passed(check, "t", "4", {}, workspace=tmp_path, wall="auto", model=model)
+        found = await verdict_on(check, "t", "4", {}, workspace=tmp_path, judge=judge, model=model)
+        assert found.passed == (found.why == "")
+        return found.why
 
     assert "is no verdict" in await judged(ReplayModel(["Fine!"] * 3))
     assert await judged(ReplayModel(['{"reason": "It is.", "passed": true}'])) == ""

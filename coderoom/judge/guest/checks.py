@@ -80,7 +80,8 @@ def _check(load_code: Callable[[], Any], code: Dict[str, str], test: Dict[str, A
         if type(text) is str and text == whole:
             given = load_code()
             for name in set(dir(given)).difference(names, own, vars(builtins)):
-                own[name] = getattr(given, name)
+                if name[:2] != "__":
+                    own[name] = getattr(given, name)
         else:
             exec(text, names, own)
 

@@ -256,12 +256,16 @@ class Calls:
             if isinstance(result, tuple):
                 self._answer(call, *result)
             elif call in self._running and not call.answered:
-                self._start_task(call, self._run_async(call, result))
+                task = self._start_task(call, self._run_async(call, result))
+                task.add_done_callback(lambda _, pending=result: _close(pending))  # type: ignore[misc] # It may not begin.
+            else:
+                _close(result)
 
-    def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, call: _Call, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         call.task = task = self._loop.create_task(work, context=self._context.copy())
         task.add_done_callback(retrieve_exception)  # Of an interrupt of the event loop.
         task.add_done_callback(lambda _: self._end(call) if call.task is task else None)
+        return task
 
     def _answer_in_thread(self, call: _Call) -> _Answer | _Pending | Arguments:
         """Do the work of a thread, and send the answer if possible: a detour over the event loop takes longer."""
@@ -406,6 +410,12 @@ class Calls:
     def _refuse(self, number: int, error: Exception) -> None:
         # Dropped if the code does not read answers.
         self._send_now({"op": "reply", "call": number, "error": error_data(error)})
+
+
+def _close(result: object) -> None:
+    """Let go of what was not awaited, without Python's warning."""
+    if isinstance(result, _Pending) and inspect.iscoroutine(result.value):
+        result.value.close()
 
 
 def _check(call: _Call) -> Arguments:
