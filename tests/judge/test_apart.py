@@ -70,8 +70,15 @@ async def test_the_verdict_on_a_function(apart: Sandbox, code: str, why: str) ->
     assert not verdict.cannot_separate
 
 
+async def test_the_code_is_no_module_of_python(apart: Sandbox) -> None:
+    cheat = "class math:\n    isclose = staticmethod(lambda *_: True)\n\ndef area(): return 0.0\n"
+    for statement, passes in (("math.isclose(area(), 3.0)", False), ("math.isclose(area(), 0.0)", True)):
+        verdict = await judge_apart(apart, {"solution.py": cheat}, TestCode(test=f"assert {statement}"))
+        assert verdict.passed == passes, verdict
+
+
 async def test_no_cheat_passes_and_honest_code_does() -> None:
-    found = {"equal_and_unequal", "callback_globals", "hard_exit", "int_subclass", "own_error", "stack_slots"}
+    found = {"equal_and_unequal", "callback_globals", "exits_in_try", "int_subclass", "own_error", "stack_slots"}
     cases = [case for case in read_cases() if case.name in found]
     assert len(cases) == len(found)
     async for case, verdict in run_gauntlet(cases):
