@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Solution,
         SpecsWritten,
         StopReason,
+        StrengthMeasured,
         TestChanged,
         TestsFrozen,
         TestsRun,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         Job,
         Record,
         Step,
+        Strength,
         TaggedError,
         TestChange,
         changed,
@@ -123,6 +125,8 @@ __all__ = [
     "SpecsWritten",
     "Step",
     "StopReason",
+    "Strength",
+    "StrengthMeasured",
     "TaggedError",
     "TestChange",
     "TestChanged",
@@ -174,10 +178,10 @@ __getattr__, __dir__ = lazy(
         "coderoom.generation.models": "Embeddings Message Model OpenAIEmbeddings Reply",
         "coderoom.generation.options": "GeneratorArguments GeneratorOptions",
         "coderoom.generation.solution": "Approach Attempt CacheHit CodeRefused CodeWritten FunctionFinished "
-        "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason TestChanged TestsFrozen "
-        "TestsRun TestsWritten Usage Warned",
+        "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason StrengthMeasured TestChanged "
+        "TestsFrozen TestsRun TestsWritten Usage Warned",
         "coderoom.generation.specs": "FunctionInput FunctionOutput FunctionSpec order read_specs read_tests",
         "coderoom.judge": "Comparison FrozenTests FunctionTest Job Record Step TaggedError TestChange changed "
-        "compare decode encode freeze show TestRunner=Judge TestResult=Verdict",
+        "compare decode encode freeze show Strength TestRunner=Judge TestResult=Verdict",
     },
 )

@@ -29,6 +29,7 @@ from coderoom.outcome import Outcome
 
 _SPECIAL = re.compile(r"[\\`*_\[\]|~$#!@]")
 _LONGEST = 1_000
+_MOST_SURVIVORS = 20
 _LONGEST_BLOCK = 20_000
 _COLUMNS = ("Function", "Tests passed", "Attempts", "Time of tests", "Slowest", "Peak memory", "Stop reason")
 
@@ -55,6 +56,9 @@ def report_markdown(solution: Solution) -> str:
             lines[-1] += "".join(f"\n  - note: {_inline(note)}" for note in each.notes)
             lines[-1] += "".join(f"\n  - problem: {_inline(problem)}" for problem in each.problems)
         parts += _lines(f"### Attempts at {_inline(report.function)}", lines)
+    measured = [(one.function, one.strength) for one in solution.functions if one.strength is not None]
+    words = [_inline(f"{name}: {strength.in_words(_MOST_SURVIVORS)}") for name, strength in measured]
+    parts += _lines("## Strength of the tests", words)
     parts += ["## Changed tests"] if solution.test_changes else []
     for change in solution.test_changes:
         parts += [

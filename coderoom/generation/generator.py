@@ -343,7 +343,7 @@ class AICodeGenerator:
         return encodable(f"{self._key('')} {getattr(self._embeddings, 'name', '')}")
 
     def _key(self, instruction: str) -> str:
-        matters = {"max_test_changes", "allowed_imports", "block_severity", "accept_changed_tests"}
+        matters = {"max_test_changes", "allowed_imports", "block_severity", "accept_changed_tests", "strength"}
         return cache_key(
             instruction=instruction,
             model=self._model.name,

@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 import logging
+import math
 import os
 import re
 import threading
@@ -74,6 +75,7 @@ class Stopped(Exception):  # noqa: N818 (not an error)
     def __init__(self, reason: StopReason, text: str = "") -> None:
         super().__init__(text)
         self.reason = reason
+        self.words = text or reason.words
 
 
 @dataclass(eq=False)
@@ -104,6 +106,11 @@ class BudgetedModel:
         spending = Spending(budget, "the generator", counts_known=False)
         spending.reset()
         self._observers = [*([] if self.memory is None else [self.memory]), spending, self._counted]
+
+    @property
+    def seconds_left(self) -> float:
+        """How many seconds of the time budget are left."""
+        return math.inf if self._end is None else self._end - asyncio.get_running_loop().time()
 
     @property
     def usage(self) -> Usage:

@@ -64,6 +64,8 @@ class GeneratorOptions(BaseModel):
     """Count functions as passed if their tests were changed during the repair."""
     strict: bool = False
     """Fail tests that pass alone, but not after the others in one process."""
+    strength: bool = True
+    """Measure how many mutants of the code its tests kill, and ask the model once for more tests if it is too few."""
     cache: bool = True
     """Reuse solutions that passed, and resume interrupted work."""
     cache_dir: Annotated[str | None, BeforeValidator(lambda path: os.fspath(path) if path else None)] = None
@@ -115,5 +117,6 @@ class GeneratorArguments(TypedDict, total=False):
     block_severity: Severity | None
     accept_changed_tests: bool
     strict: bool
+    strength: bool
     cache_dir: str | Path | None
     similarity: float

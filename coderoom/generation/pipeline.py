@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +13,18 @@ from coderoom.errors import GenerationError
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, Stopped
 from coderoom.generation.models import Message
-from coderoom.generation.program import REPAIR, SPECS, TESTS, Program, again, code_request, failures, refusals, request
+from coderoom.generation.program import (
+    MORE_TESTS,
+    REPAIR,
+    SPECS,
+    TESTS,
+    Program,
+    again,
+    code_request,
+    failures,
+    refusals,
+    request,
+)
 from coderoom.generation.replies import (
     SPECS_KEYS,
     TESTS_KEYS,
@@ -36,6 +48,7 @@ from coderoom.generation.solution import (
     Solution,
     SpecsWritten,
     StopReason,
+    StrengthMeasured,
     TestChanged,
     TestsFrozen,
     TestsRun,
@@ -43,7 +56,7 @@ from coderoom.generation.solution import (
     why_no_code,
 )
 from coderoom.generation.specs import FunctionSpec, read_specs
-from coderoom.judge import FunctionTest, Judge, Verdict, changed, freeze
+from coderoom.judge import FunctionTest, Judge, Strength, Verdict, changed, freeze
 from coderoom.judge.cases import content_key
 from coderoom.judge.other_values import trivial_program, vacuous_tests
 from coderoom.judge.values import canonical
@@ -54,6 +67,8 @@ _NOTHING = "there is no JSON object of the requested form"
 _SAID = 300
 _CUT_OFF = "the reply was cut off at a length limit; be briefer"
 _SAY = "state what the result has to be"
+_ENOUGH = 0.75  # The share of the mutants that tests kill; some mutants mean the same as the code.
+_MOST_SECONDS, _SHARE = 10.0, 0.3  # What measuring may take, and which part of the time before it.
 T = TypeVar("T")
 
 
@@ -183,6 +198,8 @@ class Pipeline:
                 self._works[name] = FunctionWork(spec, program, self._client, self._runner)
             if await self._write_tests([*program.specs.values()]):
                 await self._write_code()
+                if program.options.strength and program.language.name == "python":
+                    await self._strengthen(started)
         except (Stopped, GenerationError) as error:
             self._note(error)
         return await self._conclude(model, started)
@@ -233,6 +250,29 @@ class Pipeline:
             work.reason = self._note(error)
         changed = work.reason is StopReason.PASSED_CHANGED_TESTS
         program.emit(FunctionFinished(self._report(work, work.results, changed=changed)))
+
+    async def _strengthen(self, started: float) -> None:
+        """Measure how strong the tests of each function are, and let the model write more if they are weak.
+
+        This is the last step, so that recordings from before it have a reply to everything else.
+        """
+        program = self._program
+        works = [each for each in self._works.values() if each.reason is StopReason.PASSED]
+        for number, work in enumerate(works):
+            # So that it takes a part of the time only, however fast the model is.
+            seconds = min(_MOST_SECONDS, self._client.seconds_left, _SHARE * (time.monotonic() - started))
+            await work.measure(seconds / (len(works) - number))
+        weak = [each for each in works if each.strength is not None and each.strength.rate < _ENOUGH]
+        if len(works) < len(self._works) or self._stopped is not None:
+            return  # What is not done is not accepted anyway.
+        asked = await asyncio.gather(*(each.ask_for_more_tests() for each in weak), return_exceptions=True)
+        for work, tests in zip(weak, asked, strict=True):
+            if isinstance(tests, Stopped):
+                program.warn(f"{work.spec.name}: the model was not asked for more tests: {tests.words}")
+            elif isinstance(tests, BaseException):
+                raise tests
+            elif tests and await work.take(tests):
+                await work.measure(min(_MOST_SECONDS, self._client.seconds_left))
 
     async def _conclude(self, model: str, started: float) -> Solution:
         """Run all tests once more with the whole program, and build the solution."""
@@ -309,6 +349,7 @@ class Pipeline:
             seconds=sum(each.duration for each in results),
             slowest=max((each.duration for each in results), default=0.0),
             peak_memory=max((each.peak_memory or 0 for each in results), default=0) or None,
+            strength=work.strength,
         )
 
     def _stop_reason(self, passed: bool, reports: Sequence[FunctionReport]) -> StopReason:
@@ -344,6 +385,7 @@ def warnings_of(results: Sequence[Verdict]) -> list[str]:
     return [f"{each.function}: {each.test}: {each.warning}" for each in results if each.warning]
 
 
+_MOST_ALIVE = 30
 _MOST_PATCHES = 2  # After this many failed patches, another approach is requested.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
@@ -352,7 +394,7 @@ class FunctionWork:
     """The work on one function.
 
     It has the `attempts` so far, the `results` of the last one that was tested, what the scanner found in the best code
-    (`findings`), and in the end the `reason` to stop.
+    (`findings`), in the end the `reason` to stop, and the `strength` of the tests that it passes.
     """
 
     def __init__(self, spec: FunctionSpec, program: Program, client: BudgetedModel, runner: Judge) -> None:
@@ -364,6 +406,7 @@ class FunctionWork:
         self.results: list[Verdict] = []
         self.findings: tuple[SecurityFinding, ...] = ()
         self.reason: StopReason | None = None
+        self.strength: Strength | None = None
         self._failures: list[object] = []  # Of each attempt; equal ones are equal.
         self._changes = 0
         self._patches = 0
@@ -481,6 +524,73 @@ class FunctionWork:
             raise GenerationError("\n".join(problems))
         program.tests = changed(program.tests, spec.name, test.name, test, by="the model", reason=repair.reason)
         self._changes += 1
+        program.emit(TestChanged(program.tests.changes[-1]))
+
+    async def measure(self, seconds: float) -> None:
+        """Measure how strong the tests are."""
+        self.strength = await self._program.measure(self._runner, self.spec, seconds)
+        self._program.emit(StrengthMeasured(self.spec.name, self.strength))
+
+    async def ask_for_more_tests(self) -> list[FunctionTest]:
+        """Let the model write more tests, which kill the mutants that are alive; those that can be used."""
+        program, spec, strength = self._program, self.spec, self.strength
+        known = program.tests_of(spec.name)
+        assert strength is not None
+        alive = [f"- {each}" for each in strength.survivors]
+        alive += [f"- any change in line {line}, which no test runs" for line in strength.lines_unreached]
+        messages = request(
+            MORE_TESTS,
+            program,
+            spec,
+            code=program.code[spec.name].strip("\n"),
+            tests="\n".join(json.dumps(each.model_dump(mode="json"), ensure_ascii=False) for each in known),
+            alive="\n".join(alive[:_MOST_ALIVE]),
+        )
+        reply = await self._client.ask("tests", spec.name, messages, TestsForm)
+        tests, _ = _sound_tests(listed(reply.text, TESTS_KEYS, spec.name) or [], spec, program)
+        for test, _ in await vacuous_tests(tests, spec.name, spec.outputs.type, self._runner):
+            tests.remove(test)
+        names, contents = {each.name for each in known}, {content_key(each) for each in known}
+        return [each for each in tests if each.name not in names and content_key(each) not in contents]
+
+    async def take(self, more: Sequence[FunctionTest]) -> bool:
+        """Add tests to those that the code passes; return whether there are more now.
+
+        The model has seen the code before it wrote them, so neither they nor the code are believed: if the code fails
+        them, the model repairs one of both, once. What is still in doubt then is left out, which a warning says.
+        """
+        program, spec, name = self._program, self.spec, self.spec.name
+        before, code, results, findings = program.tests, program.code[name], self.results, self.findings
+        for test in more:
+            self._add(test)
+        if name in program.existing:  # A test that fails shows a fault of the code or of the test.
+            return True
+        self.results = await program.run(self._runner, spec, code)
+        program.emit(TestsRun(name, len(self.attempts), tuple(self.results)))
+        if all(each.passed for each in self.results):
+            return True
+        failing = {each.test: each.why for each in self.results if not each.passed}
+        trouble = failures(self.results, program.tests_of(name))
+        try:
+            if len(self.attempts) < program.options.max_attempts and not await self._try(await self._repair(trouble)):
+                whole = {each: program.code[each] for each in program.in_order(program.code)}
+                if all(each.passed for each in await self._runner.run(whole, program.tests)):
+                    return True
+        except Stopped as error:
+            program.warn(f"{name}: the model was not asked for a repair: {error.words}")
+        program.tried(spec, code)
+        program.tests, self.results, self.findings = before, results, findings
+        for test in more:
+            if test.name not in failing:
+                self._add(test)
+            else:
+                why = f"{test.name}: {failing[test.name]}"
+                program.warn(f"{name}: another test was left out; either it is wrong, or the code: {why}")
+        return program.tests is not before
+
+    def _add(self, test: FunctionTest) -> None:
+        program, name, reason = self._program, self.spec.name, f"{self.strength}"
+        program.tests = changed(program.tests, name, test.name, test, by="the model", reason=reason)
         program.emit(TestChanged(program.tests.changes[-1]))
 
 

@@ -13,7 +13,7 @@ from coderoom.generation.options import GeneratorOptions, Severity
 from coderoom.generation.replies import unclear_values
 from coderoom.generation.solution import GenerationEvent, Warned
 from coderoom.generation.specs import FunctionSpec, order, read_tests, tolerance_problem
-from coderoom.judge import FrozenTests, FunctionTest, Judge, Verdict, show
+from coderoom.judge import FrozenTests, FunctionTest, Judge, Strength, Verdict, show
 
 _HASHES = frozenset({"B303", "B324"})  # Weak hashes are dangerous for secrets, not to run; instructions ask for md5.
 _NO_TESTS = FrozenTests(tests={}, hash="")
@@ -91,12 +91,14 @@ class Program:
 
     async def run(self, runner: Judge, spec: FunctionSpec, code: str) -> list[Verdict]:
         """Run the tests of a function with the best code of its dependencies."""
-        needed = self._needed(spec.name)
-        sources = {name: code if name == spec.name else self.code[name] for name in self.specs if name in needed}
-        whole = len(self.specs) == 1
+        sources, whole = {**self._sources(spec), spec.name: code}, len(self.specs) == 1
         results = await runner.run(sources, self.tests, functions=[spec.name], final=whole)
         self.last = (sources, self.tests.hash, results) if whole else None
         return results
+
+    async def measure(self, runner: Judge, spec: FunctionSpec, seconds: float) -> Strength:
+        """Measure how strong the tests of a function are, with its code and that of its dependencies."""
+        return await runner.strength(self._sources(spec), self.tests, functions=[spec.name], seconds=seconds)
 
     def read_test(self, spec: FunctionSpec, data: Any) -> tuple[FunctionTest, list[str]]:
         """A test of a function, and what is unclear about it; `GenerationError` if it is not valid."""
@@ -115,6 +117,11 @@ class Program:
     def in_order(self, names: Collection[str]) -> list[str]:
         """Names of functions, dependencies first."""
         return [name for name in self.specs if name in names]
+
+    def _sources(self, spec: FunctionSpec) -> dict[str, str]:
+        """The code of a function and of all that it needs, in order."""
+        needed = self._needed(spec.name)
+        return {name: self.code.get(name, "") for name in self.specs if name in needed}
 
     def _needed(self, name: str) -> set[str]:
         """The function and all that it depends on, directly or not, as far as they have code."""
@@ -160,7 +167,7 @@ then its purpose says so.
 
 {ways}"""
 
-TESTS = """\
+_TESTS = """\
 Instruction of the whole program:
 
 {instruction}
@@ -170,7 +177,10 @@ Write the tests of the function `{name}`, before there is any code:
 {spec}
 
 Answer with one JSON object: {{"tests": [...]}}, with 5 to 12 tests: normal cases, edge cases and, where the spec
-names any, errors. Each test is an object with
+names any, errors. """
+
+_TEST_FORM = """\
+Each test is an object with
 
 - "name": what it tests, different for each test,
 - "kind": "normal", "edge" or "error",
@@ -199,6 +209,37 @@ JSON; for types that JSON lacks there are {{"$tuple": [...]}}, {{"$set": [...]}}
 {{"$date": "2024-02-29"}}, {{"$time": "12:30:00"}}, {{"$timedelta": [days, seconds, microseconds]}}.
 An expected list also matches a tuple. An expected integer matches only the same number, and a float one within a
 relative tolerance of 1e-9; for a rougher result, add "rel" or "abs" with the tolerance."""
+
+TESTS = f"{_TESTS}{_TEST_FORM}"
+
+MORE_TESTS = f"""\
+Instruction of the whole program:
+
+{{instruction}}
+
+The specification of the function `{{name}}`:
+
+{{spec}}
+{{dependencies}}
+Its code, which passes all of its tests:
+
+```{{language}}
+{{code}}
+```
+
+Its tests:
+
+{{tests}}
+
+The tests are too weak. They pass also if one of these changes is made in the code:
+
+{{alive}}
+
+Write more tests, which fail for as many of these changes as possible. Work out what they expect from the instruction,
+and not from the code, which may be wrong. Leave out a change that no test can show, and what the instruction leaves
+open.
+
+Answer with one JSON object: {{{{"tests": [...]}}}}, with the new tests only, at most 12. {_TEST_FORM}"""
 
 _CODE = """\
 Instruction of the whole program:

@@ -12,7 +12,7 @@ from pydantic import Field
 from coderoom._util.text import counted
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.specs import FunctionSpec
-from coderoom.judge import FrozenTests, FunctionTest, TestChange, Verdict
+from coderoom.judge import FrozenTests, FunctionTest, Strength, TestChange, Verdict
 from coderoom.judge.cases import Data
 
 Approach = Literal["first", "patch", "fresh", "changed test", "existing"]
@@ -109,6 +109,7 @@ class FunctionReport(Data):
         seconds: The total duration of its tests.
         slowest: The duration of the slowest test, in seconds.
         peak_memory: The peak memory of its tests, in bytes; `None` if unknown.
+        strength: How many mutants of its code the tests kill; `None` if that was not measured.
     """
 
     function: str
@@ -122,6 +123,7 @@ class FunctionReport(Data):
     seconds: float = 0.0
     slowest: float = 0.0
     peak_memory: int | None = None
+    strength: Strength | None = None
 
 
 class Solution(Data):
@@ -328,7 +330,19 @@ class TestChanged(GenerationEvent):
     change: TestChange
 
     def __str__(self) -> str:
-        return f"{self.change.function}: the test {self.change.test!r} was changed: {self.change.reason}"
+        what = "changed" if self.change.before else "added"
+        return f"{self.change.function}: the test {self.change.test!r} was {what}: {self.change.reason}"
+
+
+@dataclass(frozen=True)
+class StrengthMeasured(GenerationEvent):
+    """It was measured how many mutants of the code of a function its tests kill."""
+
+    function: str
+    strength: Strength
+
+    def __str__(self) -> str:
+        return f"{self.function}: {self.strength}"
 
 
 @dataclass(frozen=True)

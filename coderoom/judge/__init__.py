@@ -15,6 +15,7 @@ from coderoom.judge.harness import Harness, Job, PythonHarness
 from coderoom.judge.judge import Judge, Tests, make_sandbox
 from coderoom.judge.programs import Programs, ProgramTest
 from coderoom.judge.session import Verdict
+from coderoom.judge.strength import Strength, Survivor
 from coderoom.judge.values import Comparison, Record, TaggedError, compare, decode, encode, show
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "PythonHarness",
     "Record",
     "Step",
+    "Strength",
+    "Survivor",
     "TaggedError",
     "TestChange",
     "TestCode",

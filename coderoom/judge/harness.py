@@ -122,7 +122,7 @@ class Harness(ABC):
 _PACKAGE = "_coderoom_tests_"  # A name that no program uses.
 _VALUES = ("encoding", "decoding")  # The sandbox's modules for values.
 _SERVING = (*_VALUES, "values", "steps", "calls", "serving")
-_MODULES = (*_SERVING, "batches", "plain")
+_MODULES = (*_SERVING, "batches", "plain", "versions")
 
 START = """\
 import os, sys

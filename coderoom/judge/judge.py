@@ -10,8 +10,9 @@ import contextlib
 import hashlib
 import json
 import math
+import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias, TypeVar
@@ -21,6 +22,7 @@ from coderoom.errors import GenerationError, RequestError
 from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.cases import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, PythonHarness, call_inside, job_of, look_of, make_harness, run_inside
+from coderoom.judge.mutants import Mutant
 from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
 from coderoom.judge.session import (
     Answer,
@@ -33,7 +35,8 @@ from coderoom.judge.session import (
     why_no_answer,
 )
 from coderoom.judge.source import is_pure_expression
-from coderoom.judge.values import canonical, tag_of
+from coderoom.judge.strength import Strength, generated_inputs, measure, measure_files
+from coderoom.judge.values import canonical, show, tag_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits, Sandbox
 
@@ -206,6 +209,56 @@ class Judge:
         async with self._runs:
             return await run.do()
 
+    async def strength(
+        self,
+        code: Mapping[str, str],
+        tests: Tests,
+        *,
+        functions: Sequence[str] | None = None,
+        most: int = 50,
+        seconds: float = 10.0,
+    ) -> Strength:
+        """Measure how strong tests are that code passes: how many mutants of the code they kill.
+
+        A mutant runs with the cases of its function in a fork, and with tests of other kinds as any other code does,
+        which takes as long as `run`.
+
+        Args:
+            code: As for `run`.
+            tests: The tests.
+            functions: The functions that are measured, each with its own cases; `None`: all with cases.
+            most: The most mutants of each function, or of all files.
+            seconds: The seconds after which no more mutants are tried.
+
+        Returns:
+            The evidence; there is none for other languages than Python.
+
+        Raises:
+            GenerationError: The cases do not match their hash.
+            SandboxUnavailable: The sandbox broke.
+            RequestError: As for `run`.
+        """
+        if not isinstance(tests, FrozenTests):
+
+            async def run(files: Mapping[str, str], timeout: float | None) -> list[Verdict]:
+                return await self.run(files, tests, timeout=timeout)
+
+            return await measure_files(code, run, most=most, seconds=seconds, at_once=self._sessions)
+        tests.verify()
+        if self.language.name != "python":
+            return Strength(unavailable=f"there are no mutants of {self.language.name}")
+        program, found = list(code), Strength()
+        wanted = [name for name in (functions or tests.tests) if tests.tests.get(name) and name in code]
+        for number, name in enumerate(wanted):
+            cases = [Trial(name, test, program) for test in tests.tests[name]]
+            how = self._sessions, self._timeout or _SECONDS_FOR_CASE, self._strict, False, self._known
+            trials = TestRun(self._sandbox(make_sandbox, self.language), self.language, cases, code, *how)
+            began = time.monotonic()
+            async with self._runs:
+                found += await trials.strength(name, len(wanted) > 1, most, seconds / (len(wanted) - number))
+            seconds -= time.monotonic() - began
+        return found
+
     async def why_not_loaded(self, implementations: Mapping[str, str]) -> str:
         """Why functions cannot be loaded; empty if they can.
 
@@ -258,6 +311,8 @@ _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails
 _HEAD = 200
 _VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
 _SLACK = 1.0
+_MUTANTS = 8  # Of one round.
+_LEAST_OF_VERSION, _TIMES_OF_VERSION = 0.01, 5  # The processor time of a mutant, in seconds and in times of the code.
 T = TypeVar("T")
 
 _NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
@@ -355,13 +410,102 @@ class TestRun:
 
     async def do(self) -> list[Verdict]:
         """Run all tests."""
+        async with self._closing():
+            await _all([each.open() for each in self._sessions])
+            await self._do()
+            return [self._result(case) for case in self.cases]
+
+    @contextlib.asynccontextmanager
+    async def _closing(self) -> AsyncGenerator[None]:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(contextlib.aclosing(self._properties))
             for each in self._sessions:
                 await stack.enter_async_context(contextlib.aclosing(each))
-            await _all([each.open() for each in self._sessions])
-            await self._do()
-            return [self._result(case) for case in self.cases]
+            yield
+
+    async def strength(self, function: str, named: bool, most: int, seconds: float) -> Strength:
+        """Measure how strong the tests are, all of which are of one function; `named`: survivors have its name."""
+        more = self.sessions - len(self._sessions)
+        self._sessions += [TestSession(self.sandbox, self.language, self.sources) for _ in range(more)]
+        async with self._closing():
+            source, first = self.sources[function], self._sessions[0]
+            found = await first.run_version(function, source, [case.job for case in self.cases], self.timeout)
+            answers, took, lines = found if isinstance(found, list) and len(found) == 3 else ([], 0.0, None)
+            usual = dict(zip(self.cases, answers or (), strict=False))
+            failed = await self._failed([*usual.items()])
+            cases = [case for case, each in zip(usual, failed, strict=True) if not each]
+            if not cases:
+                return Strength(unavailable="the tests do not pass, or take too long")
+            is_begun: list[bool] = []
+            jobs, limit = [case.job for case in cases], max(_LEAST_OF_VERSION, _TIMES_OF_VERSION * took)
+
+            async def answers_of(session: TestSession, mutants: Sequence[Mutant]) -> list[Any]:
+                done: list[Any] = []
+                while left := [each.source for each in mutants[len(done) :]]:
+                    several = await session.run_versions(function, left, jobs, limit)
+                    if not isinstance(several, list) or not several:  # One of them has broken the session.
+                        several = await session.run_versions(function, left[:1], jobs, limit)
+                    done += several[: len(left)] if isinstance(several, list) and several else [None]
+                return done
+
+            async def kill(mutants: Sequence[Mutant]) -> list[bool | None]:
+                several = (
+                    self._sessions if is_begun else self._sessions[:1]
+                )  # Starting one takes as long as a few mutants.
+                is_begun.append(True)
+                parts = [mutants[place :: len(several)] for place in range(len(several))]
+                work = [answers_of(*each) for each in zip(several, parts, strict=True)]
+                killed = dict.fromkeys(mutants, False)
+                pairs: list[tuple[Mutant, Trial, Any]] = []
+                for part, found in zip(parts, await asyncio.gather(*work), strict=True):
+                    for mutant, texts in zip(part, found, strict=True):
+                        whole = isinstance(texts, list) and len(texts) == len(cases) and None not in texts
+                        killed[mutant] = not whole  # It took too long, or ended its process.
+                        if whole:
+                            new = [(case, text) for case, text in zip(cases, texts, strict=True) if text != usual[case]]
+                            pairs += [(mutant, *each) for each in new]
+                failed = await self._failed([(case, text) for _, case, text in pairs])
+                for (mutant, *_), each in zip(pairs, failed, strict=True):
+                    killed[mutant] = killed[mutant] or each
+                return [*killed.values()]
+
+            name = function if named else ""
+            began = time.monotonic()
+            strength = await measure(source, kill, name=name, lines=lines, most=most, seconds=seconds, at_once=_MUTANTS)
+            if time.monotonic() - began > seconds:
+                return strength
+            return strength + await self._try_properties(cases)
+
+    async def _try_properties(self, cases: Sequence[Trial]) -> Strength:
+        """Try the properties of tests with generated inputs.
+
+        One that holds for none of them does not count: it is about the inputs of its test.
+        """
+        runs = 1 if self.language.is_pure(self.sources.values()) else _LEAST_RUNS
+        whole = Strength()
+        for case in cases:
+            inputs = generated_inputs(case.test, case.function, self.sources[case.function])
+            tests = [case.test.model_copy(update={"inputs": each}) for each in inputs]
+            trials = [Trial(case.function, test, case.program) for test in tests]
+            found = await self._run_batch(trials * runs)
+            held, examples = 0, []
+            for place, each in enumerate(inputs):
+                several = [seen for seen in found[place :: len(inputs)] if seen and seen.outcome is Outcome.OK]
+                if len(several) == runs and all(seen.passed for seen in several):
+                    held += 1
+                elif len(several) == runs:
+                    examples.append(", ".join(f"{name}={show(data)}" for name, data in each.items()))
+            if held:
+                tried = held + len(examples)
+                example = examples[0] if examples else ""
+                whole += Strength(inputs=tried, held=held, runs=tried * runs, counterexample=example)
+        return whole
+
+    async def _failed(self, answers: Sequence[tuple[Trial, Any]]) -> list[bool]:
+        """Whether each answer fails its test, or is none."""
+        read = [read_answer(text, self._longest) for _, text in answers]
+        seen = await self._judged([case for case, _ in answers], read)
+        return [each is None or bool(each.why) for each in seen]
 
     async def _do(self) -> None:
         failures: dict[str, Seen] = {}

@@ -76,7 +76,7 @@ class SolveView:
                 self._progress.update(self._tests, total=event.tests.count)
             case generation.ModelAsked(replayed=False):
                 return
-            case generation.ModelAsked() | generation.CodeWritten():
+            case generation.ModelAsked() | generation.CodeWritten() | generation.StrengthMeasured():
                 style = "dim"
             case generation.TestsRun():
                 self._passing[event.function] = event.passed
@@ -142,12 +142,14 @@ class SolveView:
 
 
 def _table(reports: Sequence[generation.FunctionReport]) -> Table:
-    table = Table("function", "tests", "attempts", "time", "slowest", "memory", "", box=None, header_style="dim")
+    columns = ("function", "tests", "mutants", "attempts", "time", "slowest", "memory", "")
+    table = Table(*columns, box=None, header_style="dim")
     for report in reports:
         memory = "" if report.peak_memory is None else f"{report.peak_memory / 1024 / 1024:.0f} MiB"
         table.add_row(
             Text(report.function, style="green" if report.passed else "red"),
             f"{report.tests_passed}/{report.tests}",
+            "" if (strength := report.strength) is None else f"{strength.killed}/{strength.mutants}",
             str(len(report.attempts)),
             f"{report.seconds * 1000:.1f} ms",
             f"{report.slowest * 1000:.1f} ms",

@@ -115,6 +115,6 @@ class ScriptedModel:
             return "specs", ""
         found = re.search(r"[Ff]unction `(\w+)`", question)
         assert found is not None, question
-        if "Write the tests" in question:
+        if "Write the tests" in question or "Write more tests" in question:
             return "tests", found[1]
         return ("repair" if "Find out which is wrong" in question else "code"), found[1]

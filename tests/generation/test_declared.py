@@ -254,7 +254,8 @@ def size(name: str, expected: int, data: Any) -> dict[str, Any]:
 async def counted(sandbox: Sandbox, answers: list[Any], repair: Any = "No.") -> tuple[Solution, ScriptedModel]:
     code = "def size(data):\n    return len(data) if isinstance(data, bytes) else -1"
     model = ScriptedModel([SIZE], {"size": answers}, {"size": code}, {"size": repair})
-    solution = await AICodeGenerator(model, sandbox=sandbox, cache=False).generate_solution("Count.")
+    generator = AICodeGenerator(model, sandbox=sandbox, cache=False, strength=False)
+    solution = await generator.generate_solution("Count.")
     return solution, model
 
 

@@ -575,6 +575,7 @@ async def test_the_log_tells_each_step(sandbox: Sandbox, tmp_path: Path, caplog:
         "double: attempt 2 (patch), 2 lines: a ␛[31mred",
         "double: 3 of 3 tests passed in N s",
         "double: passed after 2 attempts",
+        "double: 4 of 4 mutants killed",
         "Done: 3 of 3 tests passed (passed) after N s.",
         "found in the cache: double; its tests run again",
         "The tests of the cached solution ran in N s.",

@@ -36,7 +36,9 @@ def test_there_are_fifty() -> None:
 )
 async def test_right_code_is_accepted_at_once(default_sandbox: Sandbox, task: Task) -> None:
     model = model_of(task)
-    generator = AICodeGenerator(model, sandbox=default_sandbox, cache=False, max_attempts=1, strict=True)
+    generator = AICodeGenerator(
+        model, sandbox=default_sandbox, cache=False, max_attempts=1, strict=True, strength=False
+    )
     solution = await generator.generate_solution(f"Write {task.title}.")
     assert solution.all_tests_passed, [*solution.missing, *solution.warnings]
     assert len(solution.test_results) == len(task.tests)

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .calls import answer_now, warm
 
-__all__ = ["alone", "begin", "end_child", "in_turn", "lines", "remember", "run", "tidy"]
+__all__ = ["alone", "begin", "clear", "end_child", "fork", "in_turn", "lines", "remember", "run", "tidy"]
 
 _MOST_FILES = 2_000
 
@@ -114,6 +114,11 @@ def begin() -> None:
         _fork[0] = here.fork
     except Exception:  # Then processes that a job leaves running are ended by the rollback.
         pass
+
+
+def fork() -> int:
+    """Fork; see `begin`."""
+    return _fork[0]()
 
 
 def alone(job: Dict[str, Any]) -> str:
