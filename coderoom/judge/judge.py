@@ -184,7 +184,7 @@ class Judge:
         async with self._pairs:
             if isinstance(tests, Programs):
                 sandbox = self._sandbox(sandbox_for_programs)
-                return await judge_programs(sandbox, code, tests, timeout=self._timeout or _SECONDS_FOR_CODE)
+                return await judge_programs(sandbox, code, tests, timeout=timeout or self._timeout or _SECONDS_FOR_CODE)
             sandbox = self._sandbox(sandbox_apart)
             if isinstance(tests, TestCode):
                 timeout = timeout or self._timeout or _SECONDS_FOR_CODE
