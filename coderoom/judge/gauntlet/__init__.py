@@ -66,7 +66,7 @@ def _read(text: str) -> tuple[str, str]:
 
 
 async def run_gauntlet(
-    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 5.0
+    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 10.0
 ) -> AsyncIterator[tuple[Case, Verdict]]:
     """Judge cases, each twice: by the function `check`, and by a file for pytest.
 

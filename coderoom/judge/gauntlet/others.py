@@ -58,7 +58,7 @@ def find_harnesses(names: Iterable[str]) -> list[Harness]:
 
 
 async def run_harness(
-    harness: Harness, cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 5.0
+    harness: Harness, cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 10.0
 ) -> AsyncIterator[tuple[Case, bool]]:
     """Let a harness judge cases.
 
