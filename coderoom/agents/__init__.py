@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig, RetryDecision
     from coderoom.agents.code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
     from coderoom.agents.human_approved import HumanApprovedAgent, HumanApprovedAgentConfig
+    from coderoom.agents.judge_agent import JudgeAgent, JudgeAgentConfig
     from coderoom.agents.metadata import StopReason
     from coderoom.agents.reviewer import ReviewerAgent, ReviewerAgentConfig, ReviewIssue, ReviewVerdict
     from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
@@ -29,6 +30,8 @@ __all__ = [
     "CodeGeneratorAgentConfig",
     "HumanApprovedAgent",
     "HumanApprovedAgentConfig",
+    "JudgeAgent",
+    "JudgeAgentConfig",
     "RetryDecision",
     "ReviewIssue",
     "ReviewVerdict",
@@ -47,6 +50,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.agents.code_executor": "CodeExecutorAgent CodeExecutorAgentConfig RetryDecision",
         "coderoom.agents.code_generator": "CodeGeneratorAgent CodeGeneratorAgentConfig",
         "coderoom.agents.human_approved": "HumanApprovedAgent HumanApprovedAgentConfig",
+        "coderoom.agents.judge_agent": "JudgeAgent JudgeAgentConfig",
         "coderoom.agents.metadata": "StopReason",
         "coderoom.agents.reviewer": "ReviewerAgent ReviewerAgentConfig ReviewIssue ReviewVerdict",
         "coderoom.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",

@@ -35,7 +35,7 @@ _PRELOAD = (  # What programs mostly import.
     *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "io", "itertools"),
     *("json", "math", "operator", "random", "re", "statistics", "string", "typing"),
 )
-_LANGUAGES = {".py": "python", **{suffix: name for name, each in PROGRAMS.items() for suffix in each.suffixes}}
+LANGUAGES = {".py": "python", **{suffix: name for name, each in PROGRAMS.items() for suffix in each.suffixes}}
 
 
 class _Compiler(NamedTuple):
@@ -173,9 +173,9 @@ async def judge_programs(
         raise RequestError(f"A program is one file, and there are {len(code)}.")
     [(name, source)] = code.items()
     suffix = PurePath(name).suffix.lower()
-    language, compiler = _LANGUAGES.get(suffix), _COMPILERS.get(suffix)
+    language, compiler = LANGUAGES.get(suffix), _COMPILERS.get(suffix)
     if language is None and compiler is None:
-        known = ", ".join([*_LANGUAGES, *_COMPILERS])
+        known = ", ".join([*LANGUAGES, *_COMPILERS])
         raise RequestError(f"{name}: programs end in {known}, which says what their language is.")
     if (programs.function or programs.before) and language != "python":
         raise RequestError(f"{name}: only a program in Python can have function= and before=.")

@@ -20,9 +20,10 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from coderoom._util.components import StrictConfig
 from coderoom._util.files import files_inside, read_inside
 from coderoom._util.text import misfits
-from coderoom.blocks import extract_code_blocks, fence, without_thoughts
+from coderoom.blocks import fence, without_thoughts
 from coderoom.errors import AgentError, CodeRoomError, RequestError
-from coderoom.judge import Judge, TestCode, Verdict, tests_in
+from coderoom.judge import Judge, Programs, ProgramTest, TestCode, Verdict, tests_in
+from coderoom.judge.answers import code_in
 from coderoom.judge.apart import judge_apart, sandbox_apart
 from coderoom.models.structured import ask_structured
 
@@ -39,11 +40,11 @@ _LONGEST_REASON: Final = 500
 _MOST_BYTES_OF_FILES: Final = 4 * 1024 * 1024
 
 
-_KINDS: Final = ("code", "tests", "reviewer", "expected")
+_KINDS: Final = ("code", "tests", "stdout", "reviewer", "expected")
 
 
 class Check(StrictConfig):
-    """What decides whether an item has passed: one of `code`, `tests`, `expected` and `reviewer`.
+    """What decides whether an item has passed: one of `code`, `tests`, `stdout`, `expected` and `reviewer`.
 
     Code of the answer runs in a room of its own, out of reach of `code` and `tests`, which use it by stand-ins.
 
@@ -53,18 +54,23 @@ class Check(StrictConfig):
             answer's code defines, as `exec(code)` adds them too.
         tests: Tests for pytest or unittest, which import the answer's code as `solution`, or statements that use its
             names; a list is joined. Files of the workspace are beside the code.
+        stdout: What the answer's code has to print as a program; a list is for several runs.
+        stdin: What the program reads, for each run.
         expected: What the final answer must be.
         compare: `equal`: the same text but for white space around it; `contains`: a part of the answer; `number`: the
-            last number in the answer.
+            last number in the answer. For `stdout`, `equal` is the same words, without regard to white space, and
+            `number` allows for differences of numbers.
         tolerance: The relative difference that `number` allows.
         reviewer: A criterion, by which a reviewer with the batch's model decides.
-        timeout: The seconds that `code` or `tests` may run.
+        timeout: The seconds that `code`, `tests` or each run of a program may take.
         shared: Whether tests that cannot be separated from the answer's code are run in its process, which can change
             the verdict.
     """
 
     code: str | None = None
     tests: str | list[str] | None = None
+    stdout: str | list[str] | None = None
+    stdin: str | list[str] = ""
     expected: Any = None
     compare: Literal["equal", "contains", "number"] = "equal"
     tolerance: float = Field(default=1e-6, ge=0, lt=1)
@@ -74,13 +80,25 @@ class Check(StrictConfig):
 
     @property
     def kind(self) -> str:
-        """What decides: `code`, `tests`, `expected` or `reviewer`."""
+        """What decides: `code`, `tests`, `stdout`, `expected` or `reviewer`."""
         return next(name for name in _KINDS if getattr(self, name) is not None or name == _KINDS[-1])
+
+    @property
+    def programs(self) -> Programs:
+        """The tests of a program that `stdin` and `stdout` are."""
+        inputs, outputs = ([each] if isinstance(each, str) else each or [] for each in (self.stdin, self.stdout))
+        if len(inputs) != len(outputs) or self.compare == "contains":
+            raise ValueError("'stdin' and 'stdout' are two texts or two lists of the same length, compared as a whole")
+        tests = tuple(ProgramTest(stdin=one, stdout=other) for one, other in zip(inputs, outputs, strict=True))
+        how: Literal["numbers", "words"] = "numbers" if self.compare == "number" else "words"
+        return Programs(tests=tests, compare=how, tolerance=self.tolerance, timeout=self.timeout)
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
         if sum(getattr(self, name) is not None for name in _KINDS) != 1:
-            raise ValueError("a check has one of 'code', 'tests', 'expected' and 'reviewer'")
+            raise ValueError("a check has one of 'code', 'tests', 'stdout', 'expected' and 'reviewer'")
+        if self.stdout is not None:
+            _ = self.programs  # It raises if they do not fit.
         if isinstance(self.tests, list):
             self.tests = "\n".join(self.tests)
         for name, code in (("code", self.code), ("tests", self.tests)):
@@ -130,7 +148,7 @@ async def verdict_on(
     """
     spoken = without_thoughts(answer)
     answer = answer if spoken == answer else spoken.strip()
-    if check.code is not None or check.tests is not None:
+    if check.kind in ("code", "tests", "stdout"):
         return await _by_tests(check, answer, variables, workspace, judge)
     if check.reviewer is not None:
         return await _by_reviewer(check.reviewer, task, answer, model)
@@ -155,16 +173,19 @@ def _number_in(text: Any) -> float | None:
 
 
 async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], workspace: Path, judge: Judge) -> Verdict:
-    blocks = extract_code_blocks(answer)
-    files = {"solution.py": blocks[-1].code if blocks else answer}
-    if check.code is None:
+    files = code_in(answer)
+    last = [*files][-1:]
+    main = next((name for name in files if name.startswith("solution.")), "solution.py")
+    code = files.setdefault(main, files[last[0]] if last else answer)
+    if check.stdout is not None:
+        verdicts = await judge.run({main: code}, check.programs)
+    elif check.code is None:
         beside = await asyncio.to_thread(_files_in, workspace)
-        verdicts = await judge.run(
-            {**beside, **files}, tests_in(str(check.tests), "solution"), timeout=check.timeout, shared=check.shared
-        )
+        tests = tests_in(str(check.tests), "solution")
+        verdicts = await judge.run({**beside, **files}, tests, timeout=check.timeout, shared=check.shared)
     else:
         named = {str(name): value for name, value in variables.items() if str(name).isidentifier()}
-        named |= {"answer": answer, "code": files["solution.py"]}
+        named |= {"answer": answer, "code": code}
         test = TestCode(test=check.code, given=json.loads(json.dumps(named, default=str)))
         if any(files_inside(workspace)):
             async with sandbox_apart(judge.wall, workspace=workspace, concurrency=2) as sandbox:

@@ -61,7 +61,7 @@ class Result:
         seconds: How long it took.
         digest: Tells whether the item has changed since.
         model_calls: The requests to models that were answered, those of a reviewer too.
-        checked_by: What decided: `code`, `tests`, `expected` or `reviewer`; empty if nothing was checked.
+        checked_by: What decided: `code`, `tests`, `stdout`, `expected` or `reviewer`; empty if nothing was checked.
         can_be_fooled: Whether the answer's code ran in the process that judged it.
     """
 

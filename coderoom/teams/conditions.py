@@ -80,7 +80,7 @@ class SourcesConfig(StrictConfig):
     """The participants to look at; missing: all."""
 
 
-class _FromSources(ArgumentsConfig, StatefulCondition):
+class ConditionFromSources(ArgumentsConfig, StatefulCondition):
     """A condition that may look at some participants only."""
 
     component_config_schema: type[SourcesConfig] = SourcesConfig
@@ -91,11 +91,12 @@ class _FromSources(ArgumentsConfig, StatefulCondition):
             raise ValueError(f"sources must be a list of names, not the one name {sources!r}.")
         self._sources = None if sources is None else list(sources)
 
-    def _is_from_sources(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
+    def is_from_sources(self, message: BaseAgentEvent | BaseChatMessage) -> bool:
+        """Whether a message is from one of the participants to look at."""
         return isinstance(message, BaseChatMessage) and (self._sources is None or message.source in self._sources)
 
 
-class ReviewApproved(_FromSources, Component[SourcesConfig]):
+class ReviewApproved(ConditionFromSources, Component[SourcesConfig]):
     """Ends the run when the verdict of a `ReviewerAgent` approves. Text does not count.
 
     Args:
@@ -105,12 +106,12 @@ class ReviewApproved(_FromSources, Component[SourcesConfig]):
     component_provider_override = "coderoom.teams.ReviewApproved"
 
     def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
-        if self._is_from_sources(message) and message.metadata.get(keys.APPROVED) == "true":
+        if self.is_from_sources(message) and message.metadata.get(keys.APPROVED) == "true":
             return f"{message.source} approved."
         return None
 
 
-class CodeSucceeded(_FromSources, Component[SourcesConfig]):
+class CodeSucceeded(ConditionFromSources, Component[SourcesConfig]):
     """Ends the run when an agent's turn ends with code whose outcome is `ok`.
 
     Args:
@@ -120,7 +121,7 @@ class CodeSucceeded(_FromSources, Component[SourcesConfig]):
     component_provider_override = "coderoom.teams.CodeSucceeded"
 
     def _stop_reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
-        if self._is_from_sources(message) and keys.read_outcome(message.metadata) is Outcome.OK:
+        if self.is_from_sources(message) and keys.read_outcome(message.metadata) is Outcome.OK:
             return f"The code of {message.source} ran and ended with exit code 0."
         return None
 
@@ -131,7 +132,7 @@ class TextMentionConfig(SourcesConfig):
     text: str
 
 
-class TextMentionTermination(_FromSources, Component[TextMentionConfig]):
+class TextMentionTermination(ConditionFromSources, Component[TextMentionConfig]):
     """Ends the run at a message or event with a text. The config of AutoGen's condition of this name has no `sources`.
 
     Args:

@@ -100,6 +100,7 @@ async def judge() -> AsyncIterator[Judge]:
 
 TWICE = "```python\ndef twice(n): return 2 * n\n```"
 EQUAL = "```python\nclass Any:\n    def __eq__(self, other): return True\ndef twice(n): return Any()\n```"
+PRINTS = "```python\nprint(sum(map(int, input().split())))\n```"
 EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
 
 
@@ -134,6 +135,12 @@ EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
         (EQUAL, {"code": "import helper\nexec(code)\nassert twice(n) == helper.four"}, "cannot_separate"),
         (TWICE, {"tests": "import solution, helper\ndef test(): assert solution.twice(2) == helper.four"}, ""),
         (TWICE, {"tests": "from solution import twice\ndef test_one(): assert twice(2) == 5"}, "test_one: "),
+        (PRINTS, {"stdin": ["1 2\n", "3 4"], "stdout": ["3", "7 \n"]}, ""),
+        (PRINTS, {"stdin": "1 2", "stdout": "4"}, "'3' was printed, and '4' expected"),
+        (PRINTS, {"stdin": "1 2", "stdout": "3.0000000001", "compare": "number"}, ""),
+        ("```sh\nread a b; echo $((a + b))\n```", {"stdin": "1 2", "stdout": "3"}, ""),
+        ("```c++\nint main() { oops }\n```", {"stdin": "1 2", "stdout": "3"}, "it does not compile"),
+        ("No code.", {"stdout": "4"}, "SyntaxError"),
         ("No code.", {"tests": "assert twice(2) == 4"}, "SyntaxError"),
     ],
 )

@@ -1,0 +1,68 @@
+"""Finds the code in an answer, and reads tests by path or from text: for agents, teams and batches."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom._util.files import name_inside
+from coderoom.blocks import extract_code_blocks
+from coderoom.errors import RequestError
+from coderoom.judge.apart import TestCode, TestFiles, tests_in
+from coderoom.judge.problem_sets import read_programs
+from coderoom.judge.programs import LANGUAGES, Programs
+
+_SUFFIXES: Final = {
+    **{language: suffix for suffix, language in reversed(LANGUAGES.items())},
+    **{"c": ".c", "cpp": ".cpp", "go": ".go", "rust": ".rs", "java": ".java"},
+}
+_PATH: Final = re.compile(r"[^\n]+\.(py|json|jsonl)")
+
+
+def code_in(text: str, module: str = "solution") -> dict[str, str]:
+    """The files of the code in an answer: blocks that have names, and the last other one as the module."""
+    found = {}
+    for block in extract_code_blocks(text):
+        language = block.language or "python"
+        if block.filename and not block.is_data:
+            with suppress(RequestError):  # Not a name in a folder.
+                found[name_inside(block.filename)] = block.code
+        elif language in _SUFFIXES:
+            found = {name: code for name, code in found.items() if not name.startswith(f"{module}.")}
+            found[module + _SUFFIXES[language]] = block.code
+    return found
+
+
+def read_tests(given: str, module: str = "solution") -> TestCode | TestFiles | Programs:
+    """Read tests.
+
+    Args:
+        given: The path of a file for pytest or unittest, or of tests of a program as JSON; or Python: such a file's
+            content, or statements that use the names of a module.
+        module: That module.
+
+    Raises:
+        RequestError: They cannot be read.
+    """
+    if not _PATH.fullmatch(given.strip()):
+        tests = tests_in(given, module)
+        if not given.strip() or (isinstance(tests, TestCode) and not _is_python(given)):
+            raise RequestError(f"{given!r:.100} has no tests: give a path (.py, .json, .jsonl), or tests in Python.")
+        return tests
+    path = Path(given.strip())
+    if path.suffix != ".py":
+        return read_programs(path)
+    try:
+        return tests_in(path.read_text("utf-8"), module)
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{path} cannot be read: {error}") from None
+
+
+def _is_python(code: Any) -> bool:
+    try:
+        compile(code, "<tests>", "exec")
+    except (SyntaxError, ValueError):
+        return False
+    return True
