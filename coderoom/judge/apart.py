@@ -10,10 +10,11 @@ import ast
 import asyncio
 import contextlib
 import importlib.util
+import json
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pydantic import Field
 
@@ -21,6 +22,7 @@ from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import call_inside, harness_modules, make_harness, tree_of
 from coderoom.judge.session import Verdict, value_of, why_no_answer
+from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
 _MODULES = harness_modules(stand_ins="", crossing="", peers="", checks="", suites="")
@@ -68,12 +70,15 @@ class TestFiles(Data):
     """Files for pytest or unittest.
 
     Attributes:
-        files: Their contents by name.
+        files: The files by name: tests, helpers, data. They may lie in a package of the code: `shop/tests/test_a.py`.
+            Bytes that are no UTF-8 are surrogates, as `errors="surrogateescape"` makes them.
+        run: The files and folders whose tests are run; empty: all.
     """
 
     __test__ = False
 
     files: dict[str, str]
+    run: tuple[str, ...] = ()
 
 
 def tests_in(source: str, module: str) -> TestCode | TestFiles:
@@ -142,7 +147,7 @@ async def judge_apart(
     """
     begun = time.monotonic()
     given = dict(files), test.model_dump(mode="json")
-    result = await _apart(sandbox, files, timeout, "checks", "check", *given)
+    result = await _apart(sandbox, files, timeout, [], "checks", "check", *given)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
         return Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)
@@ -157,7 +162,7 @@ async def judge_apart(
 
 
 async def judge_suite(
-    sandbox: Sandbox, files: Mapping[str, str], tests: TestFiles, *, timeout: float = 60.0, shared: bool = False
+    sandbox: Sandbox, files: Mapping[str, str], tests: TestFiles, *, timeout: float = 300.0, shared: bool = False
 ) -> list[Verdict]:
     """Run the tests of files, for pytest or unittest, against code, each in a room of its own.
 
@@ -179,27 +184,86 @@ async def judge_suite(
     modules = {each.partition("/")[0].removesuffix(".py") for each in files}
     if shadowed := sys.stdlib_module_names.intersection(modules):
         raise RequestError(f"{min(shadowed)} is a module of the standard library: give the code another name.")
-    result = await _apart(sandbox, files, timeout, "suites", "run_files", list(files), tests.files)
-    found, seconds = value_of(result), time.monotonic() - begun
-    if not isinstance(found, dict):
-        return [Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)]
+    given = tests.files, list(tests.run)
+
+    async def apart(note: _Note, done: list[str], left: float) -> ExecutionResult:
+        return await _apart(sandbox, files, left, [note], "suites", "run_files", list(files), *given, done)
+
+    noted, why, outcome = await _noted(apart, timeout)
     verdicts = [
         Verdict(
-            test=each["name"],
+            test=name,
             passed=each["outcome"] == "passed" and not each["cannot"],
             skipped=each["outcome"] == "skipped",
             why=each["why"],
             cannot_separate=each["cannot"],
+            outcome=each.get("ended", Outcome.OK),
         )
-        for each in found["tests"]
+        for name, each in noted.items()
     ]
-    if found["why"] or not verdicts:
-        verdicts.append(Verdict(passed=False, why=found["why"]))
-    if all(each.passed or each.skipped or (each.cannot_separate and not shared) for each in verdicts):
+    if why or not verdicts:
+        verdicts.append(Verdict(passed=False, why=why, outcome=outcome, duration=time.monotonic() - begun))
+    left = {
+        each.test for each in verdicts if not (each.passed or each.skipped or (each.cannot_separate and not shared))
+    }
+    if not left:
         return verdicts
-    together = await _together(sandbox, timeout, "suites", "run_together", dict(files), tests.files)
-    whys = {each["name"]: each["why"] for each in together["tests"] if each["outcome"] != "skipped"} if together else {}
-    return [each if each.passed or each.skipped else _settled(each, whys.get(each.test), shared) for each in verdicts]
+    decided = [name for name in noted if name not in left]
+
+    async def together(note: _Note, done: list[str], left: float) -> ExecutionResult:
+        async with sandbox.session(functions=[note]) as session:
+            cell = call_inside("suites", "run_together", dict(files), *given, decided + done)
+            cell = cell.replace("run_together(", "run_together(note, ", 1)
+            return await session.run(make_harness(_MODULES, sandbox.preload) + cell, timeout=left)
+
+    found, _, _ = await _noted(together, timeout)
+    whys = {name: each["why"] for name, each in found.items() if each["outcome"] != "skipped"}
+    return [each if each.test not in left else _settled(each, whys.get(each.test), shared) for each in verdicts]
+
+
+_Note: TypeAlias = Callable[[str], Any]
+_Noted: TypeAlias = dict[str, dict[str, Any]]
+
+
+async def _noted(
+    run: Callable[[_Note, list[str], float], Awaitable[ExecutionResult]], timeout: float
+) -> tuple[_Noted, str, Outcome]:
+    """Run tests, and those behind one that does not end again without it.
+
+    Args:
+        run: Runs the tests but those that are done, within a number of seconds. See `run_files` for what it notes.
+        timeout: The time limit of all of them in seconds.
+
+    Returns:
+        The tests, why others could not be run, and how the last run ended.
+    """
+    loop = asyncio.get_running_loop()
+    end, each_most = loop.time() + timeout, max(timeout / 10, min(timeout, 10))
+    noted: _Noted = {}
+    while True:
+        done = [name for name, each in noted.items() if each["outcome"]]
+        why, outcome, found = "", Outcome.TIMEOUT, None
+        try:
+            async with asyncio.timeout(each_most) as limit:
+
+                async def hear(text: str, limit: asyncio.Timeout = limit) -> None:
+                    test = json.loads(text)
+                    noted[test["name"]] = test
+                    limit.reschedule(loop.time() + each_most)
+
+                def note(text: str, hear: Callable[[str], Any] = hear) -> Any:
+                    return hear(text)
+
+                result = await run(note, done, end - loop.time())
+            found, outcome = value_of(result), result.outcome
+            why = found if isinstance(found, str) else why_no_answer(result)
+        except TimeoutError:
+            why = f"it has not ended within {each_most:g} seconds"
+        late = [each for each in noted.values() if not each["outcome"]]
+        for each in late[: 1 if loop.time() < end else None]:
+            each.update(outcome="failed", why=why, ended=outcome)
+        if len(late) < 2 or loop.time() >= end:
+            return noted, "" if noted and not isinstance(found, str) else why, outcome
 
 
 def _settled(verdict: Verdict, why: str | None, shared: bool) -> Verdict:
@@ -220,19 +284,29 @@ async def _together(
 
 
 async def _apart(
-    sandbox: Sandbox, files: Mapping[str, str], timeout: float, guest: str, function: str, *arguments: object
+    sandbox: Sandbox,
+    files: Mapping[str, str],
+    timeout: float,
+    functions: Sequence[Callable[..., Any]],
+    guest: str,
+    function: str,
+    *arguments: object,
 ) -> ExecutionResult:
-    """Serve code in one session, and call a function of the harness in another one, which can use the code."""
+    """Serve code in one session, and call a function of the harness in another one, which can use the code.
+
+    The function is called with one that exchanges texts with the code, and with `functions` of the host.
+    """
     line = _Line()
     async with (
-        sandbox.session(functions=[line.of("tests", "code")]) as tests,
+        sandbox.session(functions=[line.of("tests", "code"), *functions]) as tests,
         sandbox.session(functions=[line.of("code", "tests")]) as code,
     ):
         harness = make_harness(_MODULES, sandbox.preload)
         cell = call_inside("checks", "serve", dict(files)).replace("serve(", "serve(exchange, ", 1)
         serving = asyncio.create_task(_run(code, harness + cell, timeout + _SLACK, line))
         try:
-            cell = call_inside(guest, function, *arguments).replace(f"{function}(", f"{function}(exchange, ", 1)
+            names = ", ".join(["exchange", *(each.__name__ for each in functions)])
+            cell = call_inside(guest, function, *arguments).replace(f"{function}(", f"{function}({names}, ", 1)
             return await tests.run(harness + cell, timeout=timeout)
         finally:
             line.end()

@@ -83,7 +83,7 @@ class Judge:
             other's files.
         wall: The wall (isolation backend) of its own sandbox.
         timeout: The time limit in seconds of each test, and of all tests of files; `None`: 5 for cases, 10 for code of
-            a test and for programs, and 60 for files.
+            a test and for programs, and 300 for files.
         sessions: The number of parallel sessions. Each needs two of the sandbox's `concurrency`, the second one for
             what the tests expect; there are fewer sessions if that is too low.
         language: The language of the functions; `None`: Python.
@@ -292,7 +292,7 @@ class Judge:
             return [answer is not None and answer.value is True for answer in await sessions.look_at(jobs)]
 
 
-_SECONDS_FOR_CASE, _SECONDS_FOR_CODE, _SECONDS_FOR_FILES = 5.0, 10.0, 60.0
+_SECONDS_FOR_CASE, _SECONDS_FOR_CODE, _SECONDS_FOR_FILES = 5.0, 10.0, 300.0
 _SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000

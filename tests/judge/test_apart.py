@@ -14,6 +14,7 @@ from coderoom.judge.gauntlet import read_cases, run_gauntlet
 from coderoom.judge.gauntlet.others import find_harnesses, run_harness
 from coderoom.judge.problem_sets import human_eval_file, read_problems
 from coderoom.judge.scoring import Score
+from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 from tests.support.commands import coderoom
 
@@ -175,6 +176,42 @@ def test_a_file_of_tests_for_a_file_of_code(tmp_path: Path) -> None:
     done = coderoom("judge", "test_shop.py", "--candidate", "shop.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "test_shop.py::test_f: failed: " in done.stdout
+
+
+def test_folders_of_tests_and_of_code(tmp_path: Path) -> None:
+    for name, text in {
+        "shop/__init__.py": "from .prices import *\n",
+        "shop/prices.py": "import pathlib\nimport shop\nPRICE = 3\n"
+        "def note(): return pathlib.Path(shop.__file__).with_name('note.txt').read_bytes()\n",
+        "shop/tests/__init__.py": "",
+        "shop/tests/test_inside.py": "from ..prices import PRICE\nfrom . import test_inside\n"
+        "def test_price(): assert PRICE == 3\n",
+        "tests/__init__.py": "",
+        "tests/conftest.py": "import pytest\n@pytest.fixture\ndef three(): return 3\n",
+        "tests/helper.py": "WAYS = [1, 3]\n",
+        "tests/data/prices.txt": "3",
+        "tests/unit/__init__.py": "",
+        "tests/unit/test_shop.py": "import shop, pathlib\nfrom tests.helper import WAYS\n"
+        "def test_helper(three): assert shop.PRICE == WAYS[1] == three\n"
+        "def test_data(): assert pathlib.Path('tests/data/prices.txt').read_text() == str(shop.PRICE)\n"
+        "def test_data_of_code(): assert shop.note() == b'\\xff'\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "shop/note.txt").write_bytes(b"\xff")
+    for tests, count in (("tests/unit/test_shop.py", 3), ("shop/tests", 1)):
+        done = coderoom("judge", tests, "--candidate", "shop", cwd=tmp_path)
+        assert (done.returncode, done.stdout.strip()) == (0, f"{count} of {count} tests passed"), done
+
+
+@pytest.mark.slow
+async def test_a_test_that_does_not_end_does_not_end_the_others(apart: Sandbox) -> None:
+    code = "def hang():\n    while True: pass\n"
+    tests = "import code_of_shop\ndef test_a(): pass\ndef test_b(): code_of_shop.hang()\ndef test_c(): pass\n"
+    files = TestFiles(files={"test_it.py": tests})
+    verdicts = await judge_suite(apart, {"code_of_shop.py": code}, files, timeout=40)
+    assert [each.passed for each in verdicts] == [True, False, True]
+    assert verdicts[1].outcome is Outcome.TIMEOUT
 
 
 def test_pass_at_k_is_the_unbiased_estimate() -> None:

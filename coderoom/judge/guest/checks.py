@@ -18,11 +18,11 @@ from .peers import CannotSeparate, Peer, load, read_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
+    from typing import Any, Callable, Collection, Dict, Iterable, Optional, Set, Tuple
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["TOLD", "Finder", "check", "check_together", "described", "serve", "write"]
+__all__ = ["TOLD", "Finder", "check", "check_together", "described", "forget", "serve", "write"]
 
 TOLD = 2_000
 
@@ -30,19 +30,34 @@ TOLD = 2_000
 def serve(exchange: Exchange, files: Dict[str, str]) -> None:
     """Let the tests use the code in these files, and in the files of this folder, until they end."""
     write(files, _folder())
+    forget(files)
     peer = Peer(exchange, is_trusted=True)
     read_from(peer)
     peer.serve()
 
 
 def write(files: Dict[str, str], folder: str) -> None:
-    """Write files into a folder, where imports find them."""
+    """Write files into a folder, where imports find them. Surrogates are bytes that are no UTF-8."""
     for name, content in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(content)
+        with open(path, "wb") as file:
+            try:
+                file.write(content.encode("utf-8", "surrogateescape"))
+            except UnicodeEncodeError:
+                file.write(content.encode("utf-8", "surrogatepass"))  # Whoever reads it finds that it is no text.
     sys.path.insert(0, folder)
+
+
+def forget(files: Iterable[str]) -> None:
+    """Forget modules with the names of those in files, which something else has imported."""
+    names = _modules_of(files)
+    for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+        del sys.modules[name]
+
+
+def _modules_of(files: Iterable[str]) -> Set[str]:
+    return {name.partition("/")[0].partition(".")[0] for name in files}
 
 
 def check(exchange: Exchange, code: Dict[str, str], test: Dict[str, Any]) -> Dict[str, Any]:
@@ -152,16 +167,21 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     Args:
         peer: The side of the tests.
         files: The names of the files of the code.
+        tests: The names of files of tests in a package of the code.
     """
 
-    def __init__(self, peer: Peer, files: Iterable[str]) -> None:
+    def __init__(self, peer: Peer, files: Iterable[str], tests: Collection[str] = ()) -> None:
         self._peer = peer
-        self._modules = frozenset(name.partition("/")[0].partition(".")[0] for name in files)
+        self._modules = _modules_of(files)
+        self._tests = tests
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """See `importlib.abc.MetaPathFinder`."""
         if fullname.partition(".")[0] not in self._modules:
             return None
+        place = fullname.replace(".", "/")
+        if place + ".py" in self._tests or place + "/__init__.py" in self._tests:
+            return importlib.machinery.PathFinder.find_spec(fullname, [os.path.dirname(os.path.abspath(place))])
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: Any) -> Any:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import json
 import os
 import re
 import sys
 import unittest
 
-from .checks import TOLD, Finder, described, write
+from .checks import TOLD, Finder, described, forget, write
 from .peers import Peer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, Iterator, List, Optional
 
     Exchange = Callable[[str], Optional[str]]
 
@@ -24,32 +25,54 @@ __all__ = ["run_files", "run_together"]
 _IS_TEST = re.compile(r"(.*/)?(test[^/]*|[^/]*_test)\.py").fullmatch
 
 
-def run_files(exchange: Exchange, code: List[str], files: Dict[str, str]) -> Dict[str, Any]:
+def run_files(
+    exchange: Exchange,
+    note: Callable[[str], None],
+    code: List[str],
+    files: Dict[str, str],
+    run: List[str],
+    without: List[str],
+) -> str:
     """Run the tests of files with stand-ins of the code, by pytest if it is installed.
 
     Args:
         exchange: See `Peer`.
+        note: Is called with each test as JSON, once it is known and again when it has ended: its `name`, its `outcome`
+            (passed, failed or skipped; before, it is empty), `why`, and what `cannot` be separated.
         code: The names of the files of the code.
-        files: The files by name. If there are several, the tests are in those with names like `test_*.py`.
+        files: The files of the tests; see `write`.
+        run: The files and folders whose tests are run; empty: all. Tests are in those with names like `test*.py`.
+        without: Tests that are left out.
 
     Returns:
-        The `tests`, each with its `name`, its `outcome` (passed, failed or skipped), `why`, and what `cannot` be
-        separated; `why` there are none.
+        Why tests have not run; empty if all have.
     """
     peer = Peer(exchange, is_trusted=False)
-    sys.meta_path.insert(0, Finder(peer, code))
-    return _run(_Found(peer.cannot, peer.ended), files)
+    packages = {each for each in code if each.endswith("/__init__.py")}
+    write({**{each: "" for each in packages if any(map(_folder(each), files))}, **files}, os.getcwd())
+    forget(code)
+    sys.meta_path.insert(0, Finder(peer, code, files))
+    return _run(_Found(peer, note, without), files, run)
 
 
-def run_together(code: Dict[str, str], files: Dict[str, str]) -> Dict[str, Any]:
+def run_together(
+    note: Callable[[str], None], code: Dict[str, str], files: Dict[str, str], run: List[str], without: List[str]
+) -> str:
     """Run the tests of files in the process of the code, which can change what comes of them; see `run_files`."""
-    write(code, os.getcwd())
-    return _run(_Found([], []), files)
+    write({**code, **files}, os.getcwd())
+    forget(code)
+    return _run(_Found(None, note, without), files, run)
 
 
-def _run(found: _Found, files: Dict[str, str]) -> Dict[str, Any]:
-    write(files, os.getcwd())
-    names = [name for name in files if _IS_TEST(name)] or list(files)
+def _folder(name: str) -> Callable[[str], bool]:
+    """Whether a file lies in the folder of another one, or in one below it."""
+    folder = name.rpartition("/")[0] + "/"
+    return lambda file: file.startswith(folder)
+
+
+def _run(found: _Found, files: Dict[str, str], run: List[str]) -> str:
+    chosen = [each for each in files if not run or each in run or any(each.startswith(name + "/") for name in run)]
+    names = sorted(each for each in chosen if _IS_TEST(each) or each in run) or run or [*files]
     printed = io.StringIO()
     try:
         pytest = importlib.import_module("pytest")
@@ -60,44 +83,45 @@ def _run(found: _Found, files: Dict[str, str]) -> Dict[str, Any]:
         try:
             if pytest is None:
                 dotted = [name[:-3].replace("/", ".") for name in names]
-                unittest.defaultTestLoader.loadTestsFromNames(dotted).run(_Result(found))
+                tests = [each for each in _cases(unittest.defaultTestLoader.loadTestsFromNames(dotted))
+                         if each.id() not in found.without]  # fmt: skip
+                for each in tests:
+                    found.add(each.id(), "")
+                unittest.TestSuite(tests).run(_Result(found))
             else:
-                plugins = [_Plugin(found)]
-                code = pytest.main([*names, "-q", "-p", "no:cacheprovider", "--tb=no", "--rootdir=."], plugins=plugins)
-                if not found.tests and code != 0:
+                options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir=."]
+                options.append("--continue-on-collection-errors")
+                code = pytest.main([*names, *options], plugins=[_Plugin(found)])
+                if not found.tests and code != 0 and not found.without:
                     why = "pytest found no tests"
-                elif code > 1 or len(found.tests) < found.collected:
+                elif code > 1 or not all(each["outcome"] for each in found.tests.values()):
                     why = "pytest ended before all tests had run"
         except BaseException as error:
             why = described(error, names[0])
-    why = why or found.broken or ("" if found.tests else printed.getvalue())
-    return {"tests": found.tests, "why": why[-TOLD:]}
+    return (why or ("" if found.tests else printed.getvalue()))[-TOLD:]
 
 
 class _Found:
     """What came of the tests."""
 
-    def __init__(self, cannot: List[str], ended: List[str]) -> None:
-        self.tests: List[Dict[str, Any]] = []
-        self.broken = ""
-        self.collected = 0
-        self._cannot = cannot
-        self._ended = ended
+    def __init__(self, peer: Optional[Peer], note: Callable[[str], None], without: List[str]) -> None:
+        self.tests: Dict[str, Dict[str, Any]] = {}
+        self.without = frozenset(without)
+        self._cannot, self._ended = ([], []) if peer is None else (peer.cannot, peer.ended)
+        self._note = note
 
-    def add(self, name: str, outcome: str, why: str) -> None:
+    def add(self, name: str, outcome: str, why: str = "") -> None:
         """Note the outcome of a part of a test; the first part that is not passed counts."""
         cannot, ended = self._cannot[:], self._ended[:1]
         self._cannot.clear()
         self._ended.clear()
         if ended and outcome == "passed":  # The test has caught what it was told.
             outcome, why = "failed", ended[0]
-        last = self.tests[-1] if self.tests and self.tests[-1]["name"] == name else None
-        if last is None:
-            last = {"name": name, "outcome": "passed", "why": "", "cannot": ""}
-            self.tests.append(last)
-        if last["outcome"] == "passed":
-            last.update(outcome=outcome, why=why[:TOLD])
-        last["cannot"] = last["cannot"] or "; ".join(cannot)[:TOLD]
+        test = self.tests.setdefault(name, {"name": name, "outcome": "", "why": "", "cannot": ""})
+        if test["outcome"] in ("", "passed"):
+            test.update(outcome=outcome, why=why[-TOLD:])
+        test["cannot"] = test["cannot"] or "; ".join(cannot)[:TOLD]
+        self._note(json.dumps(test))
 
 
 class _Plugin:
@@ -111,14 +135,24 @@ class _Plugin:
         if report.when == "call" or report.outcome != "passed":
             self._found.add(report.nodeid, report.outcome, "" if report.outcome == "passed" else str(report.longrepr))
 
+    def pytest_collection_modifyitems(self, items: List[Any]) -> None:
+        """Leave tests out."""
+        items[:] = [each for each in items if each.nodeid not in self._found.without]
+
     def pytest_collection_finish(self, session: Any) -> None:
         """All tests are known."""
-        self._found.collected = len(session.items)
+        for each in session.items:
+            self._found.add(each.nodeid, "")
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file was read."""
-        if report.failed:
-            self._found.broken = str(report.longrepr)[-TOLD:]
+        if report.failed and report.nodeid not in self._found.without:
+            self._found.add(report.nodeid, "failed", str(report.longrepr))
+
+
+def _cases(suite: Any) -> Iterator[Any]:
+    for each in suite:
+        yield from _cases(each) if isinstance(each, unittest.TestSuite) else [each]
 
 
 class _Result(unittest.TestResult):
