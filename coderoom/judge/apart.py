@@ -25,7 +25,9 @@ from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
-_MODULES = harness_modules(stand_ins="", crossing="", peers="", checks="", suites="")
+_MODULES = harness_modules(
+    stand_ins="", mirrors="", deriving="", crossing="", sharing="", peers="", checks="", suites=""
+)
 _SLACK = 5.0
 _TOGETHER = "it passes only in one process with the code, where the code could have changed the verdict"
 _MOST_BYTES = 16 * 1024 * 1024

@@ -10,11 +10,13 @@ Beside the tags of `encoding` there are these:
     {"$error": {...}}            an exception
     {"$range": [0, 9, 1]}        {"$slice": [0, null, 2]}         {"$constant": "Ellipsis"}
     {"$path": ["pathlib.PurePosixPath", "a/b"]}                   {"$collection": ["Counter", [["a", 2]]]}
-    {"$numpy": ["<i8", [2], BYTES, true]}
+    {"$numpy": ["<i8", [2], BYTES, true]}                         {"$logger": "shop"}
 """
 
 from __future__ import annotations
 
+import builtins
+import collections
 import importlib
 import sys
 import types
@@ -29,6 +31,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
     from typing import Any, Callable, Dict, List, Mapping
 
 __all__ = [
+    "MUTABLE",
     "TAGS_OF_BOTH",
     "Writer",
     "become",
@@ -52,6 +55,7 @@ _LIBRARY = frozenset(
     or ("collections", "datetime", "decimal", "enum", "fractions", "functools", "itertools", "json", "math", "operator",
         "pathlib", "random", "re", "statistics", "string", "typing")
 ).difference(_WITH_POWER)  # fmt: skip
+_BUILT_IN = dict(vars(builtins))
 _COLLECTIONS = ("OrderedDict", "Counter", "defaultdict", "deque")
 
 
@@ -66,13 +70,17 @@ def standard_name(kind: Any) -> str:
     module, name = str(getattr(kind, "__module__", "")), str(getattr(kind, "__qualname__", ""))
     if not isinstance(kind, type) or "." in name or not (module == "builtins" or is_standard(module)):
         return ""
-    return "%s.%s" % (module, name) if vars(sys.modules.get(module)).get(name) is kind else ""
+    names = _BUILT_IN if module == "builtins" else vars(sys.modules.get(module))
+    return "%s.%s" % (module, name) if names.get(name) is kind else ""
 
 
 def standard_class(name: str) -> Any:
     """The class of the standard library that has this name."""
     module, _, name = name.rpartition(".")
-    found = getattr(importlib.import_module(module), name) if module == "builtins" or is_standard(module) else None
+    if module == "builtins":
+        found = _BUILT_IN.get(name)
+    else:
+        found = getattr(importlib.import_module(module), name) if is_standard(module) else None
     if not isinstance(found, type):
         raise ValueError("%.100r is no class of the standard library" % name)
     return found
@@ -125,6 +133,8 @@ class Writer(ValueEncoder):
 
     def _known(self, value: Any, kind: type) -> Any:
         module, name = str(kind.__module__).partition(".")[0], kind.__name__
+        if module == "logging" and standard_name(kind) in ("logging.Logger", "logging.RootLogger"):
+            return {"$logger": self._str(value.name)}
         if module == "datetime" and type(getattr(value, "tzinfo", None)).__module__ not in ("builtins", "datetime"):
             return UNKNOWN  # The name of its zone would be lost.
         if module == "pathlib":
@@ -146,8 +156,6 @@ class Writer(ValueEncoder):
 
 
 def _collection(reader: Decoder, data: Any) -> Any:
-    import collections
-
     name, items, more = as_text(data[0]), reader.read(data[1]), reader.read(data[2])
     if name not in _COLLECTIONS:
         raise ValueError("%.100r is no collection" % name)
@@ -189,28 +197,29 @@ TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
     "$standard": lambda reader, data: standard_class(as_text(data)),
     "$module": _module,
     "$path": _path,
+    "$logger": lambda reader, data: importlib.import_module("logging").getLogger(as_text(data)),
     "$collection": _collection,
     "$numpy": _array,
 }
 
 
+MUTABLE = (list, dict, set, bytearray, *(getattr(collections, name) for name in _COLLECTIONS))
+
+
 def mutable(values: List[Any]) -> List[Any]:
     """The lists, dicts, sets and other containers among values and in them, each once."""
-    import collections
-
-    mutable = (list, dict, set, bytearray, *(getattr(collections, name) for name in _COLLECTIONS))
     found: Dict[int, Any] = {}
     left = list(values)
     while left:
         each = left.pop()
         kind = type(each)
-        if kind in mutable:
+        if kind in MUTABLE:
             if id(each) in found:
                 continue
             found[id(each)] = each
         if kind in (list, tuple) or kind is collections.deque:
             left += each
-        elif kind in mutable and issubclass(kind, dict):
+        elif kind in MUTABLE and issubclass(kind, dict):
             left += each.values()
     return [*found.values()]
 

@@ -17,6 +17,7 @@ import importlib
 import io
 import itertools
 import json
+import pickle
 import sys
 import threading
 import types
@@ -25,18 +26,11 @@ import weakref
 
 from coderoom.sandbox.guest.decoding import Decoder, as_text
 
-from .crossing import TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
-from .stand_ins import (
-    COMPARES,
-    FORWARDED,
-    CannotSeparate,
-    CodeEnded,
-    StandInModule,
-    ends_test,
-    make_mirror,
-    reference,
-    set_up,
-)
+from .crossing import MUTABLE, TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
+from .deriving import as_member, finish, make_class, members_of
+from .mirrors import COMPARES, FORWARDED, make_mirror
+from .sharing import Sharing
+from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -50,6 +44,8 @@ _NO_NUMBERS: Mapping[int, int] = {}
 _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
 _OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__dict__", "__type_params__")
 _OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
+_OF_OBJECTS = (*_OF_FUNCTIONS[:4], "_fields", "_asdict", "_replace", "__match_args__", "__len__")
+_OF_THE_CODE = ("names", "call", "item", "plain", "text", "await", "signature", "copy")
 _FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -109,16 +105,21 @@ class Peer:
         self._stand_ins: Any = weakref.WeakValueDictionary()
         self._gone: List[int] = []
         self._raised: List[BaseException] = []
+        self._sharing = Sharing(is_trusted, self._content, self._decode, _text_of)
 
     def ask(self, do: str, of: Any, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = _NO_NAMES) -> Any:
         """Make a request; return its result, or raise its exception."""
         with self._turn:
+            told = self._sharing.gather()
+            if not self.is_trusted:
+                self._gone += self._sharing.gone()
             given = mutable([*args, *kwargs.values()])
             numbers = {id(each): number for number, each in enumerate(given)}
             message: Dict[str, Any] = {"do": do, "of": self._encode(of), "name": name, "gone": self._gone[:]}
             message["args"] = [self._encode(each, numbers) for each in args]
             message["kwargs"] = {key: self._encode(each, numbers) for key, each in kwargs.items()}
             message["given"] = self._contents(given)
+            message["told"] = told
             del self._gone[: len(message["gone"])]
             while True:
                 text = self._exchange(json.dumps(message))
@@ -147,9 +148,19 @@ class Peer:
         self.cannot.append(why)
         return CannotSeparate(why)
 
+    def derive(self, name: str, bases: Sequence[Any], space: Dict[str, Any], options: Dict[str, Any]) -> Any:
+        """Make a class of the tests that is derived from one of the code."""
+        known = [each for each in bases if isinstance(each, Mirrored) or standard_name(each)]
+        if self.is_trusted or len(known) < len(bases) or any(issubclass(each, unittest.TestCase) for each in known):
+            raise self.lost("the class %s of the tests is derived from one of the code" % name)
+        mirror = self.ask("derive", None, name, [list(bases), options, members_of(space)])
+        finish(mirror, space)
+        return mirror
+
     def _result(self, reply: Dict[str, Any], given: List[Any], stops: Any) -> Any:
         for file, text in zip((sys.stdout, sys.stderr), reply.get("printed", ())):  # noqa: B905 (Python 3.8)
             file.write(as_text(text))
+        self._sharing.take(reply.get("told", {}))
         for number, data in reply.get("after", ()):
             become(given[number], self._decode(data, given))
         if "cannot" in reply:
@@ -160,15 +171,27 @@ class Peer:
             raise self.lost("the code swallows an assertion of the tests")
         if error is not None:
             raise RuntimeError("the code raised StopIteration") if isinstance(error, stops) else error
+        if "shared" in reply and not self.is_trusted:
+            return self._shared(reply["shared"], reply["value"])
         return self._decode(reply["value"], given)
+
+    def _shared(self, number: int, data: Any) -> Any:
+        """The container that an object of the code keeps."""
+        found = self._sharing.find(number)
+        if found is None:
+            found = self._decode(data)
+            self._sharing.keep(number, found)
+        return found
 
     def _answer(self, request: Dict[str, Any]) -> Dict[str, Any]:
         given: List[Any] = []
         before: List[Any] = []
         do, name = as_text(request["do"]), as_text(request["name"])
         try:
+            self._sharing.take(request["told"])
             for number in request["gone"]:
                 self._numbers.pop(id(self._given.pop(number, None)), None)
+                self._sharing.forget(number)
             if not self.is_trusted:
                 self._check(do, request["of"], name)
             given = [make_empty(each) for each in request["given"]]
@@ -180,6 +203,11 @@ class Peer:
             value = self._do(do, self._decode(request["of"]), name, args, kwargs)
             numbers = {id(each): number for number, each in enumerate(given)}
             reply = {"value": self._encode(value, numbers)}
+            is_kept = do in ("get", "item") or name == "__getitem__"  # By an object.
+            if self.is_trusted and is_kept and type(value) in MUTABLE and id(value) not in numbers:
+                number = self._number(value)
+                if self._sharing.find(number) is value or self._sharing.keep(number, value):
+                    reply["shared"] = number
         except CannotSeparate as error:
             reply = {"cannot": str(error)}
         except BaseException as error:
@@ -188,7 +216,8 @@ class Peer:
             reply = {"error": self._report(error)}
         after = self._contents(given[: len(before)])
         changed = [[number, each] for number, each in enumerate(after) if each != before[number]]
-        return {**reply, "after": changed} if changed else reply
+        told = self._sharing.gather()
+        return {**reply, **({"after": changed} if changed else {}), **({"told": told} if told else {})}
 
     def _check(self, do: str, of: Any, name: str) -> None:
         """Let the code use an object that it was given, and nothing behind it; and the standard input of the tests."""
@@ -209,10 +238,14 @@ class Peer:
                 names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
                 allowed = do == "get" and name in names
             else:
-                allowed = name in _OF_FUNCTIONS[:4] or not name.startswith("_")
+                allowed = name in _OF_OBJECTS or (do == "get" and name in _SPECIAL) or not name.startswith("_")
+        elif do == "special":
+            allowed = name in _SPECIAL
         else:
-            allowed = name in _SPECIAL if do == "special" else do != "import"
+            allowed = do in _OF_THE_CODE
         if not allowed:
+            if do == "get" and not _has(target, name):
+                raise AttributeError("%r object has no attribute %r" % (type(target).__name__, name))
             raise self.lost("the code asks for %.50r of an object of the tests" % name)
 
     def _do(self, do: str, target: Any, name: str, args: List[Any], kwargs: Dict[str, Any]) -> Any:
@@ -223,6 +256,8 @@ class Peer:
         if do == "get":
             return getattr(target, name)
         if do == "set":
+            if self.is_trusted and isinstance(target, type):
+                args = [as_member(each) for each in args]
             return setattr(target, name, *args)
         if do == "delete":
             return delattr(target, name)
@@ -234,6 +269,18 @@ class Peer:
             return target[args[0]]
         if do == "plain":
             return _plain(target, name)
+        if do == "signature":
+            return _signature(target)
+        if do == "copy":
+            return getattr(importlib.import_module("copy"), name)(target)
+        if do == "pickle":
+            return pickle.dumps(target, *args)
+        if do == "unpickle":
+            return pickle.loads(*args)
+        if do == "super":
+            return getattr(super(args[0], target), name)
+        if do == "derive":
+            return make_class(name, *args)
         if do == "unlike":
             return _unlike(target)
         if do == "text":
@@ -243,6 +290,9 @@ class Peer:
         if do == "special":
             return getattr(type(target), name)(target, *args, **kwargs)
         raise self.lost("%.50r is no request" % do)
+
+    def _content(self, value: Any) -> Any:
+        return Writer(self._keep, _NO_NUMBERS).content(value)
 
     def _contents(self, given: List[Any]) -> List[Any]:
         numbers = {id(each): number for number, each in enumerate(given)}
@@ -420,6 +470,27 @@ def _plain(value: Any, name: str) -> Any:
     return None
 
 
+def _text_of(container: Any) -> str:
+    return json.dumps(Writer(lambda value, why: id(value), _NO_NUMBERS).content(container))
+
+
+def _has(target: Any, name: str) -> bool:
+    try:
+        return hasattr(target, name)
+    except Exception:
+        return True
+
+
+def _signature(function: Any) -> List[Any]:
+    """The parameters of a function: names, kinds, and whether they have a default; and whether it is async."""
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    found = [[str(each.name), int(each.kind), each.default is not each.empty] for each in parameters]
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return [found, flags if type(flags) is int else 0]
+
+
 class _Nothing:
     """Is in the place of each attribute."""
 
@@ -464,5 +535,5 @@ def read_from(peer: Peer) -> None:
 def load(peer: Peer, name: str) -> Any:
     """The module of the code, as a stand-in that imports find."""
     module = sys.modules[name] = peer.ask("import", None, name)
-    set_up(module, name)
+    set_up(module, name, peer.ask("get", module, "__doc__"))
     return module

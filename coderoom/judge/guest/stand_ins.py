@@ -7,43 +7,33 @@ special methods, and mirrors of the same base classes. Mirrors of exceptions are
 from __future__ import annotations
 
 import builtins
-import operator
 import random
 import sys
 import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
+    from typing import Any, Dict, List, Optional, Tuple
 
 __all__ = [
-    "ARITHMETIC",
-    "COMPARES",
-    "FORWARDED",
     "CannotSeparate",
     "CodeEnded",
+    "ErrorType",
+    "MirrorType",
+    "Mirrored",
     "StandIn",
     "StandInModule",
+    "ask_of",
+    "data_of",
     "ends_test",
-    "make_mirror",
+    "may_decide",
     "reference",
+    "refusal",
     "set_up",
+    "special",
+    "unless_of_all",
 ]
 
-COMPARES = {"__lt__": operator.lt, "__le__": operator.le, "__gt__": operator.gt, "__ge__": operator.ge}
-ARITHMETIC = frozenset(
-    "__%s%s__" % (side, name)
-    for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift",
-                 "and", "xor", "or")
-    for side in ("", "r", "i")
-)  # fmt: skip
-FORWARDED = ARITHMETIC.union(
-    "__%s__" % name
-    for name in ("neg", "pos", "abs", "invert", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil",
-                 "len", "length_hint", "iter", "next", "reversed", "contains", "getitem", "setitem", "delitem", "enter",
-                 "exit", "bytes", "fspath", "call", "instancecheck", "subclasscheck")
-)  # fmt: skip
-"""The special methods of a mirror that are requests."""
 _JUDGES = frozenset(
     ["difference", "endswith", "equals", "intersection", "isdisjoint", "issubset", "issuperset", "removeprefix",
      "removesuffix", "replace", "startswith", "symmetric_difference", "union"]
@@ -68,27 +58,29 @@ def ends_test(kind: Any) -> bool:
 
 def reference(value: Any) -> Optional[Tuple[Any, int]]:
     """For a stand-in or a mirror: the peer that made it, and the number of the object it stands for; else `None`."""
-    if isinstance(value, _Mirrored):
+    if isinstance(value, Mirrored):
         return type.__getattribute__(value, "_cr_peer"), type.__getattribute__(value, "_cr_class")
     if issubclass(type(value), StandIn):
         return type(value)._cr_peer, object.__getattribute__(value, "_cr_number")
     if type(value) is StandInModule:
         return _own(value)["_cr_peer"], _own(value)["_cr_number"]
-    if isinstance(type(value), _ErrorType):
+    if isinstance(type(value), ErrorType):
         number = value.__dict__.get("_cr_number")
         return None if number is None else (type(value)._cr_peer, number)
     return value.__dict__.get("_cr_of") if isinstance(value, BaseException) else None
 
 
-def _ask(
+def ask_of(
     value: Any, do: str, name: str = "", args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
 ) -> Any:
+    """Make a request about the object of a stand-in; see `Peer.ask`."""
     peer: Any = (reference(value) or (None,))[0]
     return peer.ask(do, value, name, args, kwargs or {})
 
 
-def _special(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    return _ask(value, "special", name, args, kwargs)
+def special(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a special method of the object of a stand-in."""
+    return ask_of(value, "special", name, args, kwargs)
 
 
 class StandIn:
@@ -96,40 +88,52 @@ class StandIn:
 
     __slots__ = ("__weakref__", "_cr_number")
     _cr_peer: Any = None
-    _cr_names: Mapping[str, bool] = types.MappingProxyType({})
+    _cr_names: Any = types.MappingProxyType({})
     _cr_is_named = False
     _cr_is_data = False
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__globals__":
+            raise AttributeError(name)  # It would be a copy of all that the module has.
         if name in _JUDGES and not self._cr_peer.is_trusted:
-            if (data := _data_of(self, name)) is not None:
+            if (data := data_of(self, name)) is not None:
                 return getattr(data[0], name)
-            _may_decide(self, name)
-        return _ask(self, "get", name)
+            may_decide(self, name)
+        return ask_of(self, "get", name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        _ask(self, "set", name, (value,))
+        ask_of(self, "set", name, (value,))
 
     def __delattr__(self, name: str) -> None:
-        _ask(self, "delete", name)
+        ask_of(self, "delete", name)
 
     def __dir__(self) -> List[str]:
-        return list(_ask(self, "names"))
+        return list(ask_of(self, "names"))
 
     def __repr__(self) -> str:
-        return str(_ask(self, "text", "repr"))
+        return str(ask_of(self, "text", "repr"))
 
     def __str__(self) -> str:
-        return str(_ask(self, "text", "str"))
+        return str(ask_of(self, "text", "str"))
 
     def __format__(self, spec: str) -> str:
-        return str(_ask(self, "text", "format", (spec,)))
+        return str(ask_of(self, "text", "format", (spec,)))
 
     def __bool__(self) -> bool:
-        return bool(_ask(self, "text", "bool"))
+        return bool(ask_of(self, "text", "bool"))
 
     def __hash__(self) -> int:
-        return int(_ask(self, "text", "hash"))
+        return int(ask_of(self, "text", "hash"))
+
+    def __copy__(self) -> Any:
+        return ask_of(self, "copy", "copy")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return ask_of(self, "copy", "deepcopy")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        _unpickles.append(self._cr_peer)
+        return _unpickled, (ask_of(self, "pickle", args=(int(protocol),)),)
 
     def __eq__(self, other: object) -> Any:
         return _equals(self, other)
@@ -139,32 +143,39 @@ class StandIn:
         return found if found is NotImplemented else not found
 
 
+_unpickles: List[Any] = []
+
+
+def _unpickled(data: bytes) -> Any:
+    return _unpickles[0].ask("unpickle", None, "", (data,))
+
+
 def _equals(one: Any, other: Any) -> Any:
     if one is other and not one._cr_names.get("__eq__"):
         return True
-    if (one._cr_is_data or not isinstance(other, StandIn)) and (data := _data_of(one, "__eq__")) is not None:
+    if (one._cr_is_data or not isinstance(other, StandIn)) and (data := data_of(one, "__eq__")) is not None:
         return data[0] == other
     if not one._cr_names.get("__eq__"):
         return NotImplemented
     if one._cr_peer.is_trusted:
-        return _special(one, "__eq__", other)
+        return special(one, "__eq__", other)
     if not isinstance(other, StandIn):
-        raise _refusal(one, "__eq__")
-    _may_decide(one, "__eq__")
-    return _unless_of_all(one, "__eq__", other)
+        raise refusal(one, "__eq__")
+    may_decide(one, "__eq__")
+    return unless_of_all(one, "__eq__", other)
 
 
-def _unless_of_all(value: Any, name: str, other: Any) -> Any:
+def unless_of_all(value: Any, name: str, other: Any) -> Any:
     """What an object says of another one, unless it says the same of what it cannot know."""
     foreign, similar = [type("Value", (), {})()], _decoys(other)
-    if name == "__eq__" and (unlike := _ask(other, "unlike")) is not None:
+    if name == "__eq__" and (unlike := ask_of(other, "unlike")) is not None:
         foreign.append(unlike)
     questions = [other, *foreign, *similar]
     random.shuffle(questions)
     found, said_of_similar = None, 0
     for each in questions:
         try:
-            said = _special(value, name, each)
+            said = special(value, name, each)
         except Exception:
             if each is other:
                 raise
@@ -193,9 +204,9 @@ def _decoys(value: Any) -> List[Any]:
 _DATA = (bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
 
-def _data_of(value: Any, name: str) -> Optional[List[Any]]:
+def data_of(value: Any, name: str) -> Optional[List[Any]]:
     """In a list, the data that an object is for a special method; `None` if it is more than data."""
-    found = _ask(value, "plain", name)
+    found = ask_of(value, "plain", name)
     return found if type(found) is list and len(found) == 1 and type(found[0]) in _DATA else None
 
 
@@ -203,210 +214,86 @@ def _is_named(kind: Any) -> bool:
     return any(each.__dict__.get("_cr_is_named") for each in type.__dict__["__mro__"].__get__(kind))
 
 
-def _refusal(value: Any, name: str) -> CannotSeparate:
+def refusal(value: Any, name: str) -> CannotSeparate:
+    """The exception for an object that would decide what a method gives."""
     peer: Any = (reference(value) or (None,))[0]
     kind = value if isinstance(value, type) else type(value)
     refused: CannotSeparate = peer.lost("an object of %s decides itself what %s gives" % (kind.__name__, name))
     return refused
 
 
-def _may_decide(value: Any, name: str) -> None:
+def may_decide(value: Any, name: str) -> None:
     """Refuse that an object, of a class that the tests do not name, decides about another object."""
     peer: Any = (reference(value) or (None,))[0]
     if not peer.is_trusted and not _is_named(value if isinstance(value, type) else type(value)):
-        raise _refusal(value, name)
+        raise refusal(value, name)
 
 
-def _forwarded(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        decides = name in ARITHMETIC or name == "__contains__"
-        if self._cr_peer.is_trusted or not decides or all(isinstance(each, StandIn) for each in args):
-            return _special(self, name, *args, **kwargs)
-        if (data := _data_of(self, name)) is not None:
-            return getattr(data[0], name, lambda *_: NotImplemented)(*args)
-        _may_decide(self, name)
-        if name == "__contains__":
-            return _unless_of_all(self, name, args[0])
-        found = _special(self, name, *args, **kwargs)
-        if found is NotImplemented or isinstance(found, StandIn):
-            return found
-        raise _refusal(self, name)  # The data may be what the tests wait for.
-
-    return method
-
-
-def _exit(self: Any, *error: Any) -> Any:
-    found = _special(self, "__exit__", *error)
-    return _unless_swallowed(self, error, found)
-
-
-def _unless_swallowed(value: Any, error: Tuple[Any, ...], found: Any) -> Any:
-    """What a context manager of the code says, unless that would hide a verdict of the tests."""
-    if value._cr_peer.is_trusted or not found or not isinstance(error[1], BaseException):
-        return found
-    if ends_test(type(error[1])):
-        raise value._cr_peer.lost("an object of %s swallows an assertion of the tests" % type(value).__name__)
-    if isinstance(error[1], _INCOMPLETE) and "_cr_by_code" in error[1].__dict__:
-        raise value._cr_peer.lost("an object of %s swallows an error of its own" % type(value).__name__)
-    return found
-
-
-_INCOMPLETE = (AttributeError, NameError, NotImplementedError, TypeError)
-
-
-def _compared(name: str) -> Callable[[Any, Any], Any]:
-    compare = COMPARES[name]
-
-    def method(self: Any, other: Any) -> Any:
-        if not self._cr_peer.is_trusted and (self._cr_is_data or not isinstance(other, StandIn)):
-            if (data := _data_of(self, name)) is not None:
-                return compare(data[0], other)
-            if not isinstance(other, StandIn):
-                raise _refusal(self, name)
-        return _special(self, name, other)
-
-    return method
-
-
-def _awaited(self: Any) -> Generator[Any, Any, Any]:
-    yield from ()  # The other process has waited for it.
-    return _ask(self, "await")
-
-
-def _sent(self: Any, value: Any) -> Any:
-    raise StopIteration(_ask(self, "await"))
-
-
-class _Awaitable:
-    """What an async special method of a stand-in gives."""
-
-    def __init__(self, owner: Any, name: str, args: Tuple[Any, ...]) -> None:
-        self._work = owner, name, args
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        owner, name, args = self._work
-        yield from ()
-        found = _ask(_special(owner, name, *args), "await")
-        return _unless_swallowed(owner, args, found) if name == "__aexit__" else found
-
-
-def _async(name: str) -> Callable[..., Any]:
-    return lambda self, *args: _Awaitable(self, name, args)
-
-
-class _Mirrored(type):
+class Mirrored(type):
     """The class of mirrors: what is done with a class is a request too."""
 
-    def __new__(cls, name: str, bases: Tuple[Any, ...], space: Dict[str, Any]) -> Any:
-        if "_cr_peer" not in space:
-            peer = next(each._cr_peer for each in bases if isinstance(each, _Mirrored))
-            raise peer.lost("the class %s of the tests is derived from one of the code" % name)
-        return super().__new__(cls, name, bases, space)
+    def __new__(cls, name: str, bases: Tuple[Any, ...], space: Dict[str, Any], **options: Any) -> Any:
+        """Make a mirror, or a class of the tests that is derived from one."""
+        if "_cr_peer" in space:
+            return super().__new__(cls, name, bases, space)
+        peer = next(each._cr_peer for each in bases if isinstance(each, Mirrored))
+        return peer.derive(name, bases, space, options)
 
-    def __init__(cls, *_: Any) -> None:
+    def __init__(cls, *_: Any, **options: Any) -> None:
         pass
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _ask(cls, "call", "", args, kwargs)
+        """Call the class."""
+        return ask_of(cls, "call", "", args, kwargs)
 
     def __getattr__(cls, name: str) -> Any:
         if name in _JUDGES:
-            _may_decide(cls, name)
-        return _ask(cls, "get", name)
+            may_decide(cls, name)
+        return ask_of(cls, "get", name)
 
 
-class _MirrorType(_Mirrored):
+class MirrorType(Mirrored):
     """The class of mirrors of classes that are no exceptions."""
 
     def __setattr__(cls, name: str, value: Any) -> None:
-        _ask(cls, "set", name, (value,))
+        ask_of(cls, "set", name, (value,))
 
     def __delattr__(cls, name: str) -> None:
-        _ask(cls, "delete", name)
+        ask_of(cls, "delete", name)
 
     def __dir__(cls) -> List[str]:
-        return list(_ask(cls, "names"))
+        return list(ask_of(cls, "names"))
 
     def __iter__(cls) -> Any:
-        return _special(cls, "__iter__")
+        return special(cls, "__iter__")
 
     def __len__(cls) -> int:
-        return int(_special(cls, "__len__"))
+        return int(special(cls, "__len__"))
 
     def __getitem__(cls, key: Any) -> Any:
-        return _ask(cls, "item", "", (key,))
+        return ask_of(cls, "item", "", (key,))
 
     def __contains__(cls, item: Any) -> bool:
-        _may_decide(cls, "__contains__")
-        return bool(_unless_of_all(cls, "__contains__", item))
+        may_decide(cls, "__contains__")
+        return bool(unless_of_all(cls, "__contains__", item))
 
 
-class _ErrorType(_Mirrored):
+class ErrorType(Mirrored):
     """The class of mirrors of exceptions."""
-
-
-def _attribute_of_error(self: Any, name: str) -> Any:
-    if name.startswith("_cr_") or reference(self) is None:
-        raise AttributeError(name)
-    return _ask(self, "get", name)
-
-
-def _text_of_error(self: Any) -> str:
-    return str(self.__dict__.get("_cr_text", ""))
-
-
-def make_mirror(
-    peer: Any, described: Dict[str, Any], bases: List[type], registered: List[Any], built_in: Optional[type]
-) -> Any:
-    """Make the mirror of a class.
-
-    Args:
-        peer: Who makes it.
-        described: Its `number`, `name`, `qualname`, `module`, and its special `names`: whether they are not `None`.
-        bases: Mirrors of its base classes, and those that are exceptions of the standard library.
-        registered: Its abstract base classes.
-        built_in: The built-in class that it is derived from, if it is.
-    """
-    names = described["names"]
-    space: Dict[str, Any] = {
-        "_cr_peer": peer, "_cr_class": described["number"], "_cr_names": names, "_cr_is_named": False,
-        "__module__": described["module"], "__qualname__": described["qualname"],
-    }  # fmt: skip
-    if any(issubclass(each, BaseException) for each in bases):
-        kept = {"__getattr__": _attribute_of_error, "__str__": _text_of_error}
-        return _ErrorType(described["name"], tuple(bases), {**space, **kept})
-    if not any(issubclass(each, StandIn) for each in bases):
-        bases = [*bases, StandIn]
-    space["__slots__"] = ()
-    if built_in is not None:
-        seen = type(described["name"], (built_in,), {})
-        space.update(__class__=property(lambda self: seen), _cr_is_data=True)  # For `isinstance`.
-    for name, exists in names.items():
-        if name == "__hash__" or not exists:
-            space[name] = StandIn.__hash__ if exists else None
-        elif name == "__exit__":
-            space[name] = _exit
-        elif name in FORWARDED:
-            space[name] = _forwarded(name)
-        elif name in COMPARES:
-            space[name] = _compared(name)
-        elif name in ("__anext__", "__aenter__", "__aexit__"):
-            space[name] = _async(name)
-        elif name == "__await__":
-            space[name] = _awaited
-            if described["name"] == "coroutine":  # So that it is one for asyncio.
-                space.update(send=_sent, throw=lambda self, *error: None, close=lambda self: None)
-        elif name == "__aiter__":
-            space[name] = lambda self: _special(self, "__aiter__")
-    mirror = _MirrorType(described["name"], tuple(bases), space)
-    for each in registered:
-        each.register(mirror)
-    return mirror
 
 
 _BUILT_IN = frozenset(dir(builtins))
 _OF_RUNNERS = ("pytest", "load_tests", "setUpModule", "tearDownModule", "setup_", "teardown_")
 _own: Any = vars(types.ModuleType)["__dict__"].__get__
+
+
+_OF_MODULES = frozenset(
+    "__%s__" % name
+    for name in ("all", "author", "author_email", "build", "copyright", "credits", "date", "description", "email",
+                 "file", "license", "maintainer", "status", "summary", "title", "uri", "url", "version", "version_info",
+                 "version_tuple")
+)  # fmt: skip
+"""The special names of a module that are requests; the others are those of the import system."""
 
 
 class StandInModule(types.ModuleType):
@@ -419,32 +306,35 @@ class StandInModule(types.ModuleType):
         _own(self).update(_cr_peer=peer, _cr_number=number)
 
     def __getattr__(self, name: str) -> Any:
-        if name[:2] == "__" and name not in ("__all__", "__version__"):
+        if name[:2] == "__" and name not in _OF_MODULES:
             raise AttributeError(name)
-        found = _ask(self, "get", name)
+        found = ask_of(self, "get", name)
         if name == "__all__":
             return [each for each in found if _may_replace(each, sys._getframe(1).f_globals)]
-        if isinstance(found, _MirrorType) and "__path__" in _own(self):
+        if isinstance(found, MirrorType) and "__path__" in _own(self):
             type.__setattr__(found, "_cr_is_named", True)
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:2] == "__" or type(value) is StandInModule:
+        if isinstance(value, types.ModuleType) and value.__name__ == "%s.%s" % (self.__name__, name):
+            if type(value) is not StandInModule:  # One of the tests. The others are in the module of the code.
+                _own(self)[name] = value
+        elif name[:2] == "__":
             _own(self)[name] = value
         else:
-            _ask(self, "set", name, (value,))
+            ask_of(self, "set", name, (value,))
 
     def __delattr__(self, name: str) -> None:
-        _ask(self, "delete", name)
+        ask_of(self, "delete", name)
 
     def __dir__(self) -> List[str]:
-        return list(_ask(self, "names"))
+        return list(ask_of(self, "names"))
 
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
         space = sys._getframe(1).f_globals
         names = [name for name in self.__dir__() if name[:2] != "__" and _may_replace(name, space)]
-        return {name: _ask(self, "get", name) for name in names}  # This names no class: nobody asked for one.
+        return {name: ask_of(self, "get", name) for name in names}  # This names no class: nobody asked for one.
 
 
 def _may_replace(name: Any, space: Dict[str, Any]) -> bool:
@@ -453,6 +343,6 @@ def _may_replace(name: Any, space: Dict[str, Any]) -> bool:
     return not own and name not in _BUILT_IN and not name.startswith(_OF_RUNNERS)
 
 
-def set_up(module: StandInModule, name: str) -> None:
+def set_up(module: StandInModule, name: str, doc: Any) -> None:
     """Let the import system find a module under its name."""
-    _own(module).update(__name__=name, __path__=[])
+    _own(module).update(__name__=name, __path__=[], __doc__=doc)

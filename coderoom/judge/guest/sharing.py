@@ -1,0 +1,163 @@
+"""What the processes of tests and code have in common beside the values that they hand over.
+
+With each text, the process of the tests tells how its environment and the levels of its loggers have changed, and what
+it has changed in lists, dicts and sets that objects of the code keep. That of the code tells its warnings and its log
+records, and how those containers are now. All of it is data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from coderoom.sandbox.guest.decoding import as_text
+
+from .crossing import become
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
+    from typing import Any, Callable, Dict, List
+
+__all__ = ["Sharing"]
+
+_MOST = 20_000  # Larger containers are copies: each text would have to look whether they have changed.
+_MOST_CONTAINERS = 100
+_HELD = 3  # References to a container that nothing but the following code has.
+
+
+class Sharing:
+    """One of the two sides.
+
+    Args:
+        is_code: Whether it is that of the code.
+        content: Makes data of a value or of what a container contains.
+        decode: Makes a value of data.
+        text: Makes a text of what a container contains, to compare it.
+    """
+
+    def __init__(
+        self,
+        is_code: bool,
+        content: Callable[[Any], Any],
+        decode: Callable[[Any], Any],
+        text: Callable[[Any], str],
+    ) -> None:
+        self._is_code = is_code
+        self._content = content
+        self._decode = decode
+        self._text = text
+        self._environment = dict(os.environ)
+        self._levels: Dict[str, int] = {}
+        self._containers: Dict[int, List[Any]] = {}  # By number: a container, and the text of what it contained.
+        self._warned: List[Any] = []
+        self._logged: List[Any] = []
+        if is_code:
+            warnings.simplefilter("always")  # The filters of the tests decide.
+            warnings.showwarning = self._on_warning  # type: ignore[assignment]
+
+    def keep(self, number: int, container: Any) -> bool:
+        """Keep a container the same as the one with this number of the other side, if there is not too much of them."""
+        text = self._text(container)
+        is_kept = not self._is_code or (len(text) <= _MOST and len(self._containers) < _MOST_CONTAINERS)
+        if is_kept:
+            self._containers[number] = [container, text]
+        return is_kept
+
+    def find(self, number: int) -> Any:
+        """The container with this number; `None` if it is not kept."""
+        return self._containers.get(number, [None])[0]
+
+    def forget(self, number: int) -> None:
+        """Forget the container with this number."""
+        self._containers.pop(number, None)
+
+    def gone(self) -> List[int]:
+        """The numbers of containers that are not used any more, which are forgotten."""
+        gone = [number for number, each in self._containers.items() if sys.getrefcount(each[0]) < _HELD]
+        for number in gone:
+            del self._containers[number]
+        return gone
+
+    def gather(self) -> Dict[str, Any]:
+        """What the other side has to know."""
+        found: Dict[str, Any] = {}
+        changed = []
+        for number, each in self._containers.items():
+            text = self._text(each[0])
+            if text != each[1]:
+                each[1] = text
+                changed.append([number, self._content(each[0])])
+        if changed:
+            found["changed"] = changed
+        if self._is_code:
+            if self._warned:
+                found["warned"] = self._warned[:]
+            if self._logged:
+                found["logged"] = self._logged[:]
+            del self._warned[:], self._logged[:]
+            return found
+        now = {name: each for name, each in os.environ.items() if not name.startswith("PYTEST_")}
+        if now != self._environment:
+            names = {*now, *self._environment}
+            found["environment"] = [
+                [each, now.get(each)] for each in names if now.get(each) != self._environment.get(each)
+            ]
+            self._environment = now
+        logging: Any = sys.modules.get("logging")
+        if logging is not None:
+            loggers = {"": logging.root, **logging.root.manager.loggerDict}
+            levels = {name: getattr(each, "level", 0) for name, each in loggers.items()}
+            if levels != self._levels:
+                found["levels"] = [
+                    [each, level] for each, level in levels.items() if level != self._levels.get(each, 0)
+                ]
+                self._levels = levels
+        return found
+
+    def take(self, told: Dict[str, Any]) -> None:
+        """Take over what the other side has gathered."""
+        for number, content in told.get("changed", ()):
+            new, each = self._decode(content), self._containers.get(number)
+            if each is not None:
+                become(each[0], new)
+                each[1] = self._text(each[0])
+        if self._is_code:
+            for name, value in told.get("environment", ()):
+                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+            self._set_levels(told.get("levels", ()))
+            return
+        for each in told.get("logged", ()):
+            name, level, path, line, text, function = each
+            self._log(as_text(name), int(level), as_text(path), int(line), as_text(text), as_text(function))
+        for message, path, line in told.get("warned", ()):
+            found = self._decode(message)
+            if isinstance(found, Warning):
+                warnings.warn_explicit(found, None, as_text(path), int(line))
+
+    def _on_warning(self, message: Any, category: Any, filename: str, lineno: int, *_: Any) -> None:
+        self._warned.append([self._content(message), filename, lineno])
+
+    def _set_levels(self, levels: Any) -> None:
+        if not levels:
+            return
+        import logging
+
+        if not self._levels:
+            handler: Any = logging.Handler()
+            handler.emit = self._on_record
+            logging.root.addHandler(handler)
+        self._levels.update(levels)
+        for name, level in levels:
+            logging.getLogger(name or None).setLevel(level)
+
+    def _on_record(self, record: Any) -> None:
+        text = record.getMessage()
+        self._logged.append([record.name, record.levelno, record.pathname, record.lineno, text, record.funcName])
+
+    def _log(self, name: str, level: int, path: str, line: int, text: str, function: str) -> None:
+        import logging
+
+        logger = logging.getLogger(name)
+        if logger.isEnabledFor(level):
+            logger.handle(logger.makeRecord(name, level, path, line, text, (), None, function))
