@@ -6,10 +6,15 @@ import asyncio
 import collections
 import dataclasses
 import enum
+import inspect
+import logging
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 LIMIT = 42
+OPEN = {"mon": [9]}
 
 
 class NoStockError(ValueError):
@@ -169,3 +174,33 @@ def greet() -> None:
 def lines_of(file: Any) -> list[str]:
     with open(file) as lines:  # noqa: PTH123
         return lines.read().split()
+
+
+class Shelf:
+    """Keeps things."""
+
+    def __init__(self, things: list[int]) -> None:
+        self.things = list(things)
+
+    def put(self, thing: int) -> None:
+        self.things.append(thing)
+
+    def worth(self) -> int:
+        return sum(self.things) + self.bonus()
+
+    def bonus(self) -> int:
+        return 0
+
+
+def complain() -> str | None:
+    warnings.warn("old", DeprecationWarning, stacklevel=2)
+    logging.getLogger("shop").info("hi %s", 3)
+    return os.environ.get("SHOP")
+
+
+def parameters_of(function: Any) -> list[str]:
+    return [*inspect.signature(function).parameters, str(inspect.iscoroutinefunction(function))]
+
+
+def worth(shelf: Shelf) -> int:
+    return shelf.worth()

@@ -3,6 +3,10 @@
 # ruff: noqa: PT009, PT027, SIM105, SIM300 (as tests of others are)
 
 import asyncio
+import copy
+import inspect
+import logging
+import pickle
 import unittest
 from unittest import mock
 
@@ -129,7 +133,7 @@ class TestOfUnittest(unittest.TestCase):
         lambda: shop.yes().startswith("a"),
         lambda: shop.yes() == shop.yes(),
         lambda: shop.secret_of(lambda: 0),
-        lambda: type("Derived", (Basket,), {}),
+        lambda: type("Derived", (Basket, unittest.TestCase), {}),
     ],
 )
 def test_lost(decides):
@@ -148,3 +152,68 @@ def test_prints_and_reads(capsys, monkeypatch):
 def test_file_of_the_tests_lost(tmp_path):
     (tmp_path / "file").write_text("a b")
     assert shop.lines_of(tmp_path / "file") == ["a", "b"]
+
+
+def test_what_objects_keep():
+    shelf = shop.Shelf([1])
+    things = shelf.things
+    things.append(2)
+    assert shelf.worth() == 3
+    shelf.put(4)
+    assert things == [1, 2, 4]
+    assert shelf.things is things
+    with mock.patch.dict(shop.OPEN, tue=[10]):
+        shop.OPEN["mon"].append(11)
+        assert shop.OPEN == {"mon": [9, 11], "tue": [10]}
+    assert "tue" not in shop.OPEN
+    for other in (copy.deepcopy(shelf), pickle.loads(pickle.dumps(shelf))):
+        other.put(8)
+        assert (shelf.worth(), other.worth()) == (7, 15)
+
+
+def test_warnings_logs_and_environment(caplog, monkeypatch):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("SHOP", "open")
+    with pytest.warns(DeprecationWarning, match="old"):
+        assert shop.complain() == "open"
+    assert caplog.record_tuples == [("shop", logging.INFO, "hi 3")]
+
+
+def test_what_functions_say():
+    assert str(inspect.signature(shop.Shelf.put)) == "(self, thing: 'int') -> 'None'"
+    assert inspect.iscoroutinefunction(shop.later)
+    assert shop.Shelf.__doc__ == "Keeps things."
+    assert shop.parameters_of(lambda a, *b: a) == ["a", "b", "False"]
+    assert not shop.parameters_of(mock.Mock(return_value=1))[-1] == "True"
+
+
+def test_derived_classes():
+    class Rich(shop.Shelf):
+        rate = 10
+
+        def bonus(self):
+            return self.rate + super().bonus()
+
+        @classmethod
+        def empty(cls):
+            return cls([])
+
+        @property
+        def double(self):
+            return 2 * self.worth()
+
+    rich = Rich([1])
+    assert (shop.worth(rich), rich.double, Rich.empty().worth()) == (11, 22, 10)
+    assert isinstance(rich, shop.Shelf)
+    with mock.patch.object(shop.Shelf, "bonus", lambda self: len(self.things)):
+        assert shop.worth(rich) == 12
+    assert shop.worth(rich) == 11
+
+    class Gone(NoStockError):
+        pass
+
+    def fail():
+        raise Gone("nut", 0)
+
+    with pytest.raises(Gone, match="0 of nut left"):
+        shop.each(lambda _: fail(), 1)

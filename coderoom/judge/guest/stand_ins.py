@@ -93,7 +93,7 @@ class StandIn:
     _cr_is_data = False
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__globals__":
+        if name == "__globals__" and not self._cr_peer.is_trusted:
             raise AttributeError(name)  # It would be a copy of all that the module has.
         if name in _JUDGES and not self._cr_peer.is_trusted:
             if (data := data_of(self, name)) is not None:
