@@ -51,12 +51,12 @@ def write(files: Dict[str, str], folder: str) -> None:
 
 def forget(files: Iterable[str]) -> None:
     """Forget modules with the names of those in files, which something else has imported."""
-    names = _modules_of(files)
+    names = _tops_of(files)
     for name in [each for each in sys.modules if each.partition(".")[0] in names]:
         del sys.modules[name]
 
 
-def _modules_of(files: Iterable[str]) -> Set[str]:
+def _tops_of(files: Iterable[str]) -> Set[str]:
     return {name.partition("/")[0].partition(".")[0] for name in files}
 
 
@@ -172,7 +172,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, peer: Peer, files: Iterable[str], tests: Collection[str] = ()) -> None:
         self._peer = peer
-        self._modules = _modules_of(files)
+        self._modules = _tops_of(files)
         self._tests = tests
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
