@@ -252,10 +252,9 @@ def _live_code_bench(line: Mapping[str, Any]) -> Problem:
     tests = [*_texts(line["public_test_cases"]), *_texts(line["private_test_cases"])]
     start, name = str(line.get("starter_code") or ""), ""
     if any(each.get("testtype") == "functional" for each in tests):
-        name = str(json.loads(line["metadata"])["func_name"])
-    found = [ProgramTest(stdin=each["input"], stdout=each["output"]) for each in tests]
-    programs = Programs(tests=tuple(found), function=name, before=_BEFORE, stop_at_first_failure=True)
-    return Problem(_id_of(line), "", None, f"{start}\n        pass\n" if start.strip() else "", programs)
+        name = str(_parsed(line["metadata"])["func_name"])
+    found = tuple(ProgramTest(stdin=each["input"], stdout=each["output"]) for each in tests)
+    return Problem(_id_of(line), "", None, f"{start}\n        pass\n" if start.strip() else "", _python(found, name, 0))
 
 
 def _texts(data: Any) -> list[dict[str, str]]:
@@ -276,9 +275,8 @@ class _OnlyText(pickle.Unpickler):
 
 
 def _apps(line: Mapping[str, Any]) -> Problem:
-    data = json.loads(line["input_output"]) if isinstance(line["input_output"], str) else line["input_output"]
-    solutions, name = line.get("solutions") or [], data.get("fn_name") or ""
-    solutions = json.loads(solutions) if isinstance(solutions, str) else solutions
+    data, solutions = _parsed(line["input_output"]), _parsed(line.get("solutions") or [])
+    name = data.get("fn_name") or ""
     inputs, outputs = data["inputs"], data["outputs"]
     if name:
         # Mostly, a result is in a list of its own.
@@ -286,9 +284,17 @@ def _apps(line: Mapping[str, Any]) -> Problem:
         outputs = [json.dumps(each[0] if is_wrapped else each) for each in outputs]
         inputs = ["\n".join(map(json.dumps, each)) for each in inputs]
     pairs = zip(inputs, outputs, strict=True)
-    found = [ProgramTest(stdin=_joined(one), stdout=_joined(other)) for one, other in pairs]
-    programs = Programs(tests=tuple(found), function=name, before=_BEFORE, stop_at_first_failure=True)
-    return Problem(_id_of(line), "", solutions[0] if solutions else None, "", programs)
+    found = tuple(ProgramTest(stdin=_joined(one), stdout=_joined(other)) for one, other in pairs)
+    return Problem(_id_of(line), "", solutions[0] if solutions else None, "", _python(found, name, 1e-6))
+
+
+def _python(tests: tuple[ProgramTest, ...], function: str, tolerance: float) -> Programs:
+    how: dict[str, Any] = {"compare": "numbers", "tolerance": tolerance, "before": _BEFORE, "function": function}
+    return Programs(tests=tests, stop_at_first_failure=True, **how)
+
+
+def _parsed(data: Any) -> Any:
+    return json.loads(data) if isinstance(data, str) else data
 
 
 def _programs(line: Mapping[str, Any]) -> Problem:

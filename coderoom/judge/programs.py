@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import marshal
-import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -29,7 +29,7 @@ from coderoom.sandbox import PROGRAMS, ExecutionResult, Limits, Sandbox
 
 _MIB = 1024 * 1024
 _MOST_PRINTED = 10_000
-_MOST_SHOWN = 100
+_MOST_SHOWN, _MOST_SAID = 100, 2_000
 _CHECKER_SECONDS = 10.0
 _PRELOAD = (  # What programs mostly import.
     *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "io", "itertools"),
@@ -111,7 +111,8 @@ class Programs(Data):
         tests: The tests.
         compare: How the output is compared: its `words`, without regard to white space; `numbers`, the same with a
             tolerance; or all of it, `exact`.
-        tolerance: How far a number may be from the expected one, absolutely or relative to it; for `numbers`.
+        tolerance: How far a number may be from the expected one, absolutely or relative to it; for `numbers`. Two
+            integers have to be the same.
         checker: Code in Python that decides instead. It defines `check(input, output, expected)`, which accepts an
             output by returning `True`; a text that it returns says why not. It runs in a room of its own.
         function: The function, or the method of the class `Solution`, that is called instead of reading an input.
@@ -220,7 +221,7 @@ async def judge_programs(
             Verdict(
                 test=test_name,
                 passed=not why,
-                why=visible(why),
+                why=visible(why[:_MOST_SAID]),
                 outcome=outcome,
                 error="" if result.error is None else (result.stderr or str(result.error))[-_MOST_PRINTED:],
                 duration=result.duration,
@@ -305,7 +306,8 @@ async def _why_not_accepted(sandbox: Sandbox, checker: str, test: ProgramTest, o
 
 
 _WORD = re.compile(r"\S+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_INTEGER = re.compile(r"[+\-0-9]+")
 
 
 def _difference(actual: str, expected: str, how: str, tolerance: float) -> str:
@@ -328,8 +330,12 @@ def _difference(actual: str, expected: str, how: str, tolerance: float) -> str:
 def _are_near(actual: str, expected: str, tolerance: float) -> bool:
     if not (_NUMBER.fullmatch(actual) and _NUMBER.fullmatch(expected)):
         return False
-    one, other = float(actual), float(expected)
-    return math.isfinite(one) and math.isclose(one, other, rel_tol=0, abs_tol=tolerance * max(1.0, abs(other)))
+    try:
+        one, other = Decimal(actual), Decimal(expected)
+        most = 0 if _INTEGER.fullmatch(actual + expected) else Decimal(str(tolerance)) * max(Decimal(1), abs(other))
+        return abs(one - other) <= most
+    except ArithmeticError:  # An exponent is too large.
+        return False
 
 
 def _shown(match: re.Match[str]) -> str:
