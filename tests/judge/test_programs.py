@@ -128,6 +128,29 @@ async def test_a_test_leaves_nothing_for_the_next_one(judge: Judge) -> None:
     assert first.stdout.startswith("0 ")
 
 
+SEARCH = """
+import gc, os, sys
+def search():
+    secret = "".join(map(chr, range(97, 110)))
+    kinds = (str, bytes, dict, list, tuple)
+    found = [1 for each in gc.get_objects() if isinstance(each, kinds) and secret in repr(each)]
+    for name in ("environ", "cmdline"):
+        with open(f"/proc/self/{name}") as file:
+            found += [name] if secret in file.read() else []
+    for folder, _, files in [*os.walk("/workspace"), *os.walk("/tmp")]:
+        found += files
+    return len(found)
+print(search(), input())
+"""
+
+
+@pytest.mark.parametrize("more", [{}, {"checker": "def check(*given): return given[1] == '0 abc\\n'"}])
+async def test_what_is_expected_is_not_where_the_program_is(judge: Judge, more: dict[str, str]) -> None:
+    secret = "".join(map(chr, range(97, 110)))
+    [verdict] = await run(judge, SEARCH, tests=[{"name": secret, "stdin": "abc", "stdout": secret}], **more)
+    assert (verdict.stdout, verdict.passed) == ("0 abc\n", bool(more))
+
+
 async def test_a_checker_decides(judge: Judge) -> None:
     assert [each.passed for each in await run(judge, "print(*input().split())", checker=CHECKER)] == [True, True]
     [wrong, _] = await run(judge, "print('__import__(\\'os\\')._exit(0)')", checker=CHECKER)
