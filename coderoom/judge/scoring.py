@@ -79,7 +79,10 @@ async def score(
         name = problem.test.module if isinstance(problem.test, TestCode) else "main"
         whole = f"{code}\n\n{problem.after}" if problem.after else code
         verdicts = await judge.run({f"{name}.py": whole}, problem.test, shared=shared)
-        return next((each for each in verdicts if not each.passed), verdicts[0])
+        failed = next((each for each in verdicts if not each.passed), None)
+        if failed is None or not failed.test:
+            return failed or verdicts[0]
+        return failed.model_copy(update={"why": f"test {failed.test}: {failed.why}"})
 
     async def check(problem: Problem) -> str:
         if problem.reference is None:

@@ -81,7 +81,7 @@ async def test_samples_for_each_format(tmp_path: Path) -> None:
             seen.setdefault(id(sample.line), verdict is not None and verdict.passed)
     assert [*seen.values()] == [passed for _, passed in SAMPLES]
     assert result.unsound == {
-        "wrong": "its reference fails: line 1: '2' was printed, and '1' expected",
+        "wrong": "its reference fails: test 1: line 1: '2' was printed, and '1' expected",
         "empty": "an empty answer passes",
     }
     assert result.without_reference == {"lcb", "lcb_call", "empty"}
