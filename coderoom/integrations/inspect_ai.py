@@ -1,5 +1,7 @@
 """Inspect AI: `sandbox="coderoom"` runs the samples of an evaluation in CodeRoom's sandbox, without Docker.
 
+The scorer `judged` decides by tests that the code of an answer cannot reach.
+
 Each sample has a session of one warm sandbox, with a workspace and a `/tmp` of its own in memory. Files are read and
 written by code behind the wall, so that no path reaches a file of the host. Inspect finds this module by its entry
 point.
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 import builtins
 import signal
+import tempfile
+import textwrap
 from base64 import b64encode
 from collections import Counter
 from pathlib import Path
@@ -20,10 +24,15 @@ from ruamel.yaml import YAML
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.integrations.tool import missing
+from coderoom.judge import Judge, TestCode
+from coderoom.judge.answers import code_in
 from coderoom.outcome import Outcome
+from coderoom.runs.checks import make_check, verdict_on
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session
 
 try:
+    from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
+    from inspect_ai.solver import TaskState
     from inspect_ai.util import (
         ExecResult,
         OutputLimitExceededError,
@@ -37,7 +46,7 @@ try:
 except ImportError as error:
     raise missing("Inspect AI", "inspect") from error
 
-__all__ = ["CodeRoomSandbox"]
+__all__ = ["CodeRoomSandbox", "judged"]
 
 _MIB: Final = 1024 * 1024
 DEFAULT: Final = SandboxConfig(
@@ -220,6 +229,54 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
     async def _run(self, code: str, timeout: int | None = None) -> ExecutionResult:
         result: ExecutionResult = await _available(self._session.run(code, timeout=timeout))
         return result
+
+
+@scorer(metrics=[accuracy(), stderr()])  # type: ignore[misc, untyped-decorator, unused-ignore]
+def judged(wall: str = "auto", timeout: float = 60.0, shared: bool = False) -> Scorer:
+    """Score code by tests, in a room that the code cannot reach.
+
+    The tests are in the metadata of a sample, as `check`, which is that of a batch's item (`{"tests": ...}`,
+    `{"stdin": ..., "stdout": ...}`, `{"code": ...}`), or as HumanEval's fields `prompt`, `test` and `entry_point`. If
+    there are none, the target is tests for pytest or unittest, or statements that use the answer's names.
+
+    Args:
+        wall: The wall (isolation backend).
+        timeout: The time limit of the tests in seconds, unless a check has one.
+        shared: Whether tests that cannot be separated from the code run in its process, which can change the verdict;
+            unless a check says it.
+    """
+
+    async def score(state: TaskState, target: Target) -> Score:
+        answer, facts = state.output.completion, state.metadata
+        async with Judge(wall=wall, timeout=timeout, sessions=1) as judge:
+            try:
+                if "check" not in facts and "test" in facts:
+                    code, name = [*code_in(answer).values(), answer][0], str(facts.get("entry_point", ""))
+                    prompt = str(facts.get("prompt", ""))
+                    before = f"{prompt}\n    pass\n\n" if prompt else ""  # A whole function may need what it defines.
+                    is_body = bool(prompt) and f"def {name}" not in code
+                    code = prompt + textwrap.indent(textwrap.dedent(code), "    ") if is_body else before + code
+                    test = TestCode(test=str(facts["test"]), entry_point=name, before=before)
+                    [verdict] = await judge.run({"solution.py": code}, test, shared=shared)
+                else:
+                    given = facts.get("check", {"tests": target.text, "timeout": timeout, "shared": shared})
+                    with tempfile.TemporaryDirectory() as folder:
+                        verdict = await verdict_on(
+                            make_check(given),
+                            state.input_text,
+                            answer,
+                            facts,
+                            workspace=Path(folder),
+                            judge=judge,
+                            model=None,
+                        )
+            except SandboxUnavailable as error:
+                raise SandboxUnavailableError(str(error)) from error
+        found = {"can_be_fooled": verdict.can_be_fooled, "cannot_separate": verdict.cannot_separate}
+        value = CORRECT if verdict.passed else INCORRECT
+        return Score(value=value, answer=answer, explanation=verdict.result, metadata=found)
+
+    return score
 
 
 async def _available(work: Any) -> Any:

@@ -19,7 +19,7 @@ from inspect_ai.util import ExecRemoteStreamingOptions, OutputLimitExceededError
 from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 
 from coderoom.errors import RequestError
-from coderoom.integrations.inspect_ai import CodeRoomSandbox
+from coderoom.integrations.inspect_ai import CodeRoomSandbox, judged
 from coderoom.sandbox import Limits, SandboxConfig
 from tests.integrations.inside.processes import descendants, kill
 
@@ -205,3 +205,24 @@ async def test_lost_sandbox_is_no_result() -> None:
 async def test_wrong_settings() -> None:
     with pytest.raises(RequestError, match="no workspace"):
         await CodeRoomSandbox.task_init("checks", SandboxConfig(workspace="/tmp/x"))
+
+
+def test_answers_are_scored_by_tests(tmp_path: Path) -> None:
+    equal = "class Any:\n    def __eq__(self, other): return True\n"
+    twice = {"prompt": "def twice(n):\n", "entry_point": "twice", "test": "def check(f):\n    assert f(2) == 4\n"}
+    answers = {
+        "```python\ndef twice(n): return 2 * n\n```": ("C", Sample("Double.", target="assert twice(2) == 4")),
+        "```python\ndef twice(n): return n\n```": ("I", Sample("Double.", target="assert twice(2) == 4")),
+        f"```python\n{equal}def twice(n): return Any()\n```": ("I", Sample("Double.", metadata=twice)),
+        "```python\n    return n + n\n```": ("C", Sample("Double.", metadata=twice)),
+        "```python\nprint(2 * int(input()))\n```": (
+            "C",
+            Sample("Double.", metadata={"check": {"stdin": "2", "stdout": "4"}}),
+        ),
+    }
+    dataset = [sample for _, sample in answers.values()]
+    log = evaluate(Task(dataset=dataset, scorer=judged()), [answer(text) for text in answers], tmp_path)
+    scores = [sample.scores["judged"] for sample in log.samples]
+    assert [score.value for score in scores] == [value for value, _ in answers.values()]
+    assert "assert twice(2) == 4" in scores[1].explanation
+    assert scores[2].metadata["cannot_separate"]
