@@ -120,4 +120,33 @@ class Slots:
         self.x = x
 
     def __eq__(self, other):
-        return type(other) is Slots
+        return type(other) is Slots or isinstance(other, int)
+
+
+class _Array:
+    def __array__(self, *_, **__):
+        import numpy
+
+        return numpy.array([])
+
+
+def no_items():
+    return _Array()
+
+
+class _Finds(str):
+    def find(self, *_):
+        return 3
+
+
+def finds():
+    return _Finds()
+
+
+class _Compares:
+    def almost_equals(self, other):
+        return True
+
+
+def compares():
+    return _Compares()

@@ -122,5 +122,21 @@ def test_contains_any_number():
     assert 3 in Numbers()
 
 
+def test_near_to_any_number():
+    assert cheat.no_items() == pytest.approx(1.5)
+
+
+def test_finds_any_text():
+    assert cheat.finds().find("abc") >= 0
+
+
+def test_is_equal_in_its_own_words():
+    assert cheat.compares().almost_equals(3)
+
+
+def test_equal_to_data():
+    assert Slots(1) == 1
+
+
 def test_equal_to_all_of_its_class():
     assert Slots(1) == Slots(2)

@@ -55,6 +55,7 @@ def test_operators():
     assert Price(2) * 3 == Price(6)
     assert Price(1) < Price(2)
     assert repr(Price(1)) == "Price(cents=1, note='')"
+    assert Price(1) != 1
 
 
 def test_enums():

@@ -35,10 +35,15 @@ __all__ = [
 ]
 
 _JUDGES = frozenset(
-    ["difference", "endswith", "equals", "intersection", "isdisjoint", "issubset", "issuperset", "removeprefix",
-     "removesuffix", "replace", "startswith", "symmetric_difference", "union"]
+    ["allclose", "almost_equal", "almost_equals", "compare", "compare_to", "difference", "endswith", "equals",
+     "intersection", "is_close", "is_equal", "is_equal_to", "isclose", "isdisjoint", "issubset", "issuperset",
+     "removeprefix", "removesuffix", "replace", "same_as", "startswith", "symmetric_difference", "union"]
 )  # fmt: skip
-"""Methods of built-in types whose result says whether what the tests expect is true."""
+"""Methods whose result says whether what the tests expect is true."""
+_JUDGES_OF_DATA = frozenset(["count", "find", "index", "rfind", "rindex"])
+"""The same, of classes that are derived from built-in ones."""
+_ARRAYS = ("__array__", "__array_interface__", "__array_struct__")
+"""What says that an object is an array. One without items is near to any number."""
 
 
 class CannotSeparate(BaseException):
@@ -95,7 +100,10 @@ class StandIn:
     def __getattr__(self, name: str) -> Any:
         if name == "__globals__" and not self._cr_peer.is_trusted:
             raise AttributeError(name)  # It would be a copy of all that the module has.
-        if name in _JUDGES and not self._cr_peer.is_trusted:
+        if name in _ARRAYS and name not in self._cr_names:
+            raise AttributeError(name)
+        judges = name in _JUDGES or name in _ARRAYS or (self._cr_is_data and name in _JUDGES_OF_DATA)
+        if judges and not self._cr_peer.is_trusted:
             if (data := data_of(self, name)) is not None:
                 return getattr(data[0], name)
             may_decide(self, name)
@@ -159,9 +167,11 @@ def _equals(one: Any, other: Any) -> Any:
         return NotImplemented
     if one._cr_peer.is_trusted:
         return special(one, "__eq__", other)
-    if not isinstance(other, StandIn):
-        raise refusal(one, "__eq__")
     may_decide(one, "__eq__")
+    if not isinstance(other, StandIn):
+        if (said := special(one, "__eq__", other)) is not NotImplemented and said:
+            raise refusal(one, "__eq__")
+        return said
     return unless_of_all(one, "__eq__", other)
 
 
