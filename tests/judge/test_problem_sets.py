@@ -39,6 +39,7 @@ PROBLEMS: list[dict[str, Any]] = [
      "solutions": json.dumps([ADD])},
     {"problem_id": 8, "input_output": json.dumps({"inputs": [[[1], 2]], "outputs": [[[3]]], "fn_name": "add"}),
      "solutions": json.dumps(["def add(a, b): return [a[0] + b]"])},
+    {"problem_id": 9, "input_output": "", "solutions": ""},
     {"task_id": "own", "tests": [{"stdin": "2", "stdout": "0.5"}], "compare": "numbers", "prompt": "n = int(input())\n",
      "canonical_solution": "print(1 / n)"},
     {"task_id": "wrong", "tests": [{"stdin": "", "stdout": "1"}], "canonical_solution": "print(2)"},
