@@ -62,6 +62,13 @@ _COMPILERS = {
         f"MALLOC_ARENA_MAX=1 exec java {_SMALL} -Xss32m -cp built Main",
         "default-jdk",
     ),
+    ".ts": _Compiler(  # Only errors of syntax (TS1...) count: the types of Node's modules may not be there.
+        "main.ts",
+        "tsc --target es2022 --module commonjs --outDir built main.ts > errors || code=$?; cat errors; "
+        "test -f built/main.js && ! grep -q 'error TS1[0-9]*:' errors || exit $code",
+        "exec node built/main.js",
+        "node-typescript",
+    ),
 }
 # Files cross as bytes that only the interpreter behind the wall reads.
 _WRITE = """\

@@ -92,6 +92,10 @@ async def test_other_languages(judge: Judge) -> None:
 C = '#include <stdio.h>\nint main() { int a, b; scanf("%d %d", &a, &b); printf("%d", a + b); return 0; }'
 CPP = "#include <bits/stdc++.h>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b; }"
 GO = 'package main\nimport "fmt"\nfunc main() { var a, b int; fmt.Scan(&a, &b); fmt.Println(a + b) }'
+TYPESCRIPT = """import * as fs from "fs"
+const [a, b]: number[] = fs.readFileSync(0, "utf8").split(" ").map(Number)
+console.log(a + b)
+"""
 JAVA = """import java.util.Scanner;
 public class Main {
     public static void main(String[] args) {
@@ -109,6 +113,7 @@ public class Main {
         pytest.param("add.cpp", "g++", CPP, marks=pytest.mark.slow),
         pytest.param("add.go", "go", GO, marks=pytest.mark.slow),
         pytest.param("Add.java", "javac", JAVA, marks=pytest.mark.slow),
+        pytest.param("add.ts", "tsc", TYPESCRIPT, marks=pytest.mark.slow),
     ],
 )
 async def test_languages_that_are_compiled(judge: Judge, name: str, command: str, code: str) -> None:
