@@ -13,7 +13,7 @@ from coderoom.cli.app import typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom.judge import Verdict
+    from coderoom.judge import Tests, Verdict
     from coderoom.judge.gauntlet import Case
 
 
@@ -46,6 +46,12 @@ def judge(
         float | None,
         app.option("SEC", "The timeout of each sample, or of all tests: by default 10, or 300.", min=0.1, max=86_400),
     ] = None,
+    command: Annotated[
+        str | None,
+        app.option(
+            "TEXT", "The test command of the repository TESTS, such as 'pytest -q'. --candidate is a folder like it."
+        ),
+    ] = None,
     shared: Annotated[
         bool,
         typer.Option(
@@ -73,14 +79,14 @@ def judge(
     """
     if what == "gauntlet":
         return _gauntlet(against or [], wall, jobs, as_json)
-    if candidates:
-        return _suite(Path(what), candidates, wall, timeout, shared, as_json)
+    if candidates or command:
+        return _suite(Path(what), candidates or [], command, wall, timeout, shared, as_json)
     if samples is None:
         raise RequestError("Give the file of the samples, or with --candidate the code that the tests are for.")
     return _samples(what, samples, problems, timeout, jobs, wall, shared, as_json)
 
 
-_SHOWN = {"test", "passed", "skipped", "why", "cannot_separate", "can_be_fooled"}
+_SHOWN = {"test", "passed", "skipped", "why", "cannot_separate", "can_be_fooled", "warning"}
 
 
 def _samples(
@@ -138,14 +144,29 @@ def _samples(
     return app.end_code(facts["succeeded"], False)
 
 
-def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float | None, shared: bool, as_json: bool) -> int:
-    from coderoom.judge import Judge, TestFiles
+def _suite(
+    tests: Path,
+    candidates: list[Path],
+    command: str | None,
+    wall: str,
+    timeout: float | None,
+    shared: bool,
+    as_json: bool,
+) -> int:
+    from coderoom.judge import Judge, Repository, TestFiles
     from coderoom.judge.files import read_code, read_tests
     from coderoom.judge.problem_sets import read_programs
+    from coderoom.judge.repository import changed_files
 
     is_data = tests.suffix in (".json", ".jsonl")
-    given = read_programs(tests) if is_data else read_tests(tests, candidates)
-    files = read_code(candidates, given.files if isinstance(given, TestFiles) else ())
+    given: Tests
+    if command:
+        if len(candidates) != 1 or not candidates[0].is_dir():
+            raise RequestError("--command needs one --candidate FOLDER, which is laid out like the repository.")
+        given, files = Repository(folder=tests, command=command), changed_files(tests, candidates[0])
+    else:
+        given = read_programs(tests) if is_data else read_tests(tests, candidates)
+        files = read_code(candidates, given.files if isinstance(given, TestFiles) else ())
 
     async def run() -> list[Verdict]:
         async with Judge(wall=wall, timeout=timeout, sessions=1) as judge:
@@ -156,7 +177,10 @@ def _suite(tests: Path, candidates: list[Path], wall: str, timeout: float | None
     succeeded = passed > 0 and passed + skipped == len(verdicts)
     fields = _SHOWN | ({"outcome", "duration", "peak_memory", "stdout"} if is_data else set())
     shown = [each.model_dump(mode="json", include=fields) for each in verdicts]
-    lines = [f"{each.test or tests.name}: {each.result}" for each in verdicts if not each.passed or each.can_be_fooled]
+    lines = [f"{each.test or tests.name}: {each.result}" for each in verdicts if not each.passed]
+    lines += {each.warning: None for each in verdicts if each.warning}
+    if fooled := [each for each in verdicts if each.can_be_fooled]:
+        lines.append(f"{len(fooled)} verdicts can be fooled: {fooled[0].cannot_separate}")
     more = f", {skipped} skipped" if skipped else ""
     app.show_result(
         as_json, {"succeeded": succeeded, "tests": shown}, *lines, f"{passed} of {len(verdicts)} tests passed{more}"

@@ -14,6 +14,7 @@ from coderoom.judge.cases import FrozenTests, FunctionTest, Step, TestChange, ch
 from coderoom.judge.harness import Harness, Job, PythonHarness
 from coderoom.judge.judge import Judge, Tests, make_sandbox
 from coderoom.judge.programs import Programs, ProgramTest
+from coderoom.judge.repository import Repository
 from coderoom.judge.session import Verdict
 from coderoom.judge.strength import Strength, Survivor
 from coderoom.judge.values import Comparison, Record, TaggedError, compare, decode, encode, show
@@ -29,6 +30,7 @@ __all__ = [
     "Programs",
     "PythonHarness",
     "Record",
+    "Repository",
     "Step",
     "Strength",
     "Survivor",

@@ -24,6 +24,7 @@ from coderoom.judge.cases import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, PythonHarness, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.judge.mutants import Mutant
 from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
+from coderoom.judge.repository import Repository, judge_repository
 from coderoom.judge.session import (
     Answer,
     Seen,
@@ -58,7 +59,7 @@ def make_sandbox(wall: str = "auto", language: Harness | None = None, **options:
 
 _VALUE_BYTES = 8 * 1024 * 1024  # Enough for a property of 100,000 items or a megabyte of text.
 
-Tests: TypeAlias = FrozenTests | TestCode | TestFiles | Programs
+Tests: TypeAlias = FrozenTests | TestCode | TestFiles | Programs | Repository
 """The kinds of tests: cases of functions, the code of a test, files for pytest or unittest, inputs of a program."""
 
 
@@ -182,6 +183,9 @@ class Judge:
         if isinstance(tests, FrozenTests):
             return await self._run_cases(code, tests, functions, final)
         async with self._pairs:
+            if isinstance(tests, Repository):
+                timeout = timeout or self._timeout or _SECONDS_FOR_COMMAND
+                return await judge_repository(code, tests, wall=self.wall, timeout=timeout)
             if isinstance(tests, Programs):
                 sandbox = self._sandbox(sandbox_for_programs)
                 return await judge_programs(sandbox, code, tests, timeout=timeout or self._timeout or _SECONDS_FOR_CODE)
@@ -292,7 +296,7 @@ class Judge:
             return [answer is not None and answer.value is True for answer in await sessions.look_at(jobs)]
 
 
-_SECONDS_FOR_CASE, _SECONDS_FOR_CODE, _SECONDS_FOR_FILES = 5.0, 10.0, 300.0
+_SECONDS_FOR_CASE, _SECONDS_FOR_CODE, _SECONDS_FOR_FILES, _SECONDS_FOR_COMMAND = 5.0, 10.0, 300.0, 600.0
 _SMALLEST, _LARGEST = 16, 512  # The number of jobs between two rollbacks.
 _PER_SESSION = 24  # Loading a program takes as long as a few tests, so a session needs enough of them.
 _MOST_PRINTED = 10_000

@@ -1,0 +1,193 @@
+"""Judges code by a repository's own test command: the tests and their configuration are those of a frozen copy.
+
+The command runs code and tests in one process, so the code can change what comes of it: each verdict says
+`can_be_fooled`. `TestFiles` keep them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
+from coderoom.errors import RequestError
+from coderoom.judge.cases import Data
+from coderoom.judge.session import Verdict, why_no_answer
+from coderoom.outcome import Outcome
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox
+
+FROZEN: Final = (
+    *("test_*.py", "*_test.py", "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
+    *("noxfile.py", "sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-info", "*.dist-info", ".coveragerc"),
+    *("*.test.*", "*.spec.*", "*_test.go", "package.json", ".npmrc", ".mocharc*", "jest.config.*", "vitest.config.*"),
+    *("test", "tests", "__tests__", "Makefile", "makefile", "GNUmakefile", "node_modules"),
+)
+"""The names of files and folders that belong to the tests."""
+_RUNNERS: Final = {*sys.stdlib_module_names, "pytest", "_pytest", "pluggy", "py", "nose", "xdist"}
+_LIMITS: Final = Limits(memory_bytes=2 << 30, processes=512, output_bytes=4 << 20)
+_LARGEST_REPORT: Final = 64 << 20
+_LAST: Final = 2_000
+_MOST_NAMED: Final = 10
+_TAP: Final = re.compile(r"^ *(not )?ok\b *\d*(?: -)? *(.*?)(?: *# *(skip|todo)\b.*)?$", re.I | re.M)
+
+
+class Repository(Data):
+    """The tests of a repository.
+
+    Attributes:
+        folder: A frozen copy of the repository.
+        command: Its test command, such as `pytest -q`, `make test` or `npm test`. It runs in a shell in the folder.
+        frozen: Further names or paths, with `*`, of files that belong to the tests, beside `FROZEN`.
+        report: The path of the JUnit report that the command writes. pytest writes one without that.
+        tests: The names of tests, all of which have to be in the report and to pass; empty: all that are there.
+    """
+
+    folder: Path
+    command: str
+    frozen: tuple[str, ...] = ()
+    report: str = ""
+    tests: tuple[str, ...] = ()
+
+
+async def judge_repository(
+    code: Mapping[str, str], repository: Repository, *, wall: str = "auto", timeout: float
+) -> list[Verdict]:
+    """Run the test command of a repository on a copy of it with the files of the code.
+
+    Files that belong to the tests stay as they are: those of the code do not count, and a warning names them.
+
+    Args:
+        code: The files that have changed, by their paths in the repository.
+        repository: The repository.
+        wall: The wall (isolation backend).
+        timeout: The time limit of the command in seconds.
+
+    Returns:
+        A verdict on each test of the report, or of the output if that is TAP; otherwise, and if the command failed
+        beside its tests, one on the command. Each passing one says `can_be_fooled`.
+
+    Raises:
+        RequestError: The folder cannot be read, or a path is not in it.
+        SandboxUnavailable: The sandbox broke, which says nothing about the code.
+    """
+    if not repository.folder.is_dir():
+        raise RequestError(f"{str(repository.folder)!r} is no folder of a repository.")
+    changed = {name_inside(name): content for name, content in code.items()}
+    frozen = (*FROZEN, *repository.frozen)
+    counted = {name: content for name, content in changed.items() if not _belongs_to_tests(name, frozen)}
+    ignored = [name for name, content in changed.items() if name not in counted and _differs(repository, name, content)]
+    report = repository.report or f".report-{secrets.token_hex(8)}.xml"
+    options = "" if repository.report else f"--junitxml={report} "
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "repository")
+        await asyncio.to_thread(_copy, repository.folder, folder, counted)
+        async with Sandbox(wall, workspace=folder, limits=_LIMITS) as sandbox, sandbox.session() as session:
+            command = f"export PYTEST_ADDOPTS='{options}-p no:cacheprovider' PYTHONDONTWRITEBYTECODE=1\n"
+            result = await session.run(command + repository.command, language="sh", timeout=timeout)
+        verdicts = _of_report(folder, report) or _of_tap(result.stdout)
+    if repository.tests:
+        verdicts = [each for each in verdicts if each.test in repository.tests]
+        why = f"it did not run: {_why_ended(result)}"[:_LAST] if result.outcome is not Outcome.OK else "it did not run"
+        lacking = set(repository.tests).difference(each.test for each in verdicts)
+        verdicts += [Verdict(test=each, passed=False, why=why) for each in repository.tests if each in lacking]
+    if result.outcome is not Outcome.OK and all(each.passed or each.skipped for each in verdicts):
+        verdicts.append(Verdict(passed=False, why=_why_ended(result), outcome=result.outcome))
+    elif not verdicts:
+        verdicts.append(Verdict(test=repository.command, passed=True, duration=result.duration))
+    warning = ""
+    if ignored:
+        more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
+        warning = f"{', '.join(ignored[:_MOST_NAMED])}{more} of the code did not count: they belong to the tests"
+    fooled = "the command runs code and tests in one process"
+    return [
+        each.model_copy(update={"warning": warning, "can_be_fooled": each.passed, "cannot_separate": fooled})
+        for each in verdicts
+    ]
+
+
+def _belongs_to_tests(path: str, frozen: tuple[str, ...]) -> bool:
+    parts = path.split("/")
+    if any(fnmatchcase(part, pattern) for part in parts for pattern in frozen):
+        return True
+    # In the folder where the command runs, it would take the place of the runner's own module.
+    hides = parts[0].partition(".")[0] in _RUNNERS and (len(parts) > 1 or parts[0].endswith((".py", ".so", ".pyc")))
+    return hides or any(fnmatchcase(path, pattern) for pattern in frozen)
+
+
+def _differs(repository: Repository, name: str, content: str) -> bool:
+    try:
+        return (repository.folder / name).read_text("utf-8") != content
+    except (OSError, ValueError):
+        return True
+
+
+def _copy(source: Path, target: Path, changed: Mapping[str, str]) -> None:
+    try:
+        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git", "__pycache__"))
+        for name, content in changed.items():
+            write_inside(target, name, content.encode("utf-8", "surrogatepass"))
+    except (OSError, shutil.Error) as error:
+        raise RequestError(f"The repository {str(source)!r} cannot be copied: {error}") from None
+
+
+def _of_report(folder: Path, report: str) -> list[Verdict]:
+    """The verdicts of a JUnit report; none if there is none that can be read."""
+    try:
+        tree = ElementTree.fromstring(read_inside(folder, report, _LARGEST_REPORT))
+    except (OSError, RequestError, ElementTree.ParseError, ValueError):
+        return []
+    found = []
+    for case in tree.iter("testcase"):
+        name = "::".join(filter(None, (case.get("classname"), case.get("name"))))
+        failure = next((each for each in case if each.tag in ("failure", "error")), None)
+        skipped = case.find("skipped")
+        why = "" if failure is None else (failure.get("message") or failure.text or "failed").strip()
+        passed = failure is None and skipped is None
+        reason = (skipped.get("message") or "") if skipped is not None else why
+        found.append(Verdict(test=name, passed=passed, skipped=not passed and failure is None, why=reason[:_LAST]))
+    return found
+
+
+def _of_tap(output: str) -> list[Verdict]:
+    """The verdicts of output in the Test Anything Protocol; none if it is not that."""
+    if not re.search(r"^(TAP version \d+|\d+\.\.\d+)", output, re.M):
+        return []
+    found = []
+    for failed, name, left_out in _TAP.findall(output):
+        passed, skipped = not failed and not left_out, bool(left_out)
+        found.append(Verdict(test=name, passed=passed, skipped=skipped, why="" if passed or skipped else "not ok"))
+    return found
+
+
+def _why_ended(result: ExecutionResult) -> str:
+    if result.exit_code and result.outcome is Outcome.ERROR:
+        return f"the command ended with exit code {result.exit_code}: {result.output.strip()[-_LAST:]}"
+    return why_no_answer(result)
+
+
+def changed_files(original: Path, candidate: Path) -> dict[str, str]:
+    """The text files of a folder that are not in another one, or differ there; those of `.git` and caches do not count.
+
+    Raises:
+        RequestError: A file cannot be read.
+    """
+    found = {}
+    for name, _ in files_inside(candidate):
+        if {".git", "__pycache__", ".venv"}.isdisjoint(name.split("/")):
+            try:
+                data = read_inside(candidate, name, _LARGEST_REPORT)
+                known = (original / name).read_bytes() if (original / name).is_file() else None
+                if data != known:
+                    found[name] = data.decode("utf-8", "surrogateescape")
+            except OSError as error:
+                raise RequestError(f"{candidate / name} cannot be read: {error}") from None
+    return found
