@@ -7,8 +7,11 @@ import collections
 import dataclasses
 import enum
 import inspect
+import ipaddress
 import logging
 import os
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -190,6 +193,18 @@ class Shelf:
 
     def bonus(self) -> int:
         return 0
+
+
+def with_name(name: str, value: int = 0) -> list[Any]:
+    return [name, value, sys.argv[1:]]
+
+
+def find(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE) if not isinstance(pattern, re.Pattern) else pattern
+
+
+def address(text: str) -> Any:
+    return ipaddress.ip_address(text)
 
 
 def complain() -> str | None:

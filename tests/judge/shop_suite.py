@@ -5,8 +5,11 @@
 import asyncio
 import copy
 import inspect
+import ipaddress
+import json
 import logging
 import pickle
+import re
 import unittest
 from unittest import mock
 
@@ -186,6 +189,14 @@ def test_what_functions_say():
     assert shop.Shelf.__doc__ == "Keeps things."
     assert shop.parameters_of(lambda a, *b: a) == ["a", "b", "False"]
     assert shop.parameters_of(mock.Mock(return_value=1))[-1] == "False"
+
+
+def test_data_of_the_standard_library(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["shop", "-v"])
+    assert shop.with_name(name="a", value=1) == ["a", 1, ["-v"]]
+    assert json.dumps({"stack": shop.stack()}) == '{"stack": [1, 2]}'
+    assert shop.find(re.compile("a+")) == re.compile("a+")
+    assert shop.address("10.0.0.1") + 1 == ipaddress.ip_address("10.0.0.2")
 
 
 def test_derived_classes():

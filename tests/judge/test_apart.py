@@ -31,7 +31,7 @@ async def apart() -> AsyncIterator[Sandbox]:
 async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files={"test_shop.py": suite}))
-    assert len(verdicts) == 29
+    assert len(verdicts) == 30
     for each in verdicts:
         name = each.test.rpartition("::")[2]
         if "lost" in name:

@@ -11,13 +11,19 @@ Beside the tags of `encoding` there are these:
     {"$range": [0, 9, 1]}        {"$slice": [0, null, 2]}         {"$constant": "Ellipsis"}
     {"$path": ["pathlib.PurePosixPath", "a/b"]}                   {"$collection": ["Counter", [["a", 2]]]}
     {"$numpy": ["<i8", [2], BYTES, true]}                         {"$logger": "shop"}
+    {"$text": ["ipaddress.IPv4Address", "10.0.0.1"]}              {"$member": ["http.HTTPStatus", 200]}
+    {"$pattern": ["a+", 32]}                                      {"$alias": [CLASS, [CLASS]]}
+    {"$zone": [{"$timedelta": [0, 3600, 0]}, "CET"]}
 """
 
 from __future__ import annotations
 
 import builtins
 import collections
+import datetime
+import enum
 import importlib
+import re
 import sys
 import types
 
@@ -56,6 +62,8 @@ _LIBRARY = frozenset(
         "pathlib", "random", "re", "statistics", "string", "typing")
 ).difference(_WITH_POWER)  # fmt: skip
 _BUILT_IN = dict(vars(builtins))
+_OF_TEXT = ("ipaddress", "zoneinfo")
+_Alias: Any = getattr(types, "GenericAlias", None)
 _COLLECTIONS = ("OrderedDict", "Counter", "defaultdict", "deque")
 
 
@@ -133,6 +141,16 @@ class Writer(ValueEncoder):
 
     def _known(self, value: Any, kind: type) -> Any:
         module, name = str(kind.__module__).partition(".")[0], kind.__name__
+        if module in _OF_TEXT and standard_name(kind):
+            return {"$text": [standard_name(kind), str(value)]}
+        if kind is re.Pattern:
+            return {"$pattern": [self.encode(value.pattern), value.flags]}
+        if isinstance(value, enum.Enum) and standard_name(kind):
+            return {"$member": [standard_name(kind), self.encode(value.value)]}
+        if kind is datetime.timezone:
+            return {"$zone": [self.encode(value.utcoffset(None)), self._str(value.tzname(None))]}
+        if kind is _Alias:
+            return {"$alias": [self.encode(value.__origin__), self.encode(value.__args__)]}
         if module == "logging" and standard_name(kind) in ("logging.Logger", "logging.RootLogger"):
             return {"$logger": self._str(value.name)}
         if module == "datetime" and type(getattr(value, "tzinfo", None)).__module__ not in ("builtins", "datetime"):
@@ -182,6 +200,20 @@ def _path(reader: Decoder, data: Any) -> Any:
     return kind(as_text(data[1]))
 
 
+def _of_text(reader: Decoder, data: Any) -> Any:
+    kind = standard_class(as_text(data[0]))
+    if kind.__module__.partition(".")[0] not in _OF_TEXT:
+        raise ValueError("%.100r is not made of text" % data[0])
+    return kind(as_text(data[1]))
+
+
+def _member(reader: Decoder, data: Any) -> Any:
+    kind = standard_class(as_text(data[0]))
+    if not issubclass(kind, enum.Enum):
+        raise ValueError("%.100r is no enum" % data[0])
+    return kind(reader.read(data[1]))
+
+
 def _module(reader: Decoder, data: Any) -> Any:
     if not is_standard(as_text(data)):
         raise ValueError("%.100r is no module of the standard library" % data)
@@ -197,6 +229,11 @@ TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
     "$standard": lambda reader, data: standard_class(as_text(data)),
     "$module": _module,
     "$path": _path,
+    "$text": _of_text,
+    "$pattern": lambda reader, data: re.compile(reader.read(data[0]), data[1] & ~re.DEBUG),
+    "$member": _member,
+    "$zone": lambda reader, data: datetime.timezone(reader.read(data[0]), as_text(data[1])),
+    "$alias": lambda reader, data: _Alias(reader.read(data[0]), reader.read(data[1])),
     "$logger": lambda reader, data: importlib.import_module("logging").getLogger(as_text(data)),
     "$collection": _collection,
     "$numpy": _array,

@@ -49,13 +49,13 @@ def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         decides = name in ARITHMETIC or name == "__contains__"
         if self._cr_peer.is_trusted or not decides or all(isinstance(each, StandIn) for each in args):
-            return special(self, name, *args, **kwargs)
+            return ask_of(self, "special", name, args, kwargs)
         if (data := data_of(self, name)) is not None:
             return getattr(data[0], name, lambda *_: NotImplemented)(*args)
         may_decide(self, name)
         if name == "__contains__":
             return unless_of_all(self, name, args[0])
-        found = special(self, name, *args, **kwargs)
+        found = ask_of(self, "special", name, args, kwargs)
         if found is NotImplemented or isinstance(found, StandIn):
             return found
         raise refusal(self, name)  # The data may be what the tests wait for.

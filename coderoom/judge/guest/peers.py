@@ -203,7 +203,9 @@ class Peer:
             value = self._do(do, self._decode(request["of"]), name, args, kwargs)
             numbers = {id(each): number for number, each in enumerate(given)}
             reply = {"value": self._encode(value, numbers)}
-            is_kept = do in ("get", "item") or name == "__getitem__"  # By an object.
+            is_kept = (
+                do in ("get", "item") or name == "__getitem__" or (name == "__call__" and _gets(request, self._given))
+            )
             if self.is_trusted and is_kept and type(value) in MUTABLE and id(value) not in numbers:
                 number = self._number(value)
                 if self._sharing.find(number) is value or self._sharing.keep(number, value):
@@ -281,6 +283,9 @@ class Peer:
             return getattr(super(args[0], target), name)
         if do == "derive":
             return make_class(name, *args)
+        if do == "data":
+            kinds: Sequence[Any] = (dict, list, tuple, str)
+            return next(([each(target)] for each in kinds if isinstance(target, each)), None)
         if do == "unlike":
             return _unlike(target)
         if do == "text":
@@ -472,6 +477,11 @@ def _plain(value: Any, name: str) -> Any:
 
 def _text_of(container: Any) -> str:
     return json.dumps(Writer(lambda value, why: id(value), _NO_NUMBERS).content(container))
+
+
+def _gets(request: Dict[str, Any], given: Mapping[int, Any]) -> bool:
+    """Whether a call is one of a method that gives what its object keeps."""
+    return getattr(given.get(request["of"].get("$there")), "__name__", "") in ("get", "setdefault")
 
 
 def _has(target: Any, name: str) -> bool:

@@ -1,8 +1,8 @@
 """What the processes of tests and code have in common beside the values that they hand over.
 
-With each text, the process of the tests tells how its environment and the levels of its loggers have changed, and what
-it has changed in lists, dicts and sets that objects of the code keep. That of the code tells its warnings and its log
-records, and how those containers are now. All of it is data.
+With each text, the process of the tests tells how its environment, its arguments and the levels of its loggers have
+changed, and what it has changed in lists, dicts and sets that objects of the code keep. That of the code tells its
+warnings and its log records, and how those containers are now. All of it is data.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Sharing:
         self._decode = decode
         self._text = text
         self._environment = dict(os.environ)
+        self._argv = sys.argv[:]
         self._levels: Dict[str, int] = {}
         self._containers: Dict[int, List[Any]] = {}  # By number: a container, and the text of what it contained.
         self._warned: List[Any] = []
@@ -104,6 +105,8 @@ class Sharing:
                 [each, now.get(each)] for each in names if now.get(each) != self._environment.get(each)
             ]
             self._environment = now
+        if sys.argv != self._argv:
+            self._argv = found["argv"] = [*map(str, sys.argv)]
         logging: Any = sys.modules.get("logging")
         if logging is not None:
             loggers = {"": logging.root, **logging.root.manager.loggerDict}
@@ -125,6 +128,7 @@ class Sharing:
         if self._is_code:
             for name, value in told.get("environment", ()):
                 os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+            sys.argv[:] = told.get("argv", sys.argv)
             self._set_levels(told.get("levels", ()))
             return
         for each in told.get("logged", ()):

@@ -7,6 +7,7 @@ special methods, and mirrors of the same base classes. Mirrors of exceptions are
 from __future__ import annotations
 
 import builtins
+import json
 import random
 import sys
 import types
@@ -25,6 +26,7 @@ __all__ = [
     "StandInModule",
     "ask_of",
     "data_of",
+    "encode_stand_ins",
     "ends_test",
     "may_decide",
     "reference",
@@ -83,9 +85,9 @@ def ask_of(
     return peer.ask(do, value, name, args, kwargs or {})
 
 
-def special(value: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+def special(value: Any, name: str, *args: Any) -> Any:
     """Call a special method of the object of a stand-in."""
-    return ask_of(value, "special", name, args, kwargs)
+    return ask_of(value, "special", name, args)
 
 
 class StandIn:
@@ -149,6 +151,28 @@ class StandIn:
     def __ne__(self, other: object) -> Any:
         found = _equals(self, other)
         return found if found is NotImplemented else not found
+
+
+def encode_stand_ins() -> None:
+    """Let `json` encode objects of classes that are derived from `dict`, `list`, `tuple` or `str`."""
+    encoder: Any = json.JSONEncoder
+    make = encoder.__init__
+
+    def use(self: Any) -> None:
+        default = self.default
+
+        def encode(value: Any) -> Any:
+            data = ask_of(value, "data") if isinstance(value, StandIn) and value._cr_is_data else None
+            return data[0] if data else default(value)
+
+        self.default = encode
+
+    def make_and_use(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        use(self)
+
+    encoder.__init__ = make_and_use
+    use(vars(json)["_default_encoder"])
 
 
 _unpickles: List[Any] = []

@@ -13,6 +13,7 @@ import unittest
 
 from .checks import TOLD, Finder, described, forget, write
 from .peers import Peer
+from .stand_ins import encode_stand_ins
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -51,6 +52,7 @@ def run_files(
     packages = {each for each in code if each.endswith("/__init__.py")}
     write({**{each: "" for each in packages if any(map(_folder(each), files))}, **files}, os.getcwd())
     forget(code)
+    encode_stand_ins()
     sys.meta_path.insert(0, Finder(peer, code, files))
     return _run(_Found(peer, note, without), files, run)
 
