@@ -246,7 +246,7 @@ async def _noted(
         done = [name for name, each in noted.items() if each["outcome"]]
         why, outcome, found = "", Outcome.TIMEOUT, None
         try:
-            async with asyncio.timeout(each_most) as limit:
+            async with asyncio.timeout(end - loop.time()) as limit:
 
                 async def hear(text: str, limit: asyncio.Timeout = limit) -> None:
                     test = json.loads(text)

@@ -161,7 +161,7 @@ class Writer(ValueEncoder):
             if name == "deque":
                 return {"$collection": [name, self._list(list(value)), value.maxlen]}
             more = value.default_factory if name == "defaultdict" else None
-            if more is not None and not standard_name(more):
+            if not (more is None or _has_known_default(value)):
                 return UNKNOWN
             return {"$collection": [name, self._list([*map(list, value.items())]), self.encode(more)]}
         numpy = self._library("numpy")
@@ -243,6 +243,10 @@ TAGS_OF_BOTH: Dict[str, Callable[[Decoder, Any], Any]] = {
 MUTABLE = (list, dict, set, bytearray, *(getattr(collections, name) for name in _COLLECTIONS))
 
 
+def _has_known_default(value: Any) -> bool:
+    return value.default_factory is None or bool(standard_name(value.default_factory))
+
+
 def mutable(values: List[Any]) -> List[Any]:
     """The lists, dicts, sets and other containers among values and in them, each once."""
     found: Dict[int, Any] = {}
@@ -250,6 +254,8 @@ def mutable(values: List[Any]) -> List[Any]:
     while left:
         each = left.pop()
         kind = type(each)
+        if kind is collections.defaultdict and not _has_known_default(each):
+            continue
         if kind in MUTABLE:
             if id(each) in found:
                 continue

@@ -132,6 +132,14 @@ def _text_of_error(self: Any) -> str:
     return str(self.__dict__.get("_cr_text", ""))
 
 
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+_NATIVE: Dict[str, Any] = {
+    "function": types.FunctionType, "method": types.MethodType, "generator": types.GeneratorType,
+    "coroutine": types.CoroutineType, "async_generator": types.AsyncGeneratorType,
+}  # fmt: skip
+"""What objects of built-in classes are for `isinstance`."""
+
+
 def make_mirror(
     peer: Any, described: Dict[str, Any], bases: List[type], registered: List[Any], built_in: Optional[type]
 ) -> Any:
@@ -176,13 +184,14 @@ def make_mirror(
                 space.update(send=_sent, throw=lambda self, *error: None, close=lambda self: None)
         elif name == "__aiter__":
             space[name] = lambda self: special(self, "__aiter__")
-    if described["module"] == "builtins" and described["name"] in ("function", "method"):
+    native = _NATIVE.get(described["name"]) if described["module"] == "builtins" else None
+    if native is not None and (not peer.is_trusted or not issubclass(native, _FUNCTIONS)):
+        space["__class__"] = property(lambda self: native)
+    if native is not None and issubclass(native, _FUNCTIONS):
         space.update(__module__=_Attribute("__module__"))
         if peer.is_trusted:  # For `inspect`; the tests let nothing else be seen of a function.
             space.update(__signature__=property(_signature), __code__=property(_code))
             space.update(__defaults__=property(_defaults), __kwdefaults__=property(_defaults_by_name))
-        else:
-            space["__class__"] = property(lambda self: getattr(types, described["name"].title() + "Type"))
     mirror = MirrorType(described["name"], tuple(bases), space)
     for each in registered:
         each.register(mirror)

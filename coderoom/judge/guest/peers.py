@@ -11,6 +11,7 @@ but a call.
 from __future__ import annotations
 
 import builtins
+import collections
 import contextlib
 import functools
 import importlib
@@ -39,6 +40,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 __all__ = ["CannotSeparate", "CodeEnded", "Peer", "load", "read_from"]
 
 _MOST_CAUSES = 4
+_MOST_LATEST = 10_000
 _NO_NAMES: Mapping[str, Any] = {}
 _NO_NUMBERS: Mapping[int, int] = {}
 _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
@@ -105,6 +107,7 @@ class Peer:
         self._stand_ins: Any = weakref.WeakValueDictionary()
         self._gone: List[int] = []
         self._raised: List[BaseException] = []
+        self._latest: Any = collections.deque(maxlen=_MOST_LATEST)
         self._sharing = Sharing(is_trusted, self._content, self._decode, _text_of)
 
     def ask(self, do: str, of: Any, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = _NO_NAMES) -> Any:
@@ -393,6 +396,8 @@ class Peer:
                 object.__setattr__(found, "_cr_number", number)
             if number in self._gone:
                 self._gone.remove(number)
+            if self.is_trusted:  # Weak references of the code to objects of the tests live on.
+                self._latest.append(found)
             weakref.finalize(found, self._gone.append, number).atexit = False
             self._stand_ins[number] = found
         return found
