@@ -19,7 +19,7 @@ from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge.gauntlet import Case
 from coderoom.sandbox import Limits, Sandbox
 
-_SLACK = 60.0
+_SLACK = 30.0
 
 
 class Harness(NamedTuple):
