@@ -28,6 +28,7 @@ from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 _MODULES = harness_modules(
     stand_ins="", mirrors="", deriving="", crossing="", sharing="", peers="", checks="", suites=""
 )
+_RUNNERS = ("_pytest", "pluggy", "pytest")
 _SLACK = 5.0
 _TOGETHER = "it passes only in one process with the code, where the code could have changed the verdict"
 _MOST_BYTES = 16 * 1024 * 1024
@@ -179,13 +180,13 @@ async def judge_suite(
         A verdict on each test; a single one without a name if the tests could not be run.
 
     Raises:
-        RequestError: A file has the name of a module of the standard library.
+        RequestError: A file has the name of a module of Python or of pytest.
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
     modules = {each.partition("/")[0].removesuffix(".py") for each in files}
-    if shadowed := sys.stdlib_module_names.intersection(modules):
-        raise RequestError(f"{min(shadowed)} is a module of the standard library: give the code another name.")
+    if shadowed := sys.stdlib_module_names.union(_RUNNERS).intersection(modules):
+        raise RequestError(f"{min(shadowed)} is a module of Python or of pytest: give the code another name.")
     given = tests.files, list(tests.run)
 
     async def apart(note: _Note, done: list[str], left: float) -> ExecutionResult:

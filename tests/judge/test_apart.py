@@ -204,6 +204,15 @@ def test_folders_of_tests_and_of_code(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout.strip()) == (0, f"{count} of {count} tests passed"), done
 
 
+async def test_files_of_the_code_do_not_replace_those_of_the_tests(apart: Sandbox) -> None:
+    tests = TestFiles(files={"t/test_it.py": "import f\ndef test_it(): assert f.ONE == 2\n", "t/conftest.py": ""})
+    code = {"f.py": "ONE = 1", "test_it.py": "def test_it(): pass", "conftest.py": "def pytest_pyfunc_call(): return 1"}
+    verdicts = await judge_suite(apart, code, tests)
+    assert [(each.test, each.passed) for each in verdicts] == [("t/test_it.py::test_it", False)]
+    with pytest.raises(RequestError, match="pytest is a module of Python or of pytest"):
+        await judge_suite(apart, {"pytest.py": ""}, tests)
+
+
 @pytest.mark.slow
 async def test_a_test_that_does_not_end_does_not_end_the_others(apart: Sandbox) -> None:
     code = "def hang():\n    while True: pass\n"

@@ -172,7 +172,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, peer: Peer, files: Iterable[str], tests: Collection[str] = ()) -> None:
         self._peer = peer
-        self._modules = _tops_of(files)
+        # A module of the tests takes precedence: pytest imports files of tests and conftest.py by such names.
+        own = {name.rpartition("/")[2].partition(".")[0] for name in tests if name.endswith(".py")}
+        self._modules = _tops_of(files) - own
         self._tests = tests
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
