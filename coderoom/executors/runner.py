@@ -89,6 +89,7 @@ class ExecutorRunner:
         self._starting: asyncio.Task[None] | None = None
         # Each run that is not over, with a future that is set to end it early.
         self._runs: dict[asyncio.Task[ExecutionResult], asyncio.Future[None]] = {}
+        self._ends = 0  # How often all runs were ended, also those that wait for the start.
 
     @property
     def executor(self) -> CodeExecutor:
@@ -145,7 +146,10 @@ class ExecutorRunner:
         return all output at the end.
         """
         token = cancellation_token or CancellationToken()
+        ends = self._ends
         await await_with_token(self.start(), token)
+        if self._ends != ends:
+            return ExecutionResult(Outcome.CANCELLED, CANCELLED_CODE)
         inner = CancellationToken()
         begin = time.monotonic()
         task = asyncio.create_task(self._execute(list(blocks), inner))
@@ -192,6 +196,7 @@ class ExecutorRunner:
         return seconds * len(blocks) + _EXTRA_SECONDS if isinstance(seconds, int | float) else None
 
     async def _end_runs(self) -> None:
+        self._ends += 1
         tasks = list(self._runs)
         for ended in self._runs.values():
             if not ended.done():
@@ -236,6 +241,9 @@ async def _cancel(task: asyncio.Task[ExecutionResult], token: CancellationToken)
     task.add_done_callback(retrieve_exception)
     with contextlib.suppress(Exception):  # This calls the executor's callbacks.
         token.cancel()
+    # AutoGen's local executor only ends a process that it knows. One that is starting is either ended by the token, or
+    # known after this step of the event loop.
+    await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait((task,), timeout=_CANCEL_SECONDS)
 

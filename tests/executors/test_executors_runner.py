@@ -221,6 +221,19 @@ async def test_stop_ends_what_runs(tmp_path: Path) -> None:
     await all_gone(tmp_path)
 
 
+async def test_a_stop_ends_what_starts_at_that_moment(tmp_path: Path) -> None:
+    async def stop_after(steps: int) -> Outcome:
+        runner = ExecutorRunner(raw_local(work_dir=tmp_path))
+        task = asyncio.create_task(run(runner, shell("exec sleep 20")))
+        for _ in range(steps):  # Of the event loop: the process starts in one, and AutoGen knows it in a later one.
+            await asyncio.sleep(0)
+        await runner.stop()
+        return (await task).outcome
+
+    assert set(await asyncio.gather(*map(stop_after, range(1, 24)))) == {Outcome.CANCELLED}
+    await all_gone(tmp_path)
+
+
 async def test_a_token_may_outlive_the_loop(tmp_path: Path) -> None:
     token = CancellationToken()
 
