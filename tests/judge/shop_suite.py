@@ -203,6 +203,9 @@ def test_derived_classes():
     class Rich(shop.Shelf):
         rate = 10
 
+        def __init__(self, things):
+            shop.Shelf.__init__(self, things)
+
         def bonus(self):
             return self.rate + super().bonus()
 

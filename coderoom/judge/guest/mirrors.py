@@ -157,6 +157,7 @@ def make_mirror(
         "_cr_peer": peer, "_cr_class": described["number"], "_cr_names": names, "_cr_is_named": False,
         "__module__": described["module"], "__qualname__": described["qualname"],
         "__doc__": _Attribute("__doc__"), "__annotations__": _Attribute("__annotations__"),
+        "__init__": _Attribute("__init__"),
     }  # fmt: skip
     if any(issubclass(each, BaseException) for each in bases):
         kept = {"__getattr__": _attribute_of_error, "__str__": _text_of_error}
