@@ -25,7 +25,7 @@ from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
-_MODULES = harness_modules(
+MODULES = harness_modules(
     stand_ins="", mirrors="", deriving="", crossing="", sharing="", peers="", checks="", suites=""
 )
 _RUNNERS = ("_pytest", "pluggy", "pytest")
@@ -44,7 +44,7 @@ def sandbox_apart(wall: str = "auto", **options: Any) -> Sandbox:
     limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
     # In a workspace, code could read the tests.
     suites = ["pytest"] if options.get("workspace") is None and importlib.util.find_spec("pytest") is not None else []
-    return Sandbox(wall, preload=[*_MODULES, *suites], limits=limits, **options)
+    return Sandbox(wall, preload=[*MODULES, *suites], limits=limits, **options)
 
 
 class TestCode(Data):
@@ -94,9 +94,10 @@ def tests_in(source: str, module: str) -> TestCode | TestFiles:
 
 
 class _Line:
-    """Carries texts between two sessions. Always one of them works, and the other one waits for its text."""
+    """Carries texts between two sessions, and notes them. One of them works, and the other one waits for its text."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: list[tuple[str, str]] | None = None) -> None:
+        self._texts = texts
         self._waiting: dict[str, asyncio.Future[str | None]] = {}
         self._ready = asyncio.Event()
         self.has_ended = False
@@ -110,6 +111,8 @@ class _Line:
         return exchange
 
     async def _exchange(self, side: str, other: str, text: str) -> str | None:
+        if self._texts is not None:
+            self._texts.append((side, text))
         if side == "tests":
             await self._ready.wait()
         if self.has_ended:
@@ -134,7 +137,13 @@ class _Line:
 
 
 async def judge_apart(
-    sandbox: Sandbox, files: Mapping[str, str], test: TestCode, *, timeout: float = 10.0, shared: bool = False
+    sandbox: Sandbox,
+    files: Mapping[str, str],
+    test: TestCode,
+    *,
+    timeout: float = 10.0,
+    shared: bool = False,
+    texts: list[tuple[str, str]] | None = None,
 ) -> Verdict:
     """Run a test against code, each in a room of its own.
 
@@ -144,13 +153,14 @@ async def judge_apart(
         test: The test.
         timeout: The time limit in seconds.
         shared: Whether the verdict from one process counts if they cannot be separated.
+        texts: Is filled with what the two sides have said, each with its side (`tests` or `code`).
 
     Raises:
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
     begun = time.monotonic()
     given = dict(files), test.model_dump(mode="json")
-    result = await _apart(sandbox, files, timeout, [], "checks", "check", *given)
+    result = await _apart(sandbox, files, timeout, [], "checks", "check", *given, texts=texts)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
         return Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)
@@ -217,7 +227,7 @@ async def judge_suite(
         async with sandbox.session(functions=[note]) as session:
             cell = call_inside("suites", "run_together", dict(files), *given, decided + done)
             cell = cell.replace("run_together(", "run_together(note, ", 1)
-            return await session.run(make_harness(_MODULES, sandbox.preload) + cell, timeout=left)
+            return await session.run(make_harness(MODULES, sandbox.preload) + cell, timeout=left)
 
     found, _, _ = await _noted(together, timeout)
     whys = {name: each["why"] for name, each in found.items() if each["outcome"] != "skipped"}
@@ -281,7 +291,7 @@ async def _together(
     sandbox: Sandbox, timeout: float, guest: str, function: str, *arguments: object
 ) -> dict[str, Any] | None:
     """Run tests in one process with the code, as if nothing were separated."""
-    cell = make_harness(_MODULES, sandbox.preload) + call_inside(guest, function, *arguments)
+    cell = make_harness(MODULES, sandbox.preload) + call_inside(guest, function, *arguments)
     found = value_of(await sandbox.run(cell, timeout=timeout))
     return found if isinstance(found, dict) else None
 
@@ -294,17 +304,18 @@ async def _apart(
     guest: str,
     function: str,
     *arguments: object,
+    texts: list[tuple[str, str]] | None = None,
 ) -> ExecutionResult:
     """Serve code in one session, and call a function of the harness in another one, which can use the code.
 
     The function is called with one that exchanges texts with the code, and with `functions` of the host.
     """
-    line = _Line()
+    line = _Line(texts)
     async with (
         sandbox.session(functions=[line.of("tests", "code"), *functions]) as tests,
         sandbox.session(functions=[line.of("code", "tests")]) as code,
     ):
-        harness = make_harness(_MODULES, sandbox.preload)
+        harness = make_harness(MODULES, sandbox.preload)
         cell = call_inside("checks", "serve", dict(files)).replace("serve(", "serve(exchange, ", 1)
         serving = asyncio.create_task(_run(code, harness + cell, timeout + _SLACK, line))
         try:

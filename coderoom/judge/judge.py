@@ -22,6 +22,7 @@ from coderoom.errors import GenerationError, RequestError
 from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.cases import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, PythonHarness, call_inside, job_of, look_of, make_harness, run_inside
+from coderoom.judge.known_calls import KnownCalls, judge_by_calls
 from coderoom.judge.mutants import Mutant
 from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
 from coderoom.judge.repository import Repository, judge_repository
@@ -130,6 +131,7 @@ class Judge:
         self._runs = asyncio.Semaphore(concurrency // (2 * self._sessions))
         self._pairs = asyncio.Semaphore(self._sessions) if sandbox is None else self._runs
         self._known: dict[object, Answer] = {}
+        self._calls: dict[bytes, KnownCalls] = {}
         self.language = language if language is not None else PythonHarness()
 
     async def __aenter__(self) -> Self:
@@ -159,6 +161,7 @@ class Judge:
         final: bool = True,
         shared: bool = False,
         timeout: float | None = None,
+        is_reference: bool = False,
     ) -> list[Verdict]:
         """Run tests.
 
@@ -171,6 +174,8 @@ class Judge:
             shared: Whether tests that cannot be separated from the code get a verdict from one process. It says
                 `can_be_fooled`.
             timeout: Another time limit than the judge's, but for cases.
+            is_reference: Whether the code is known to be right. If it passes `TestCode`, other code is judged faster,
+                by the calls that the test has made.
 
         Returns:
             A verdict on each test, in order; a single one without a name if they could not be run.
@@ -192,7 +197,16 @@ class Judge:
             sandbox = self._sandbox(sandbox_apart)
             if isinstance(tests, TestCode):
                 timeout = timeout or self._timeout or _SECONDS_FOR_CODE
-                return [await judge_apart(sandbox, code, tests, timeout=timeout, shared=shared)]
+                key = hashlib.sha256(tests.model_dump_json().encode()).digest()
+                if (calls := self._calls.get(key)) is not None:
+                    verdict = await judge_by_calls(sandbox, code, tests, calls, timeout=timeout)
+                    if verdict is not None:
+                        return [verdict]
+                texts: list[tuple[str, str]] | None = [] if is_reference else None
+                verdict = await judge_apart(sandbox, code, tests, timeout=timeout, shared=shared, texts=texts)
+                if texts and verdict.passed and not verdict.can_be_fooled and (found := KnownCalls.of(texts)):
+                    self._calls[key] = found
+                return [verdict]
             timeout = timeout or self._timeout or _SECONDS_FOR_FILES
             return await judge_suite(sandbox, code, tests, timeout=timeout, shared=shared)
 

@@ -75,10 +75,10 @@ async def score(
         SandboxUnavailable: The sandbox broke, which says nothing about the samples.
     """
 
-    async def judged(code: str, problem: Problem) -> Verdict:
+    async def judged(code: str, problem: Problem, is_reference: bool = False) -> Verdict:
         name = problem.test.module if isinstance(problem.test, TestCode) else "main"
         whole = f"{code}\n\n{problem.after}" if problem.after else code
-        verdicts = await judge.run({f"{name}.py": whole}, problem.test, shared=shared)
+        verdicts = await judge.run({f"{name}.py": whole}, problem.test, shared=shared, is_reference=is_reference)
         failed = next((each for each in verdicts if not each.passed), None)
         if failed is None or not failed.test:
             return failed or verdicts[0]
@@ -87,11 +87,12 @@ async def score(
     async def check(problem: Problem) -> str:
         if problem.reference is None:
             result.without_reference.add(problem.task_id)
-        elif not (verdict := await judged(problem.reference, problem)).passed:
+        elif not (verdict := await judged(problem.reference, problem, is_reference=True)).passed:
             return f"its reference fails: {verdict.cannot_separate or verdict.why}"
         return "an empty answer passes" if (await judged(problem.empty, problem)).passed else ""
 
-    checks = {each.problem.task_id: asyncio.ensure_future(check(each.problem)) for each in samples}
+    problems = {each.problem.task_id: each.problem for each in samples}
+    checks = {task_id: asyncio.ensure_future(check(problem)) for task_id, problem in problems.items()}
 
     async def verdict_on(sample: Sample) -> Verdict | None:
         return None if await checks[sample.problem.task_id] else await judged(sample.code, sample.problem)

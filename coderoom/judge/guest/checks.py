@@ -18,11 +18,22 @@ from .peers import CannotSeparate, Peer, load, read_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
-    from typing import Any, Callable, Collection, Dict, Iterable, Optional, Set, Tuple
+    from typing import Any, Callable, Collection, Dict, Iterable, List, Optional, Set, Tuple
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["TOLD", "Finder", "check", "check_together", "described", "forget", "serve", "write"]
+__all__ = [
+    "TOLD",
+    "Finder",
+    "answer",
+    "check",
+    "check_answered",
+    "check_together",
+    "described",
+    "forget",
+    "serve",
+    "write",
+]
 
 TOLD = 2_000
 
@@ -34,6 +45,19 @@ def serve(exchange: Exchange, files: Dict[str, str]) -> None:
     peer = Peer(exchange, is_trusted=True)
     read_from(peer)
     peer.serve()
+
+
+def answer(files: Dict[str, str], requests: List[str]) -> List[str]:
+    """Answer requests that are known before the tests have made them; see `serve`."""
+    answers: List[str] = []
+    left = iter(requests)
+
+    def exchange(text: str) -> Optional[str]:
+        answers.append(text)
+        return next(left, None)
+
+    serve(exchange, files)
+    return answers[1:]  # The first text says that the code is ready.
 
 
 def write(files: Dict[str, str], folder: str) -> None:
@@ -51,9 +75,9 @@ def write(files: Dict[str, str], folder: str) -> None:
 
 def forget(files: Iterable[str]) -> None:
     """Forget modules with the names of those in files, which something else has imported."""
-    names = _tops_of(files)
-    for name in [each for each in sys.modules if each.partition(".")[0] in names]:
-        del sys.modules[name]
+    for top in _tops_of(files).intersection(sys.modules):
+        for name in [each for each in sys.modules if each.partition(".")[0] == top]:
+            del sys.modules[name]
 
 
 def _tops_of(files: Iterable[str]) -> Set[str]:
@@ -76,6 +100,22 @@ def check(exchange: Exchange, code: Dict[str, str], test: Dict[str, Any]) -> Dic
     why = _check(lambda: load(peer, test["module"]), code, test)
     why = why or "".join(peer.ended[:1])  # A test may have caught what it was told.
     return {"why": why, "cannot": [each[:TOLD] for each in peer.cannot[:10]]}
+
+
+def check_answered(
+    requests: List[str], answers: List[str], code: Dict[str, str], test: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Run a test with the answers to its requests, if it makes these and no others: if all are `known`. See `check`."""
+    left = [*zip(requests, answers)][::-1]  # noqa: B905 (Python 3.8)
+    known = True
+
+    def exchange(text: str) -> Optional[str]:
+        nonlocal known
+        request, answer = left.pop() if left else (None, None)
+        known = known and text == request
+        return answer if known else None
+
+    return {**check(exchange, code, test), "known": known}
 
 
 def check_together(code: Dict[str, str], test: Dict[str, Any]) -> Dict[str, Any]:
@@ -106,17 +146,19 @@ def _check(load_code: Callable[[], Any], code: Dict[str, str], test: Dict[str, A
     why = ""
     try:
         exec(compile(test["before"], "<before>", "exec"), space)
-        used, defined = _names_of(compile(source, "<test>", "exec", ast.PyCF_ONLY_AST))
-        wanted = used.difference(space, vars(builtins), defined).union(test["names"])
-        if entry_point or wanted:
-            given = load_code()
-            modules = set() if entry_point else _modules_of(source, wanted)
-            for name in [entry_point] if entry_point else wanted:
-                with contextlib.suppress(*[] if entry_point else [AttributeError]):
-                    space[name] = importlib.import_module(name) if name in modules else getattr(given, name)
-        exec(compile(source, "<test>", "exec"), space)
         if entry_point:
+            space[entry_point] = getattr(load_code(), entry_point)
+            exec(compile(source, "<test>", "exec"), space)
             space["check"](space[entry_point])
+        else:
+            used, defined = _names_of(compile(source, "<test>", "exec", ast.PyCF_ONLY_AST))
+            wanted = used.difference(space, vars(builtins), defined).union(test["names"])
+            given = load_code() if wanted else None
+            modules = _modules_of(source, wanted)
+            for name in wanted:
+                with contextlib.suppress(AttributeError):
+                    space[name] = importlib.import_module(name) if name in modules else getattr(given, name)
+            exec(compile(source, "<test>", "exec"), space)
     except CannotSeparate:
         pass
     except BaseException as error:
