@@ -58,6 +58,14 @@ def judge(
             "--shared", help="Where tests and code cannot be separated, judge in one process, which can be fooled."
         ),
     ] = False,
+    strength: Annotated[
+        bool,
+        typer.Option(
+            "--strength",
+            help="Say how strong the tests are: how many mutants of the code that passed fail them. Of a sample 10 are "
+            "tried, of files 50, for a minute at most; each takes as long as the tests.",
+        ),
+    ] = False,
     against: Annotated[
         list[str] | None,
         app.option(
@@ -80,12 +88,13 @@ def judge(
     if what == "gauntlet":
         return _gauntlet(against or [], wall, jobs, as_json)
     if candidates or command:
-        return _suite(Path(what), candidates or [], command, wall, timeout, shared, as_json)
+        return _suite(Path(what), candidates or [], command, wall, timeout, shared, strength, as_json)
     if samples is None:
         raise RequestError("Give the file of the samples, or with --candidate the code that the tests are for.")
-    return _samples(what, samples, problems, timeout, jobs, wall, shared, as_json)
+    return _samples(what, samples, problems, timeout, jobs, wall, shared, strength, as_json)
 
 
+_MUTANTS, _MUTANTS_OF_SAMPLE, _SECONDS = 50, 10, 60.0
 _SHOWN = {"test", "passed", "skipped", "why", "cannot_separate", "can_be_fooled", "warning"}
 
 
@@ -97,24 +106,31 @@ def _samples(
     jobs: int,
     wall: str,
     shared: bool,
+    strength: bool,
     as_json: bool,
 ) -> int:
-    from coderoom.judge import Judge
+    from coderoom.judge import Judge, Strength
     from coderoom.judge.problem_sets import human_eval_file, read_problems, read_samples
-    from coderoom.judge.scoring import Score, score
+    from coderoom.judge.scoring import Score, files_of, score
 
     file = (problems or human_eval_file()) if what == "humaneval" else Path(what)
-    found = read_samples(samples, read_problems(file))
-    result = Score()
+    several = read_samples(samples, read_problems(file))
+    result, whole = Score(), Strength()
     out = samples.with_name(f"{samples.name}_results.jsonl")
 
     async def run() -> None:
+        nonlocal whole
         async with Judge(wall=wall, timeout=timeout, sessions=jobs) as judge:
-            async for sample, verdict in score(found, result, judge, shared=shared):
+            async for sample, verdict in score(several, result, judge, shared=shared):
                 words = f"left out: {result.unsound[sample.problem.task_id]}" if verdict is None else verdict.result
                 line = {**sample.line, "result": words, "passed": verdict is not None and verdict.passed}
+                if strength and verdict is not None and verdict.passed:
+                    files, test = files_of(sample.code, sample.problem), sample.problem.test
+                    found = await judge.strength(files, test, most=_MUTANTS_OF_SAMPLE, seconds=_SECONDS)
+                    whole += found
+                    line["strength"] = found.model_dump(mode="json")
                 lines.write(json.dumps(line) + "\n")
-                _show_progress(sum(result.judged.values()), len(found), as_json)
+                _show_progress(sum(result.judged.values()), len(several), as_json)
 
     with out.open("w", encoding="utf-8") as lines:
         asyncio.run(run())
@@ -128,6 +144,7 @@ def _samples(
         "left_out": result.unsound,
         "without_reference": len(result.without_reference),
         **result.pass_at,
+        **({"mutants": whole.mutants, "killed": whole.killed} if strength else {}),
         "results": str(out),
     }
     words = [f"{passed} of {count} samples passed"]
@@ -135,6 +152,7 @@ def _samples(
     words += (
         [f"{result.can_be_fooled} were judged in their own process, and can be fooled"] if result.can_be_fooled else []
     )
+    words += [f"their tests kill {whole.killed} of {whole.mutants} mutants"] if strength else []
     words += [f"{name}: {value:.1%}" for name, value in result.pass_at.items()]
     if result.without_reference:
         lacking = len(result.without_reference)
@@ -151,9 +169,10 @@ def _suite(
     wall: str,
     timeout: float | None,
     shared: bool,
+    strength: bool,
     as_json: bool,
 ) -> int:
-    from coderoom.judge import Judge, Repository, TestFiles
+    from coderoom.judge import Judge, Repository, Strength, TestFiles
     from coderoom.judge.files import read_code, read_tests
     from coderoom.judge.problem_sets import read_programs
     from coderoom.judge.repository import changed_files
@@ -168,13 +187,17 @@ def _suite(
         given = read_programs(tests) if is_data else read_tests(tests, candidates)
         files = read_code(candidates, given.files if isinstance(given, TestFiles) else ())
 
-    async def run() -> list[Verdict]:
-        async with Judge(wall=wall, timeout=timeout, sessions=1) as judge:
-            return await judge.run(files, given, shared=shared)
+    async def run() -> tuple[list[Verdict], Strength | None]:
+        async with Judge(wall=wall, timeout=timeout, sessions=2 if strength else 1) as judge:
+            verdicts = await judge.run(files, given, shared=shared)
+            if not strength or not any(each.passed for each in verdicts):
+                return verdicts, None
+            return verdicts, await judge.strength(files, given, most=_MUTANTS, seconds=_SECONDS)
 
-    verdicts = asyncio.run(run())
+    verdicts, found = asyncio.run(run())
     passed, skipped = sum(each.passed for each in verdicts), sum(each.skipped for each in verdicts)
     succeeded = passed > 0 and passed + skipped == len(verdicts)
+    evidence = {"strength": found.model_dump(mode="json")} if found else {}
     fields = _SHOWN | ({"outcome", "duration", "peak_memory", "stdout"} if is_data else set())
     shown = [each.model_dump(mode="json", include=fields) for each in verdicts]
     lines = [f"{each.test or tests.name}: {each.result}" for each in verdicts if not each.passed]
@@ -182,9 +205,9 @@ def _suite(
     if fooled := [each for each in verdicts if each.can_be_fooled]:
         lines.append(f"{len(fooled)} verdicts can be fooled: {fooled[0].cannot_separate}")
     more = f", {skipped} skipped" if skipped else ""
-    app.show_result(
-        as_json, {"succeeded": succeeded, "tests": shown}, *lines, f"{passed} of {len(verdicts)} tests passed{more}"
-    )
+    lines.append(f"{passed} of {len(verdicts)} tests passed{more}")
+    lines += [found.in_words(_MUTANTS)] if found else []
+    app.show_result(as_json, {"succeeded": succeeded, "tests": shown, **evidence}, *lines)
     return app.end_code(succeeded, False)
 
 

@@ -55,6 +55,12 @@ class Score:
         return found
 
 
+def files_of(code: str, problem: Problem) -> dict[str, str]:
+    """The files of an answer to a problem, as its test finds them."""
+    name = problem.test.module if isinstance(problem.test, TestCode) else "main"
+    return {f"{name}.py": f"{code}\n\n{problem.after}" if problem.after else code}
+
+
 async def score(
     samples: Sequence[Sample], result: Score, judge: Judge, *, shared: bool = False
 ) -> AsyncIterator[tuple[Sample, Verdict | None]]:
@@ -76,9 +82,8 @@ async def score(
     """
 
     async def judged(code: str, problem: Problem, is_reference: bool = False) -> Verdict:
-        name = problem.test.module if isinstance(problem.test, TestCode) else "main"
-        whole = f"{code}\n\n{problem.after}" if problem.after else code
-        verdicts = await judge.run({f"{name}.py": whole}, problem.test, shared=shared, is_reference=is_reference)
+        files = files_of(code, problem)
+        verdicts = await judge.run(files, problem.test, shared=shared, is_reference=is_reference)
         failed = next((each for each in verdicts if not each.passed), None)
         if failed is None or not failed.test:
             return failed or verdicts[0]

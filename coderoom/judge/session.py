@@ -300,25 +300,23 @@ class TestSession:
 
     async def run_version(self, function: str, source: str, jobs: Sequence[Job], seconds: float) -> Any:
         """Run jobs with the code of a function as it is: see `begin` in the guest's `versions`."""
-        given = [source, *self._after(function)], *self._for_versions(jobs, seconds)
+        stateless = all(map(self.is_stateless, jobs))
+        given = [source, *self._after(function)], [*map(self._language.job, jobs)], seconds, stateless
         cell = run_inside("versions", "begin", self.longest // 4, *given)
-        return value_of(await self._run(cell, 3 * (seconds + _SLACK), given[-1]))
+        return value_of(await self._run(cell, 3 * (seconds + _SLACK), stateless))
 
     async def run_versions(self, function: str, sources: Sequence[str], jobs: Sequence[Job], seconds: float) -> Any:
         """Run jobs with versions of the code of a function: see `run` in the guest's `versions`."""
-        after = self._after(function)
-        given = [[each, *after] for each in sources], *self._for_versions(jobs, seconds), _WHOLE
+        after, stateless = self._after(function), all(map(self.is_stateless, jobs))
+        versions = [[each, *after] for each in sources]
+        given = versions, [*map(self._language.job, jobs)], seconds, stateless, self.longest // 2, _WHOLE
         cell = run_inside("versions", "run", self.longest // 4, *given)
-        return value_of(await self._run(cell, _WHOLE + 2 * (seconds + _SLACK), given[-2]))
+        return value_of(await self._run(cell, _WHOLE + 2 * (seconds + _SLACK), stateless))
 
     def _after(self, function: str) -> list[str]:
         """The code that is loaded after that of a function, and may have kept something of it."""
         names = [*self._sources]
         return [self._sources[name] for name in names[names.index(function) + 1 :]]
-
-    def _for_versions(self, jobs: Sequence[Job], seconds: float) -> tuple[Any, ...]:
-        stateless = all(map(self.is_stateless, jobs))
-        return [*map(self._language.job, jobs)], seconds, self.longest // 2, stateless
 
     async def _run(self, cell: str, seconds: float, stateless: bool = False) -> ExecutionResult:
         """Run a cell in the state in which every test starts."""

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from coderoom.judge import FrozenTests, Judge, PythonHarness, TestCode
 from coderoom.judge.mutants import Mutants
 from coderoom.sandbox import Sandbox
+from tests.support.commands import coderoom
 
 from .examples import frozen, test_of
 
@@ -141,6 +145,22 @@ async def test_tests_of_other_kinds_are_measured_apart() -> None:
         assert (found.mutants, 0 < found.killed < 6) == (6, True)
         nothing = await judge.strength({"solution.py": CLAMP}, TestCode(test="assert False"))
         assert nothing.unavailable == "no test passes"
+
+
+@pytest.mark.slow
+def test_the_command_shows_it_for_files_and_for_samples(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("def fee(x):\n    return 3 if x >= 10 else 0\n")
+    (tmp_path / "test_shop.py").write_text("import shop\n\ndef test_fee():\n    assert shop.fee(50) == 3\n")
+    done = coderoom("judge", "test_shop.py", "--candidate", "shop.py", "--strength", cwd=tmp_path)
+    assert done.returncode == 0, done
+    assert 'line 2 ">" for ">="' in done.stdout
+    problem = {"task_id": "a", "code": "def f(x): return x < 3", "test_list": ["assert f(2)", "assert not f(3)"]}
+    (tmp_path / "problems.jsonl").write_text(json.dumps(problem))
+    (tmp_path / "samples.jsonl").write_text(json.dumps({"task_id": "a", "solution": problem["code"]}))
+    done = coderoom("judge", "problems.jsonl", "samples.jsonl", "--strength", cwd=tmp_path)
+    assert "their tests kill 5 of 5 mutants" in done.stdout, done
+    [line] = map(json.loads, (tmp_path / "samples.jsonl_results.jsonl").read_text().splitlines())
+    assert line["strength"]["killed"] == 5
 
 
 async def test_other_languages_have_none(sandbox: Sandbox) -> None:

@@ -14,7 +14,6 @@ import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .batches import Printed, clear, end_child, fork, lines
-from .batches import run as run_jobs
 from .calls import answer_now
 
 __all__ = ["begin", "run"]
@@ -25,7 +24,7 @@ _AT_ONCE = 8
 _limit_time = signal.setitimer
 
 
-def begin(sources: List[str], jobs: List[Dict[str, Any]], seconds: float, longest: int, stateless: bool) -> List[Any]:
+def begin(sources: List[str], jobs: List[Dict[str, Any]], seconds: float, stateless: bool) -> List[Any]:
     """Run the code as it is.
 
     Returns:
@@ -46,7 +45,7 @@ def begin(sources: List[str], jobs: List[Dict[str, Any]], seconds: float, longes
         sys.settrace(None)
         clock = time.process_time if stateless else time.monotonic
         start = clock()
-        yield _answers(jobs, seconds, longest, stateless), clock() - start
+        yield _answers(jobs, seconds, stateless), clock() - start
         sys.settrace(trace)
         for job in jobs:
             answer_now(job)
@@ -63,8 +62,8 @@ def run(
     versions: List[List[str]],
     jobs: List[Dict[str, Any]],
     seconds: float,
-    longest: int,
     stateless: bool,
+    longest: int,
     whole: float,
 ) -> List[Optional[List[Optional[str]]]]:
     """Run jobs with each version, until time or room is used up.
@@ -73,8 +72,8 @@ def run(
         versions: The sources of each version, which replace definitions of the program.
         jobs: The jobs.
         seconds: The processor time of each version.
-        longest: The most characters of all answers.
         stateless: Whether jobs leave nothing behind for each other.
+        longest: The most characters of all answers.
         whole: The seconds after which no more versions start.
 
     Returns:
@@ -85,7 +84,7 @@ def run(
     end = time.monotonic() + whole
     at_once = _AT_ONCE if stateless else 1
     for place in range(0, len(versions), at_once):
-        several = _several(versions[place : place + at_once], jobs, seconds, longest, stateless)
+        several = _several(versions[place : place + at_once], jobs, seconds, stateless)
         longest -= sum(len(text or "") + 10 for answers in several for text in answers or ())
         if longest < 0 and found:
             break
@@ -95,14 +94,12 @@ def run(
     return found
 
 
-def _several(
-    versions: List[List[str]], jobs: List[Dict[str, Any]], seconds: float, longest: int, stateless: bool
-) -> List[Any]:
+def _several(versions: List[List[str]], jobs: List[Dict[str, Any]], seconds: float, stateless: bool) -> List[Any]:
     """The answers of versions that run side by side."""
 
     def work(load: Callable[[float], None]) -> Iterator[Any]:
         load(seconds)
-        yield _answers(jobs, seconds, longest, stateless)
+        yield _answers(jobs, seconds, stateless)
 
     with _quiet():
         loading = [_loading(sources) for sources in versions]
@@ -110,12 +107,20 @@ def _several(
     return [_told(each, 1, seconds)[0] for each in started]
 
 
-def _answers(jobs: List[Dict[str, Any]], seconds: float, longest: int, stateless: bool) -> List[Optional[str]]:
+def _answers(jobs: List[Dict[str, Any]], seconds: float, stateless: bool) -> List[Optional[str]]:
     if stateless:
         return [*map(answer_now, jobs)]
-    each = 4 * seconds + _SLACK / 2  # It has a fork of its own, which has no limit of processor time.
-    found = run_jobs(jobs, each, each, longest // 4, longest, False)
-    return [None if each is None else each[0] for each in found]
+    found: List[Optional[str]] = []
+    for job in jobs:
+
+        def work(job: Dict[str, Any] = job) -> Iterator[str]:
+            _limit_time(signal.ITIMER_PROF, seconds)
+            yield answer_now(job)
+
+        found += _told(_start(work), 1, seconds)
+        if found[-1] is None or not clear():
+            break
+    return found
 
 
 def _loading(sources: List[str]) -> Callable[[float], None]:
