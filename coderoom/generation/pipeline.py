@@ -261,7 +261,8 @@ class Pipeline:
         for number, work in enumerate(works):
             # So that it takes a part of the time only, however fast the model is.
             seconds = min(_MOST_SECONDS, self._client.seconds_left, _SHARE * (time.monotonic() - started))
-            await work.measure(seconds / (len(works) - number))
+            if seconds > 0:
+                await work.measure(seconds / (len(works) - number))
         weak = [each for each in works if each.strength is not None and each.strength.rate < _ENOUGH]
         if len(works) < len(self._works) or self._stopped is not None:
             return  # What is not done is not accepted anyway.

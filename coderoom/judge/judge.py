@@ -23,7 +23,7 @@ from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, 
 from coderoom.judge.cases import FrozenTests, FunctionTest, problems_of_steps
 from coderoom.judge.harness import Harness, Job, PythonHarness, call_inside, job_of, look_of, make_harness, run_inside
 from coderoom.judge.known_calls import KnownCalls, judge_by_calls
-from coderoom.judge.mutants import Mutant
+from coderoom.judge.mutants import Mutant, Mutants
 from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
 from coderoom.judge.repository import Repository, judge_repository
 from coderoom.judge.session import (
@@ -238,8 +238,8 @@ class Judge:
     ) -> Strength:
         """Measure how strong tests are that code passes: how many mutants of the code they kill.
 
-        A mutant runs with the cases of its function in a fork, and with tests of other kinds as any other code does,
-        which takes as long as `run`.
+        A mutant runs with the cases of its function in a fork, or shares one if it leaves nothing behind. With tests of
+        other kinds it runs as any other code does, which takes as long as `run`.
 
         Args:
             code: As for `run`.
@@ -330,7 +330,7 @@ _HEAD = 200
 _VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
 _SLACK = 1.0
 _MUTANTS = 8  # Of one round.
-_LEAST_OF_VERSION, _TIMES_OF_VERSION = 0.01, 5  # The processor time of a mutant, in seconds and in times of the code.
+_LEAST_OF_VERSION, _TIMES_OF_VERSION = 0.005, 5  # The processor time of a mutant, in seconds and in times of the code.
 T = TypeVar("T")
 
 _NO_ANSWER = Seen(None, "the process has ended, or took too long", Outcome.ERROR)
@@ -446,16 +446,17 @@ class TestRun:
         more = self.sessions - len(self._sessions)
         self._sessions += [TestSession(self.sandbox, self.language, self.sources) for _ in range(more)]
         async with self._closing():
-            source, first = self.sources[function], self._sessions[0]
-            found = await first.run_version(function, source, [case.job for case in self.cases], self.timeout)
-            answers, took, lines = found if isinstance(found, list) and len(found) == 3 else ([], 0.0, None)
+            began, mutants = time.monotonic(), Mutants(self.sources[function])
+            given = function, mutants.marked(), [case.job for case in self.cases], self.timeout
+            found = await self._sessions[0].run_version(*given)
+            answers, took, places = found if isinstance(found, list) and len(found) == 3 else (None, None, None)
             usual = dict(zip(self.cases, answers or (), strict=False))
             failed = await self._failed([*usual.items()])
             cases = [case for case, each in zip(usual, failed, strict=True) if not each]
-            if not cases:
+            if not cases or not isinstance(took, float):
                 return Strength(unavailable="the tests do not pass, or take too long")
-            is_begun: list[bool] = []
             jobs, limit = [case.job for case in cases], max(_LEAST_OF_VERSION, _TIMES_OF_VERSION * took)
+            is_begun: list[bool] = []
 
             async def answers_of(session: TestSession, mutants: Sequence[Mutant]) -> list[Any]:
                 done: list[Any] = []
@@ -466,10 +467,9 @@ class TestRun:
                     done += several[: len(left)] if isinstance(several, list) and several else [None]
                 return done
 
-            async def kill(mutants: Sequence[Mutant]) -> list[bool | None]:
-                several = (
-                    self._sessions if is_begun else self._sessions[:1]
-                )  # Starting one takes as long as a few mutants.
+            async def kill(mutants: Sequence[Mutant]) -> list[bool]:
+                # Starting another session takes as long as a few mutants.
+                several = self._sessions if is_begun else self._sessions[:1]
                 is_begun.append(True)
                 parts = [mutants[place :: len(several)] for place in range(len(several))]
                 work = [answers_of(*each) for each in zip(several, parts, strict=True)]
@@ -487,9 +487,15 @@ class TestRun:
                     killed[mutant] = killed[mutant] or each
                 return [*killed.values()]
 
-            name = function if named else ""
-            began = time.monotonic()
-            strength = await measure(source, kill, name=name, lines=lines, most=most, seconds=seconds, at_once=_MUTANTS)
+            strength = await measure(
+                mutants,
+                kill,
+                name=function if named else "",
+                reached=None if places is None else {tuple(each) for each in places},
+                most=most,
+                seconds=seconds - (time.monotonic() - began),
+                at_once=_MUTANTS,
+            )
             if time.monotonic() - began > seconds:
                 return strength
             return strength + await self._try_properties(cases)

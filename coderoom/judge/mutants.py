@@ -43,13 +43,13 @@ class Mutant:
     Attributes:
         line: The line of the change, counted from 1.
         change: The change in words: what stands there now, and for what.
-        lines: The first and the last line of the statement; of a compound one, of its head.
+        place: The line and the column of its statement.
         source: The changed code.
     """
 
     line: int
     change: str
-    lines: tuple[int, int]
+    place: tuple[int, int]
     source: str
 
 
@@ -72,6 +72,7 @@ class Mutants:
             starts.append(starts[-1] + len(line) + 1)
         self._starts = starts
         self._changes: list[_Change] = []
+        self._statement = 0, 0
         self.equivalent = 0
         try:
             tree = parsed(self._source)
@@ -80,6 +81,7 @@ class Mutants:
             tree = ast.Module([], [])
         for statement in tree.body:
             self._visit_statement(statement)
+        self._tree = tree
         self._changes = [*{(each.begin, each.end, each.new): each for each in self._changes}.values()]
         self.count = len(self._changes)
 
@@ -109,13 +111,20 @@ class Mutants:
         if code == self._code:
             self.equivalent += 1
             return None
-        return Mutant(change.line, f'"{change.words}" for "{_short(change.old)}"', change.lines, source)
+        return Mutant(change.line, f'"{change.words}" for "{_short(change.old)}"', change.place, source)
+
+    def marked(self) -> str:
+        """The code with a call of `mark_statement` before each statement, with its line and its column."""
+        for node in [*ast.walk(self._tree)]:
+            for name in ("body", "orelse", "finalbody"):
+                body = getattr(node, name, None)
+                if isinstance(body, list):
+                    setattr(node, name, [each for old in body for each in (*_mark_of(old), old)])
+        return ast.unparse(ast.fix_missing_locations(self._tree))
 
     def _visit_statement(self, node: ast.stmt) -> None:
         """Find the changes in a statement and below it."""
-        head = getattr(node, "body", None)
-        last = (node.end_lineno or node.lineno) if not head else max(node.lineno, head[0].lineno - 1)
-        self._lines = node.lineno, last
+        self._statement = node.lineno, node.col_offset
         for child in self._heads(node):
             self._visit(child)
         self._change_statement(node)
@@ -247,13 +256,13 @@ class Mutants:
                 begin, end = self._place(one)[0], self._place(other)[1]
                 old = self._data[begin:end].decode("utf-8", "surrogatepass")
                 new = f"{self._text(other)}, {self._text(one)}"
-                self._changes.append(_Change(one.lineno, begin, end, new, new, old, self._lines))
+                self._changes.append(_Change(one.lineno, begin, end, new, new, old, self._statement))
 
     def _add(self, node: ast.AST, new: str, words: str = "", old: str = "") -> None:
         begin, end = self._place(node)
         line = node.lineno  # type: ignore[attr-defined]
         given = self._text(node)
-        self._changes.append(_Change(line, begin, end, new, words or _short(new), old or given, self._lines))
+        self._changes.append(_Change(line, begin, end, new, words or _short(new), old or given, self._statement))
 
     def _place(self, node: Any) -> tuple[int, int]:
         begin = self._starts[node.lineno - 1] + node.col_offset
@@ -272,7 +281,15 @@ class _Change:
     new: str
     words: str
     old: str
-    lines: tuple[int, int]
+    place: tuple[int, int]
+
+
+def _mark_of(node: ast.stmt) -> list[ast.stmt]:
+    """The mark before a statement; there is none before what has to be first."""
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if is_text or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+        return []
+    return parsed(f"mark_statement(({node.lineno}, {node.col_offset}))").body
 
 
 def _short(text: str) -> str:

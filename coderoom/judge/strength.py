@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -136,16 +136,16 @@ def _type_of(data: Any) -> str:
     return type(data).__name__ if isinstance(data, bool | int | float | str) else ""
 
 
-Kill = Callable[[Sequence[Mutant]], Awaitable[list[bool | None]]]
-"""Runs the tests with mutants, and says of each whether a test fails; `None` if that is not known."""
+Kill = Callable[[Sequence[Mutant]], Awaitable[list[bool]]]
+"""Runs the tests with mutants, and says of each whether a test fails."""
 
 
 async def measure(
-    source: str,
+    mutants: Mutants,
     kill: Kill,
     *,
     name: str = "",
-    lines: Sequence[int] | None = None,
+    reached: Collection[tuple[int, int]] | None = None,
     most: int,
     seconds: float,
     at_once: int = 1,
@@ -153,23 +153,22 @@ async def measure(
     """Measure how many mutants of code its tests kill.
 
     Args:
-        source: The code, which passes its tests.
+        mutants: The mutants of code that passes its tests.
         kill: What runs the tests.
         name: The name of the function or file.
-        lines: The lines that the tests run; `None`: not known. Mutants of other lines would live.
+        reached: The places of the statements that the tests run; `None`: not known. Mutants of others would live.
         most: The most mutants. They are spread evenly over the lines.
-        seconds: After this time, no more mutants are tried.
+        seconds: After this time, no more mutants are tried than the first ones.
         at_once: How many `kill` gets at a time.
     """
     began = time.monotonic()
-    mutants, survivors, unreached = Mutants(source), list[Survivor](), list[Mutant]()
+    survivors, unreached = list[Survivor](), list[Mutant]()
     tried = killed = 0
     waiting = iter(mutants)
-    reached = None if lines is None else set(lines)
-    while tried < most and time.monotonic() - began < seconds:
+    while tried < most and (not tried or time.monotonic() - began < seconds):
         chosen: list[Mutant] = []
         for mutant in waiting:
-            if reached is None or not reached.isdisjoint(range(mutant.lines[0], mutant.lines[1] + 1)):
+            if reached is None or mutant.place in reached:
                 chosen.append(mutant)
             else:
                 unreached.append(mutant)
@@ -178,9 +177,8 @@ async def measure(
         if not chosen:
             break
         for mutant, died in zip(chosen, await kill(chosen), strict=True):
-            if died is not None:
-                tried, killed = tried + 1, killed + died
-                survivors += [] if died else [Survivor(function=name, line=mutant.line, change=mutant.change)]
+            tried, killed = tried + 1, killed + died
+            survivors += [] if died else [Survivor(function=name, line=mutant.line, change=mutant.change)]
     return Strength(
         mutants=tried,
         killed=killed,
@@ -223,12 +221,12 @@ async def measure_files(
             verdicts = await run({**code, name: mutant.source}, limit)
             return not passed <= {each.test for each in verdicts if each.passed}
 
-        async def kill(mutants: Sequence[Mutant]) -> list[bool | None]:
+        async def kill(mutants: Sequence[Mutant]) -> list[bool]:
             return [*await asyncio.gather(*map(fails, mutants))]
 
         left, files = seconds - (time.monotonic() - began), len(names) - number
         found += await measure(
-            code[name],
+            Mutants(code[name]),
             kill,
             name=name if len(names) > 1 else "",
             most=-(-(most - found.mutants) // files),

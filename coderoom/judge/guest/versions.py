@@ -1,4 +1,4 @@
-"""Runs the same jobs with several versions of a program, each in a fork of its own that takes the changed code."""
+"""Runs the same jobs with several versions of a program: each in a fork, or all in one if they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import warnings
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .batches import Printed, clear, end_child, fork, lines
@@ -18,44 +19,35 @@ from .calls import answer_now
 
 __all__ = ["begin", "run"]
 
-_NAME, _OTHER = "<version>", "<other>"
+_NAME = "<version>"
 _SLACK = 0.5
-_AT_ONCE = 8
 _limit_time = signal.setitimer
 
 
 def begin(sources: List[str], jobs: List[Dict[str, Any]], seconds: float, stateless: bool) -> List[Any]:
-    """Run the code as it is.
+    """Run the code as it is, but with marks: calls of `mark_statement` with the place of a statement.
 
     Returns:
-        Its answers, see `run`, and the seconds that they took; and the lines of the first source that the jobs run,
-        `None` if that took longer than `seconds`.
+        Its answers, see `run`, the seconds that they took, and the places; each is `None` if it took too long.
     """
-    seen: Set[int] = set()
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename != _NAME:
-            return None
-        seen.add(frame.f_lineno)
-        return trace
+    seen: Set[Tuple[int, int]] = set()
+    clock = time.process_time if stateless else time.monotonic
 
     def work() -> Iterator[Any]:
-        sys.settrace(trace)
+        vars(sys.modules["__main__"])["mark_statement"] = seen.add
         load(seconds)
-        sys.settrace(None)
-        clock = time.process_time if stateless else time.monotonic
         start = clock()
-        yield _answers(jobs, seconds, stateless), clock() - start
-        sys.settrace(trace)
-        for job in jobs:
-            answer_now(job)
-        sys.settrace(None)
+        answers = _answers(jobs, seconds, stateless)
+        yield answers, clock() - start
+        if not stateless:  # They have run in other forks.
+            for job in jobs:
+                answer_now(job)
         yield sorted(seen)
 
     with _quiet():
         load = _loading(sources)
-        first, lines_run = _told(_start(work), 2, 2 * seconds)
-    return [*(first or (None, 0.0)), lines_run]
+        first, places = _told(_start(work), 2, seconds)
+    return [*(first or (None, None)), places]
 
 
 def run(
@@ -82,29 +74,44 @@ def run(
     """
     found: List[Any] = []
     end = time.monotonic() + whole
-    at_once = _AT_ONCE if stateless else 1
-    for place in range(0, len(versions), at_once):
-        several = _several(versions[place : place + at_once], jobs, seconds, stateless)
-        longest -= sum(len(text or "") + 10 for answers in several for text in answers or ())
-        if longest < 0 and found:
-            break
-        found += several
-        if longest < 0 or time.monotonic() > end or not clear():
-            break
+    with _quiet():
+        loading = [_loading(sources) for sources in versions]
+        while len(found) < len(versions) and longest > 0 and time.monotonic() < end:
+            left = loading[len(found) :][: None if stateless else 1]
+            started = _start(partial(_work, left, jobs, seconds, stateless, longest, end))
+            for each in _told(started, len(left), seconds):
+                if each is False:
+                    return found
+                found.append(each)
+                if each is None:  # It has ended the fork.
+                    break
+                longest -= _size(each)
+            if not clear():
+                break
     return found
 
 
-def _several(versions: List[List[str]], jobs: List[Dict[str, Any]], seconds: float, stateless: bool) -> List[Any]:
-    """The answers of versions that run side by side."""
-
-    def work(load: Callable[[float], None]) -> Iterator[Any]:
+def _work(
+    loading: List[Callable[[float], None]],
+    jobs: List[Dict[str, Any]],
+    seconds: float,
+    stateless: bool,
+    longest: int,
+    end: float,
+) -> Iterator[Any]:
+    """The answers of versions, and `False` if there is no time or room for more."""
+    for load in loading:
+        if longest < 0 or time.monotonic() > end:
+            yield False
+            return
         load(seconds)
-        yield _answers(jobs, seconds, stateless)
+        answers = _answers(jobs, seconds, stateless)
+        longest -= _size(answers)
+        yield answers
 
-    with _quiet():
-        loading = [_loading(sources) for sources in versions]
-        started = [_start(lambda load=load: work(load)) for load in loading]  # type: ignore[misc]
-    return [_told(each, 1, seconds)[0] for each in started]
+
+def _size(answers: List[Optional[str]]) -> int:
+    return sum(len(text or "") + 10 for text in answers)
 
 
 def _answers(jobs: List[Dict[str, Any]], seconds: float, stateless: bool) -> List[Optional[str]]:
@@ -128,8 +135,7 @@ def _loading(sources: List[str]) -> Callable[[float], None]:
 
     They are compiled here: what a fork does itself costs more, since it copies the memory that it writes to.
     """
-    names = [_OTHER if number else _NAME for number in range(len(sources))]
-    codes = [compile(source, name, "exec", dont_inherit=True) for source, name in zip(sources, names)]  # noqa: B905 (Python 3.8)
+    codes = [compile(source, _NAME, "exec", dont_inherit=True) for source in sources]
 
     def load(seconds: float) -> None:
         _limit_time(signal.ITIMER_PROF, seconds)  # The kernel ends the process, whatever the code does.
