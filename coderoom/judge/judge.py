@@ -329,7 +329,7 @@ _MORE_IN_ORDER = 3  # How often all tests run again then, since only state fails
 _HEAD = 200
 _VARYING = ('"$set"', '"$frozenset"', '"nan"', 'inf"', '"$date', '"$time"')  # In the inputs of a test.
 _SLACK = 1.0
-_MUTANTS = 8  # Of one round.
+_LEAST_MUTANTS, _MUTANTS, _SECONDS_OF_ROUND = 2, 8, 0.1  # Of one round, which always takes place.
 _LEAST_OF_VERSION, _TIMES_OF_VERSION = 0.005, 5  # The processor time of a mutant, in seconds and in times of the code.
 T = TypeVar("T")
 
@@ -494,7 +494,7 @@ class TestRun:
                 reached=None if places is None else {tuple(each) for each in places},
                 most=most,
                 seconds=seconds - (time.monotonic() - began),
-                at_once=_MUTANTS,
+                at_once=max(_LEAST_MUTANTS, min(_MUTANTS, int(_SECONDS_OF_ROUND / max(took, 1e-6)))),
             )
             if time.monotonic() - began > seconds:
                 return strength

@@ -7,6 +7,7 @@ messages of exceptions, and what is printed or logged.
 from __future__ import annotations
 
 import ast
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -105,7 +106,8 @@ class Mutants:
         data = self._data[: change.begin] + change.new.encode() + self._data[change.end :]
         source = data.decode("utf-8", "surrogatepass")
         try:
-            code = _essence(compile(parsed(source), "<code>", "exec", dont_inherit=True))
+            with warnings.catch_warnings(action="ignore"):
+                code = _essence(compile(source, "<code>", "exec", dont_inherit=True))
         except UNREADABLE:
             return None
         if code == self._code:
