@@ -225,7 +225,7 @@ def _code(function: Any) -> Any:
     kinds = [kind for _, kind, _ in parameters]
     names = [name for only in ((0, 1), (3,), (2,), (4,)) for name, kind, _ in parameters if kind in only]
     return (lambda: None).__code__.replace(
-        co_flags=flags & ~inspect.CO_NESTED | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
+        co_flags=(flags & ~inspect.CO_NESTED) | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
         co_argcount=kinds.count(0) + kinds.count(1),
         co_posonlyargcount=kinds.count(0),
         co_kwonlyargcount=kinds.count(3),
