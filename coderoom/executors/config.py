@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import EngineName, Limits, WallName
@@ -22,18 +22,35 @@ Policy = Literal["open", "restricted"]
 class LocalCodeExecutorConfig(StrictConfig):
     """The config of a `LocalCodeExecutor`. Each field is the constructor's argument of the same name."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    work_dir: str | None = Field(default=None, min_length=1)
-    """The folder of the code. It is created if it does not exist, and is not removed. Without it, a temporary folder,
-    created at the start and removed by `stop`, or when this process ends."""
-    timeout: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
-    """The time limit of each block, in seconds; it replaces `limits.wall_seconds`."""
-    env: list[str] = Field(default_factory=list)
-    """Names of environment variables for the code. Their values are read at the start and are not in the config."""
-    python: str | None = Field(default=None, min_length=1)
-    """The interpreter for the code, as a path; without it, the one that `CODEROOM_PYTHON` names, else the one that runs
-    this."""
+    work_dir: str | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "The folder of the code. It is created if it does not exist, and is not removed. Without it, a "
+            "temporary folder, created at the start and removed by `stop`, or when this process ends."
+        ),
+    )
+    timeout: float = Field(
+        default=60,
+        gt=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="The time limit of each block, in seconds; it replaces `limits.wall_seconds`.",
+    )
+    env: list[str] = Field(
+        default_factory=list,
+        description=(
+            "Names of environment variables for the code. Their values are read at the start and are not in the config."
+        ),
+    )
+    python: str | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "The interpreter for the code, as a path; without it, the one that `CODEROOM_PYTHON` names, else the "
+            "one that runs this."
+        ),
+    )
 
     @field_validator("env")
     @classmethod
@@ -47,28 +64,47 @@ class LocalCodeExecutorConfig(StrictConfig):
 class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
     """The config of a `SandboxCodeExecutor`. Each field is the constructor's argument of the same name."""
 
-    state: State = "session"
-    """Whether variables last from block to block and from turn to turn (`session`), or each block starts with only the
-    files (`fresh`)."""
-    wall: WallName = "auto"
-    """The wall (isolation backend): `auto` for the strongest available, or the name of one, as `coderoom doctor` lists
-    them; `none` for no wall at all."""
-    preload: list[str] = Field(default_factory=list)
-    """Modules that are imported once at the start, for all blocks."""
-    network: bool = False
-    """Whether the code may use the network."""
-    policy: Policy = "open"
-    """`open`, or `restricted` for a subset of Python, with errors that explain its rules. It is early feedback and not
-    security."""
-    limits: Limits | None = None
-    """Limits of the code: values that differ from the defaults of `Limits`."""
-    readable: list[str] = Field(default_factory=list)
-    """Additional folders that the code may read, at the same paths."""
-    options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the chosen wall, for instance `image` for `docker`."""
-    engine: EngineName = "cpython"
-    """`cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python and has no
-    network, packages or other programs (`pip install 'coderoom[monty]'`)."""
+    state: State = Field(
+        default="session",
+        description=(
+            "Whether variables last from block to block and from turn to turn (`session`), or each block starts "
+            "with only the files (`fresh`)."
+        ),
+    )
+    wall: WallName = Field(
+        default="auto",
+        description=(
+            "The wall (isolation backend): `auto` for the strongest available, or the name of one, as `coderoom "
+            "doctor` lists them; `none` for no wall at all."
+        ),
+    )
+    preload: list[str] = Field(
+        default_factory=list, description="Modules that are imported once at the start, for all blocks."
+    )
+    network: bool = Field(default=False, description="Whether the code may use the network.")
+    policy: Policy = Field(
+        default="open",
+        description=(
+            "`open`, or `restricted` for a subset of Python, with errors that explain its rules. It is early "
+            "feedback and not security."
+        ),
+    )
+    limits: Limits | None = Field(
+        default=None, description="Limits of the code: values that differ from the defaults of `Limits`."
+    )
+    readable: list[str] = Field(
+        default_factory=list, description="Additional folders that the code may read, at the same paths."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the chosen wall, for instance `image` for `docker`."
+    )
+    engine: EngineName = Field(
+        default="cpython",
+        description=(
+            "`cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python "
+            "and has no network, packages or other programs (`pip install 'coderoom[monty]'`)."
+        ),
+    )
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:

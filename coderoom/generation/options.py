@@ -29,51 +29,66 @@ def _module(name: str) -> str:
 class GeneratorOptions(BaseModel):
     """The options of the generator, as plain data."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: LanguageName = Field(
         default="python", description=f"The language: {', '.join(LANGUAGES.own)}, or one of another package."
     )
-    wall: WallName = "auto"
-    """The wall (isolation backend) around the code."""
-    max_attempts: int = Field(default=6, ge=1)
-    """Attempts for each function."""
-    max_test_changes: int = Field(default=2, ge=0)
-    """Changes of tests for each function."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Token budget; without it, unlimited."""
-    max_answer_tokens: int | None = Field(default=None, ge=1)
-    """Tokens of one reply; without it, the model client's own limit."""
-    request_timeout: float | None = Field(default=None, ge=0.01)
-    """Seconds of a request, which is then repeated; without it, the model client's own limit."""
-    max_seconds: float | None = Field(default=1800.0, ge=0)
-    """Time budget in seconds; a running request is cut off."""
-    concurrency: int = Field(default=4, ge=1)
-    """Concurrent requests of one solution."""
-    requests_per_minute: float | None = Field(default=None, ge=0.001)
-    """Requests that start in a minute; without it, unlimited."""
-    retries: int = Field(default=4, ge=0)
-    """Retries after a connection error."""
-    test_timeout: float = Field(default=5.0, ge=0.01)
-    """Timeout of each test in seconds."""
-    allowed_imports: Annotated[list[Annotated[str, AfterValidator(_module)]], AfterValidator(sorted)] | None = None
-    """Let the code import only these modules; without it, all."""
-    block_severity: Annotated[Severity | None, BeforeValidator(lambda level: level or "none")] = "high"
-    """Do not run code in which the scanner finds this severity or more: low, medium, high or none."""
-    accept_changed_tests: bool = False
-    """Count functions as passed if their tests were changed during the repair."""
-    strict: bool = False
-    """Fail tests that pass alone, but not after the others in one process."""
-    strength: bool = True
-    """Measure how many mutants of the code its tests kill, and ask the model once for more tests if it is too few."""
-    cache: bool = True
-    """Reuse solutions that passed, and resume interrupted work."""
-    cache_dir: Annotated[str | None, BeforeValidator(lambda path: os.fspath(path) if path else None)] = None
-    """The folder with the database of the cache, journal.sqlite3; without it, the cache is in the journal."""
-    embeddings: str | None = None
-    """Reuse solutions of similar instructions, too, by this embedding model with OpenAI's API."""
-    similarity: float = Field(default=0.95, gt=0, le=1)
-    """The least cosine of the embeddings of similar instructions."""
+    wall: WallName = Field(default="auto", description="The wall (isolation backend) around the code.")
+    max_attempts: int = Field(default=6, ge=1, description="Attempts for each function.")
+    max_test_changes: int = Field(default=2, ge=0, description="Changes of tests for each function.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Token budget; without it, unlimited.")
+    max_answer_tokens: int | None = Field(
+        default=None, ge=1, description="Tokens of one reply; without it, the model client's own limit."
+    )
+    request_timeout: float | None = Field(
+        default=None,
+        ge=0.01,
+        description="Seconds of a request, which is then repeated; without it, the model client's own limit.",
+    )
+    max_seconds: float | None = Field(
+        default=1800.0, ge=0, description="Time budget in seconds; a running request is cut off."
+    )
+    concurrency: int = Field(default=4, ge=1, description="Concurrent requests of one solution.")
+    requests_per_minute: float | None = Field(
+        default=None, ge=0.001, description="Requests that start in a minute; without it, unlimited."
+    )
+    retries: int = Field(default=4, ge=0, description="Retries after a connection error.")
+    test_timeout: float = Field(default=5.0, ge=0.01, description="Timeout of each test in seconds.")
+    allowed_imports: Annotated[list[Annotated[str, AfterValidator(_module)]], AfterValidator(sorted)] | None = Field(
+        default=None, description="Let the code import only these modules; without it, all."
+    )
+    block_severity: Annotated[Severity | None, BeforeValidator(lambda level: level or "none")] = Field(
+        default="high",
+        description="Do not run code in which the scanner finds this severity or more: low, medium, high or none.",
+    )
+    accept_changed_tests: bool = Field(
+        default=False, description="Count functions as passed if their tests were changed during the repair."
+    )
+    strict: bool = Field(
+        default=False, description="Fail tests that pass alone, but not after the others in one process."
+    )
+    strength: bool = Field(
+        default=True,
+        description=(
+            "Measure how many mutants of the code its tests kill, and ask the model once for more tests if it is "
+            "too few."
+        ),
+    )
+    cache: bool = Field(default=True, description="Reuse solutions that passed, and resume interrupted work.")
+    cache_dir: Annotated[str | None, BeforeValidator(lambda path: os.fspath(path) if path else None)] = Field(
+        default=None,
+        description=(
+            "The folder with the database of the cache, journal.sqlite3; without it, the cache is in the journal."
+        ),
+    )
+    embeddings: str | None = Field(
+        default=None,
+        description="Reuse solutions of similar instructions, too, by this embedding model with OpenAI's API.",
+    )
+    similarity: float = Field(
+        default=0.95, gt=0, le=1, description="The least cosine of the embeddings of similar instructions."
+    )
 
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> Self:

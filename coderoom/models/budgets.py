@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from autogen_core import ComponentBase
 from autogen_core.models import RequestUsage
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from coderoom._util.autogen import clients_of, current_agent
 from coderoom._util.components import StrictConfig
@@ -33,18 +33,21 @@ RUN: Final = "the run"
 class Budget(StrictConfig):
     """What may be used. A limit that is missing or null does not exist."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-    tokens: int | None = Field(default=None, ge=1)
-    """Tokens of prompts and completions."""
-    cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """US dollars, by the table of prices; a model without a price is refused."""
-    model_calls: int | None = Field(default=None, ge=1)
-    """Requests to models."""
-    cells: int | None = Field(default=None, ge=1)
-    """Runs of code."""
-    seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds since the beginning, or since the run was resumed."""
+    tokens: int | None = Field(default=None, ge=1, description="Tokens of prompts and completions.")
+    cost_usd: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="US dollars, by the table of prices; a model without a price is refused.",
+    )
+    model_calls: int | None = Field(default=None, ge=1, description="Requests to models.")
+    cells: int | None = Field(default=None, ge=1, description="Runs of code.")
+    seconds: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds since the beginning, or since the run was resumed.",
+    )
 
     @model_validator(mode="after")
     def _limits_something(self) -> Self:

@@ -50,31 +50,53 @@ Name = Annotated[str, Field(min_length=1)]
 class Limits(BaseModel):
     """Limits for a cell, its session and all processes that they start."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    wall_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
-    """Time of a cell (`wall`)."""
-    cpu_seconds: float | None = Field(default=None, gt=0, le=86_400, allow_inf_nan=False)
-    """Processor time of a cell, over all its processes (`cpu`)."""
-    memory_bytes: int = Field(default=1024 * MIB, ge=32 * MIB)
-    """Memory of a process, and of all processes of a session together (`memory`)."""
-    processes: int = Field(default=64, ge=1, le=4096)
-    """Processes and threads of a session at a time (`processes`)."""
-    open_files: int = Field(default=256, ge=32, le=4096)
-    """Open files of a process (`open_files`)."""
-    file_bytes: int = Field(default=256 * MIB, ge=4096)
-    """Size of a file (`file_size`)."""
-    disk_bytes: int = Field(default=512 * MIB, ge=65_536)
-    """Bytes that a session may write into its workspace, and the size of its private `/tmp` (`disk`)."""
-    output_bytes: int = Field(default=MIB, ge=256, le=256 * MIB)
-    """Output of a cell that is kept: its beginning and its end; the rest is only counted (`output`)."""
-    value_bytes: int = Field(default=MIB, ge=256, le=64 * MIB)
-    """Size of a cell's value as JSON; of a larger one the result has only the shortened `repr` (`value`). The arguments
-    and the result of a call to a function of the host have the same limit; above it, the call fails."""
-    calls: int = Field(default=10_000, ge=0)
-    """Calls of a cell to functions of the host."""
-    call_seconds: float = Field(default=60, gt=0, le=86_400, allow_inf_nan=False)
-    """Time of each of these calls."""
+    wall_seconds: float = Field(
+        default=60, gt=0, le=86_400, allow_inf_nan=False, description="Time of a cell (`wall`)."
+    )
+    cpu_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Processor time of a cell, over all its processes (`cpu`).",
+    )
+    memory_bytes: int = Field(
+        default=1024 * MIB,
+        ge=32 * MIB,
+        description="Memory of a process, and of all processes of a session together (`memory`).",
+    )
+    processes: int = Field(
+        default=64, ge=1, le=4096, description="Processes and threads of a session at a time (`processes`)."
+    )
+    open_files: int = Field(default=256, ge=32, le=4096, description="Open files of a process (`open_files`).")
+    file_bytes: int = Field(default=256 * MIB, ge=4096, description="Size of a file (`file_size`).")
+    disk_bytes: int = Field(
+        default=512 * MIB,
+        ge=65_536,
+        description="Bytes that a session may write into its workspace, and the size of its private `/tmp` (`disk`).",
+    )
+    output_bytes: int = Field(
+        default=MIB,
+        ge=256,
+        le=256 * MIB,
+        description="Output of a cell that is kept: its beginning and its end; the rest is only counted (`output`).",
+    )
+    value_bytes: int = Field(
+        default=MIB,
+        ge=256,
+        le=64 * MIB,
+        description=(
+            "Size of a cell's value as JSON; of a larger one the result has only the shortened `repr` (`value`). "
+            "The arguments and the result of a call to a function of the host have the same limit; above it, the "
+            "call fails."
+        ),
+    )
+    calls: int = Field(default=10_000, ge=0, description="Calls of a cell to functions of the host.")
+    call_seconds: float = Field(
+        default=60, gt=0, le=86_400, allow_inf_nan=False, description="Time of each of these calls."
+    )
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
