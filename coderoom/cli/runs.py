@@ -113,6 +113,7 @@ def run(
     the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless
     you pass --wall none.
     """
+    app.hasten_autogen()
     from coderoom.models.budgets import make_budget
     from coderoom.runs import Run, open_journal
 

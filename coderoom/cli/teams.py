@@ -88,6 +88,7 @@ def validate(
 
     Nothing is built, and no code of the files runs.
     """
+    app.hasten_autogen()
     from coderoom.configs import check_team, team_warnings
 
     listed: list[dict[str, Any]] = []
