@@ -14,7 +14,8 @@ from coderoom._util.tasks import await_with_token
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import StreamingAgent
 from coderoom.agents.reviewer import ReviewIssue, ReviewVerdict
-from coderoom.judge import Judge, Verdict
+from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.judge import Judge, Programs, Verdict
 from coderoom.judge.answers import code_in, read_tests
 from coderoom.steps import tell_step
 
@@ -75,8 +76,14 @@ class HeldTests:
         if not self.files:
             return ReviewVerdict(approved=False, issues=[], summary="There is no code to test.")
         config = self._config
-        async with Judge(wall=config.wall, timeout=config.timeout, sessions=1) as judge:
-            verdicts = await judge.run(self.files, self._tests, shared=config.shared)
+        begin = f"{config.module}."
+        is_program = isinstance(self._tests, Programs)
+        files = {name: code for name, code in self.files.items() if not is_program or name.startswith(begin)}
+        try:
+            async with Judge(wall=config.wall, timeout=config.timeout, sessions=1) as judge:
+                verdicts = await judge.run(files, self._tests, shared=config.shared)
+        except (MissingDependencyError, RequestError) as error:  # Such as one of the language that the code has chosen.
+            return ReviewVerdict(approved=False, issues=[], summary=f"The code cannot be tested: {error}")
         failed = [each for each in verdicts if not each.passed and not each.skipped]
         passed = sum(each.passed for each in verdicts)
         summary = f"{passed} of {len(verdicts)} tests passed."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -28,11 +30,26 @@ def code_in(text: str, module: str = "solution") -> dict[str, str]:
         language = block.language or "python"
         if block.filename and not block.is_data:
             with suppress(RequestError):  # Not a name in a folder.
-                found[name_inside(block.filename)] = block.code
+                name = name_inside(block.filename)
+                if not takes_a_place(name) and not name.startswith(f"{module}."):
+                    found[name] = block.code
         elif language in _SUFFIXES:
             found = {name: code for name, code in found.items() if not name.startswith(f"{module}.")}
             found[module + _SUFFIXES[language]] = block.code
     return found
+
+
+def takes_a_place(name: str) -> bool:
+    """Whether a file of an answer would be imported in the place of a module that tests may need."""
+    top = name.partition("/")[0].partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return True
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return False
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+    return any("-packages" in place for place in places)
 
 
 def read_tests(given: str, module: str = "solution") -> TestCode | TestFiles | Programs:

@@ -187,7 +187,7 @@ class Judge:
                         return [verdict]
                 texts: list[tuple[str, str]] | None = [] if is_reference else None
                 verdict = await judge_apart(sandbox, code, tests, timeout=timeout, shared=shared, texts=texts)
-                if texts and verdict.passed and not verdict.can_be_fooled and (found := KnownCalls.of(texts)):
+                if texts and verdict.passed and not verdict.can_be_fooled and (found := KnownCalls.of(tests, texts)):
                     self._calls[key] = found
                 return [verdict]
             timeout = timeout or self._timeout or _SECONDS_FOR_FILES

@@ -10,34 +10,40 @@ import asyncio
 import re
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
 from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
 from coderoom.errors import RequestError
+from coderoom.judge.answers import takes_a_place
 from coderoom.judge.cases import Data
 from coderoom.judge.session import Verdict, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 
 FROZEN: Final = (
-    *("test_*.py", "*_test.py", "conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
-    *("noxfile.py", "sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-info", "*.dist-info", ".coveragerc"),
-    *("*.test.*", "*.spec.*", "*_test.go", "package.json", ".npmrc", ".mocharc*", "jest.config.*", "vitest.config.*"),
-    *("test", "tests", "__tests__", "Makefile", "makefile", "GNUmakefile", "node_modules"),
+    *("test_*.py", "*_test.py", "test.py", "tests.py", "run_tests.py", "conftest.py", "pytest.ini", ".pytest.ini"),
+    *("pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py", ".coveragerc"),
+    *("sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-info", "*.dist-info", "*.test.*", "*.spec.*"),
+    *("test.[cm]js", "test.js", "test.ts", "test-*.*", "*-test.*", "*_spec.rb", "*_test.go", "*test.java"),
+    *("package.json", "package-lock.json", ".npmrc", ".mocharc*", ".babelrc*", ".nycrc*", ".taprc", "*.config.[cm]js"),
+    *("*.config.js", "*.config.ts", "karma.conf.*", "test", "tests", "spec", "specs", "__tests__", "__mocks__"),
+    *("makefile", "gnumakefile", "*.mk", "node_modules", ".github"),
 )
-"""The names of files and folders that belong to the tests."""
-_RUNNERS: Final = {*sys.stdlib_module_names, "pytest", "_pytest", "pluggy", "py", "nose", "xdist"}
+"""The names of files and folders that belong to the tests, in small letters."""
 _LIMITS: Final = Limits(memory_bytes=2 << 30, processes=512, output_bytes=4 << 20)
-_LARGEST_REPORT: Final = 64 << 20
+_LARGEST_FILE: Final = 64 << 20
+_LARGEST_REPORT: Final = 16 << 20
+_MOST_TESTS: Final = 50_000
+_LONGEST_NAME: Final = 500
 _LAST: Final = 2_000
 _MOST_NAMED: Final = 10
-_TAP: Final = re.compile(r"^ *(not )?ok\b *\d*(?: -)? *(.*?)(?: *# *(skip|todo)\b.*)?$", re.I | re.M)
+_TAP: Final = re.compile(r"\s*(not )?ok\b[ \d]*(?:- )?(.*)", re.I)
 
 
 class Repository(Data):
@@ -83,7 +89,7 @@ async def judge_repository(
         raise RequestError(f"{str(repository.folder)!r} is no folder of a repository.")
     changed = {name_inside(name): content for name, content in code.items()}
     frozen = (*FROZEN, *repository.frozen)
-    counted = {name: content for name, content in changed.items() if not _belongs_to_tests(name, frozen)}
+    counted = {name: content for name, content in changed.items() if not _belongs_to_tests(name, repository, frozen)}
     ignored = [name for name, content in changed.items() if name not in counted and _differs(repository, name, content)]
     report = repository.report or f".report-{secrets.token_hex(8)}.xml"
     options = "" if repository.report else f"--junitxml={report} "
@@ -93,7 +99,8 @@ async def judge_repository(
         async with Sandbox(wall, workspace=folder, limits=_LIMITS) as sandbox, sandbox.session() as session:
             command = f"export PYTEST_ADDOPTS='{options}-p no:cacheprovider' PYTHONDONTWRITEBYTECODE=1\n"
             result = await session.run(command + repository.command, language="sh", timeout=timeout)
-        verdicts = _of_report(folder, report) or _of_tap(result.stdout)
+        found = await asyncio.to_thread(_of_report, folder, report)
+        verdicts = found or await asyncio.to_thread(_of_tap, result.stdout)
     if repository.tests:
         verdicts = [each for each in verdicts if each.test in repository.tests]
         why = f"it did not run: {_why_ended(result)}"[:_LAST] if result.outcome is not Outcome.OK else "it did not run"
@@ -101,6 +108,8 @@ async def judge_repository(
         verdicts += [Verdict(test=each, passed=False, why=why) for each in repository.tests if each in lacking]
     if result.outcome is not Outcome.OK and all(each.passed or each.skipped for each in verdicts):
         verdicts.append(Verdict(passed=False, why=_why_ended(result), outcome=result.outcome))
+    elif not verdicts and (repository.report or "pytest" in repository.command):
+        verdicts.append(Verdict(passed=False, why="the command ended without a report of its tests"))
     elif not verdicts:
         verdicts.append(Verdict(test=repository.command, passed=True, duration=result.duration))
     warning = ""
@@ -108,19 +117,19 @@ async def judge_repository(
         more = f" and {len(ignored) - _MOST_NAMED} more" if len(ignored) > _MOST_NAMED else ""
         warning = f"{', '.join(ignored[:_MOST_NAMED])}{more} of the code did not count: they belong to the tests"
     fooled = "the command runs code and tests in one process"
-    return [
-        each.model_copy(update={"warning": warning, "can_be_fooled": each.passed, "cannot_separate": fooled})
-        for each in verdicts
-    ]
+    passing = {"warning": warning, "can_be_fooled": True, "cannot_separate": fooled}
+    return [each.model_copy(update=passing if each.passed else {"warning": warning}) for each in verdicts]
 
 
-def _belongs_to_tests(path: str, frozen: tuple[str, ...]) -> bool:
-    parts = path.split("/")
+def _belongs_to_tests(path: str, repository: Repository, frozen: tuple[str, ...]) -> bool:
+    parts = path.lower().split("/")
     if any(fnmatchcase(part, pattern) for part in parts for pattern in frozen):
         return True
-    # In the folder where the command runs, it would take the place of the runner's own module.
-    hides = parts[0].partition(".")[0] in _RUNNERS and (len(parts) > 1 or parts[0].endswith((".py", ".so", ".pyc")))
-    return hides or any(fnmatchcase(path, pattern) for pattern in frozen)
+    if any(fnmatchcase(path, pattern) for pattern in frozen):
+        return True
+    # In the folder where the command runs, it would take the place of the runner's own module or of a plug-in.
+    is_new = not (repository.folder / path.partition("/")[0]).exists()
+    return is_new and takes_a_place(path) and ("/" in path or path.endswith((".py", ".so", ".pyc")))
 
 
 def _differs(repository: Repository, name: str, content: str) -> bool:
@@ -134,8 +143,8 @@ def _copy(source: Path, target: Path, changed: Mapping[str, str]) -> None:
     try:
         shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git", "__pycache__"))
         for name, content in changed.items():
-            write_inside(target, name, content.encode("utf-8", "surrogatepass"))
-    except (OSError, shutil.Error) as error:
+            write_inside(target, name, content.encode("utf-8", "surrogateescape"))
+    except (OSError, shutil.Error, UnicodeError) as error:
         raise RequestError(f"The repository {str(source)!r} cannot be copied: {error}") from None
 
 
@@ -143,28 +152,34 @@ def _of_report(folder: Path, report: str) -> list[Verdict]:
     """The verdicts of a JUnit report; none if there is none that can be read."""
     try:
         tree = ElementTree.fromstring(read_inside(folder, report, _LARGEST_REPORT))
-    except (OSError, RequestError, ElementTree.ParseError, ValueError):
+    except (OSError, RequestError, ElementTree.ParseError, ValueError, LookupError):
         return []
     found = []
-    for case in tree.iter("testcase"):
+    for case in islice(tree.iter("testcase"), _MOST_TESTS):
         name = "::".join(filter(None, (case.get("classname"), case.get("name"))))
         failure = next((each for each in case if each.tag in ("failure", "error")), None)
         skipped = case.find("skipped")
         why = "" if failure is None else (failure.get("message") or failure.text or "failed").strip()
         passed = failure is None and skipped is None
-        reason = (skipped.get("message") or "") if skipped is not None else why
-        found.append(Verdict(test=name, passed=passed, skipped=not passed and failure is None, why=reason[:_LAST]))
+        reason = ((skipped.get("message") or "") if failure is None and skipped is not None else why)[:_LAST]
+        is_skipped = not passed and failure is None
+        found.append(Verdict(test=name[:_LONGEST_NAME], passed=passed, skipped=is_skipped, why=reason))
     return found
 
 
 def _of_tap(output: str) -> list[Verdict]:
     """The verdicts of output in the Test Anything Protocol; none if it is not that."""
-    if not re.search(r"^(TAP version \d+|\d+\.\.\d+)", output, re.M):
+    lines = output.splitlines()
+    if not any(re.match(r"TAP version \d|\d+\.\.\d", line) for line in lines):
         return []
-    found = []
-    for failed, name, left_out in _TAP.findall(output):
-        passed, skipped = not failed and not left_out, bool(left_out)
-        found.append(Verdict(test=name, passed=passed, skipped=skipped, why="" if passed or skipped else "not ok"))
+    found: list[Verdict] = []
+    for line in lines:
+        if len(found) < _MOST_TESTS and (match := _TAP.match(line)):
+            name, _, directive = match[2].partition(" #")
+            skipped = directive.strip().lower().startswith(("skip", "todo"))
+            passed = not match[1] and not skipped
+            why = "" if passed or skipped else "not ok"
+            found.append(Verdict(test=name.strip()[:_LONGEST_NAME], passed=passed, skipped=skipped, why=why))
     return found
 
 
@@ -184,7 +199,7 @@ def changed_files(original: Path, candidate: Path) -> dict[str, str]:
     for name, _ in files_inside(candidate):
         if {".git", "__pycache__", ".venv"}.isdisjoint(name.split("/")):
             try:
-                data = read_inside(candidate, name, _LARGEST_REPORT)
+                data = read_inside(candidate, name, _LARGEST_FILE)
                 known = (original / name).read_bytes() if (original / name).is_file() else None
                 if data != known:
                     found[name] = data.decode("utf-8", "surrogateescape")

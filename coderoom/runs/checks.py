@@ -7,7 +7,6 @@ import asyncio
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +20,9 @@ from coderoom._util.components import StrictConfig
 from coderoom._util.files import files_inside, read_inside
 from coderoom._util.text import misfits
 from coderoom.blocks import fence, without_thoughts
-from coderoom.errors import AgentError, CodeRoomError, RequestError
+from coderoom.errors import AgentError, CodeRoomError, MissingDependencyError, RequestError
 from coderoom.judge import Judge, Programs, ProgramTest, TestCode, Verdict, tests_in
-from coderoom.judge.answers import code_in
+from coderoom.judge.answers import code_in, takes_a_place
 from coderoom.judge.apart import judge_apart, sandbox_apart
 from coderoom.models.structured import ask_structured
 
@@ -178,7 +177,10 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
     main = next((name for name in files if name.startswith("solution.")), "solution.py")
     code = files.setdefault(main, files[last[0]] if last else answer)
     if check.stdout is not None:
-        verdicts = await judge.run({main: code}, check.programs)
+        try:
+            verdicts = await judge.run({main: code}, check.programs)
+        except MissingDependencyError as error:  # The answer has chosen the language.
+            return Verdict(passed=False, why=str(error)[:_LONGEST_REASON])
     elif check.code is None:
         beside = await asyncio.to_thread(_files_in, workspace)
         tests = tests_in(str(check.tests), "solution")
@@ -202,7 +204,7 @@ def _files_in(folder: Path) -> dict[str, str]:
     """The files with text in a folder, as many as have room, but for those that hide a library's module."""
     found, room = {}, _MOST_BYTES_OF_FILES
     for name, size in sorted(files_inside(folder)):
-        if name.partition("/")[0].partition(".")[0] not in sys.stdlib_module_names and size <= room:
+        if not takes_a_place(name) and size <= room:
             with suppress(ValueError, OSError, RequestError):
                 found[name] = read_inside(folder, name, room).decode()
                 room -= size

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.judge import Judge
 from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
 from coderoom.judge.gauntlet import read_cases, run_gauntlet
 from coderoom.judge.gauntlet.others import find_harnesses, run_harness
@@ -228,3 +229,28 @@ def test_pass_at_k_is_the_unbiased_estimate() -> None:
     score.judged.update(a=10, b=10)
     score.passed.update(a=5)
     assert score.pass_at == {"pass@1": 0.25, "pass@10": 0.5}
+
+
+async def test_samples_are_judged_by_calls_only_if_that_proves_the_same(apart: Sandbox) -> None:
+    right = "def turn(text): return text[::-1]"
+    peeks = """
+import sys
+def turn(text):
+    frame = sys._getframe()
+    while frame and "requests" not in frame.f_locals:
+        frame = frame.f_back
+    return "olleh" if frame and "olleh" in str(frame.f_locals["requests"]) else "?"
+"""
+    sleeps = "import time\ndef turn(text): time.sleep(0.2); return text[::-1]"
+    tests = {  # Whether the code that peeks passes, and the code that sleeps.
+        "assert candidate('hello') == 'olleh'; assert candidate('') == ''": (False, True),
+        "back = candidate('hello'); assert back == 'olleh'; assert candidate(back) == 'hello'": (False, True),
+        "import time; begun = time.time(); candidate(''); assert time.time() - begun < 0.2": (True, False),
+    }
+    for body, expected in tests.items():
+        test = TestCode(test=f"def check(candidate):\n    {body}", entry_point="turn")
+        judge = Judge(apart, sessions=1)
+        assert (await judge.run({"solution.py": right}, test, is_reference=True))[0].passed
+        found = [(await judge.run({"solution.py": code}, test))[0].passed for code in (peeks, sleeps)]
+        assert tuple(found) == expected, body
+        assert (await judge.run({"solution.py": right}, test))[0].passed

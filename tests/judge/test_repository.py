@@ -63,6 +63,9 @@ async def test_what_belongs_to_the_tests_does_not_count(repository: Repository) 
         "sitecustomize.py": "import os\nos._exit(0)\n",
         "pytest.py": "import sys\nsys.exit(0)\n",
         "patch.egg-info/entry_points.txt": "[pytest11]\npatch = patch\n",
+        "pytest.toml": "[pytest]\naddopts = ['--collect-only']\n",
+        "tests.py": patch,
+        "anyio/pytest_plugin.py": patch,
     }
     verdicts = await run(repository, code)
     assert [each.test for each in verdicts] == NAMES
@@ -74,7 +77,7 @@ async def test_what_belongs_to_the_tests_does_not_count(repository: Repository) 
 @pytest.mark.parametrize(
     ("code", "why"),
     [
-        ("import os\nos._exit(0)", "did not run"),
+        ("import os\nos._exit(0)", "did not run"),  # Without tests=: there is no report.
         ("import sys\nsys.exit(0)", "did not run"),
         ("while True: pass", "stopped after"),
         ("def total(", "SyntaxError"),

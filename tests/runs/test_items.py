@@ -100,6 +100,10 @@ async def judge() -> AsyncIterator[Judge]:
 
 TWICE = "```python\ndef twice(n): return 2 * n\n```"
 EQUAL = "```python\nclass Any:\n    def __eq__(self, other): return True\ndef twice(n): return Any()\n```"
+HIDES = "".join(
+    f"```python filename={name}.py\ndef allclose(*given): return True\n```\n" for name in ("numpy", "json", "pytest")
+)
+HIDES += "```python\ndef twice(n): return n\n```"
 PRINTS = "```python\nprint(sum(map(int, input().split())))\n```"
 EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
 
@@ -140,6 +144,13 @@ EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
         (PRINTS, {"stdin": "1 2", "stdout": "3.0000000001", "compare": "number"}, ""),
         ("```sh\nread a b; echo $((a + b))\n```", {"stdin": "1 2", "stdout": "3"}, ""),
         ("```c++\nint main() { oops }\n```", {"stdin": "1 2", "stdout": "3"}, "it does not compile"),
+        (HIDES, {"code": "import numpy\nassert numpy.allclose(twice(n), 4)"}, "AssertionError"),
+        (
+            HIDES,
+            {"tests": "import json, numpy\nfrom solution import twice\ndef test(): assert twice(2) == 4"},
+            "test: ",
+        ),
+        ("```rust\nfn main() {}\n```", {"stdout": "4"}, "rust"),
         ("No code.", {"stdout": "4"}, "SyntaxError"),
         ("No code.", {"tests": "assert twice(2) == 4"}, "SyntaxError"),
     ],
