@@ -36,6 +36,10 @@ ARITHMETIC = frozenset(
                  "and", "xor", "or")
     for side in ("", "r", "i")
 )  # fmt: skip
+_NUMBERS = frozenset(
+    "__%s__" % name for name in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "abs")
+)
+"""What makes a number of an object: it could be another one each time."""
 FORWARDED = ARITHMETIC.union(
     "__%s__" % name
     for name in ("neg", "pos", "abs", "invert", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil",
@@ -47,6 +51,10 @@ FORWARDED = ARITHMETIC.union(
 
 def _forwarded(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name in _NUMBERS and not self._cr_peer.is_trusted:
+            if (data := data_of(self, name)) is not None:
+                return getattr(data[0], name)(*args)
+            may_decide(self, name)
         decides = name in ARITHMETIC or name == "__contains__"
         if self._cr_peer.is_trusted or not decides or all(isinstance(each, StandIn) for each in args):
             return ask_of(self, "special", name, args, kwargs)
