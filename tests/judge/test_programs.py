@@ -127,10 +127,10 @@ async def test_languages_that_are_compiled(judge: Judge, name: str, command: str
 
 async def test_a_test_leaves_nothing_for_the_next_one(judge: Judge) -> None:
     code = "import os, subprocess\nseen = os.listdir('.') + os.listdir('/tmp')\nopen('/tmp/a', 'w'), open('a', 'w')\n"
-    code += "subprocess.Popen(['sleep', '60'])\nprint(len(seen), sum(each.isdigit() for each in os.listdir('/proc')))"
-    first, second = await run(judge, code, tests=[{"stdout": "0 3"}, {"stdout": "0 3"}])
+    code += "subprocess.Popen(['sleep', '60'])\nprint('a' in seen, sum(each.isdigit() for each in os.listdir('/proc')))"
+    first, second = await run(judge, code, tests=[{"stdout": "False 3"}, {"stdout": "False 3"}])
     assert first.stdout == second.stdout
-    assert first.stdout.startswith("0 ")
+    assert first.stdout.startswith("False ")
 
 
 SEARCH = """
@@ -143,7 +143,7 @@ def search():
         with open(f"/proc/self/{name}") as file:
             found += [name] if secret in file.read() else []
     for folder, _, files in [*os.walk("/workspace"), *os.walk("/tmp")]:
-        found += files
+        found += [] if folder.startswith(sys.prefix) else files  # The interpreter may be there.
     return len(found)
 print(search(), input())
 """
