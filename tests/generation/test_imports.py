@@ -89,7 +89,7 @@ async def test_code_that_imports_something_else_under_a_name_is_sent_back(
     assert model.count("repair", "day") == 1
     assert model.count("repair", "year") == 0
     said = "'datetime' is datetime.datetime here, but datetime in the code of 'year'"
-    assert said in model.questions[-1]
+    assert any(said in question for question in model.questions)
     written = write_solution(solution, tmp_path / "out", name="solution")
     command = [sys.executable, *PYTEST, str(written.tests)]
     done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True, check=False)
