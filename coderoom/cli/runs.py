@@ -7,8 +7,6 @@ import os
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,7 @@ from coderoom.cli.app import end_code, typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom.runs import Run, RunRecord, RunView
+    from coderoom.runs import Run
     from coderoom.steps import StepObserver
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
@@ -205,35 +203,18 @@ def budgets_of(
 
 def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str | None) -> int:
     """Run it to its end and show it."""
+    from rich.console import Console
+
     from coderoom._util.terminal import pausing_for_questions
-    from coderoom.runs import exporting
+    from coderoom.runs import RunView, exporting
 
-    @cache
-    def view() -> RunView:
-        from rich.console import Console
-
-        from coderoom.runs import RunView
-
-        return RunView(Console(quiet=as_json))
-
-    async def go() -> RunRecord:
-        # The sandbox starts meanwhile.
-        importing = asyncio.create_task(asyncio.to_thread(import_module, "coderoom.runs.view"))
-        try:
-            return await run.go(
-                lambda message: view().show(message),
-                begin=lambda record: view().begin(record),
-                owns_process=bool(context.obj),
-            )
-        finally:
-            await importing
-
+    view = RunView(Console(quiet=as_json))
     try:
-        with pausing_for_questions(lambda: view().pause()), exporting(otlp):
-            record = asyncio.run(go())
+        with pausing_for_questions(view.pause), exporting(otlp):
+            record = asyncio.run(run.go(view.show, begin=view.begin, owns_process=bool(context.obj)))
     finally:
-        view().stop()
-    view().end(record)
+        view.stop()
+    view.end(record)
     if record.exception is not None and debug:
         traceback.print_exception(record.exception)
     return app.end(record, as_json)
