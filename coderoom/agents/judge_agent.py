@@ -16,7 +16,7 @@ from coderoom.agents.base import StreamingAgent
 from coderoom.agents.reviewer import ReviewIssue, ReviewVerdict
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge import Judge, Programs, Verdict
-from coderoom.judge.answers import code_in, read_tests
+from coderoom.judge.answers import code_in, tests_from
 from coderoom.steps import tell_step
 
 _MOST_NAMED = 20
@@ -56,7 +56,7 @@ class HeldTests:
 
     def __init__(self, config: TestsConfig) -> None:
         self._config = config
-        self._tests = read_tests(config.tests, config.module)
+        self._tests = tests_from(config.tests, config.module)
         self.files: dict[str, str] = {}
 
     def take(self, message: BaseChatMessage) -> bool:
