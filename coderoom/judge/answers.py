@@ -52,7 +52,7 @@ def takes_a_place(name: str) -> bool:
     return any("-packages" in place for place in places)
 
 
-def tests_from(given: str, module: str = "solution") -> TestCode | TestFiles | Programs:
+def tests_from(given: str, module: str) -> TestCode | TestFiles | Programs:
     """Read tests.
 
     Args:
