@@ -13,6 +13,7 @@ from coderoom._util.files import name_inside
 from coderoom.blocks import extract_code_blocks
 from coderoom.errors import RequestError
 from coderoom.judge.apart import TestCode, TestFiles, tests_in
+from coderoom.judge.files import read_tests
 from coderoom.judge.problem_sets import read_programs
 from coderoom.judge.programs import LANGUAGES, Programs
 
@@ -21,6 +22,7 @@ _SUFFIXES: Final = {
     **{"c": ".c", "cpp": ".cpp", "go": ".go", "rust": ".rs", "java": ".java"},
 }
 _PATH: Final = re.compile(r"[^\n]+\.(py|json|jsonl)")
+_FOLDER: Final = re.compile(r"[^\n\0]{1,4096}")
 
 
 def code_in(text: str, module: str = "solution") -> dict[str, str]:
@@ -56,25 +58,35 @@ def tests_from(given: str, module: str) -> TestCode | TestFiles | Programs:
     """Read tests.
 
     Args:
-        given: The path of a file for pytest or unittest, or of tests of a program as JSON; or Python: such a file's
-            content, or statements that use the names of a module.
-        module: That module.
+        given: The path of a file or folder of tests for pytest or unittest, or of tests of a program as JSON; or
+            Python: such a file's content, or statements that use the names of a module.
+        module: That module. A file of it beside the tests does not belong to them.
 
     Raises:
         RequestError: They cannot be read.
     """
-    if not _PATH.fullmatch(given.strip()):
-        tests = tests_in(given, module)
-        if not given.strip() or (isinstance(tests, TestCode) and not _is_python(given)):
-            raise RequestError(f"{given!r:.100} has no tests: give a path (.py, .json, .jsonl), or tests in Python.")
-        return tests
     path = Path(given.strip())
-    if path.suffix != ".py":
-        return read_programs(path)
-    try:
-        return tests_in(path.read_text("utf-8"), module)
-    except (OSError, ValueError) as error:
-        raise RequestError(f"{path} cannot be read: {error}") from None
+    if _PATH.fullmatch(given.strip()):
+        if path.suffix != ".py":
+            return read_programs(path)
+        try:
+            tests = tests_in(path.read_text("utf-8"), module)
+        except (OSError, ValueError) as error:
+            raise RequestError(f"{path} cannot be read: {error}") from None
+        return tests if isinstance(tests, TestCode) else _files_of(path, module)
+    if _FOLDER.fullmatch(given.strip()) and path.is_dir():
+        return _files_of(path, module)
+    tests = tests_in(given, module)
+    if not given.strip() or (isinstance(tests, TestCode) and not _is_python(given)):
+        raise RequestError(
+            f"{given!r:.100} has no tests: give a path (.py, .json, .jsonl, a folder), or tests in Python."
+        )
+    return tests
+
+
+def _files_of(path: Path, module: str) -> TestFiles:
+    names = [module, *(f"{module}{suffix}" for suffix in _SUFFIXES.values())]
+    return read_tests(path, [folder / name for folder in (path, path.parent) for name in names])
 
 
 def _is_python(code: Any) -> bool:

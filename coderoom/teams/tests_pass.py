@@ -21,8 +21,8 @@ class TestsPass(ConditionFromSources, Component[TestsPassConfig]):
     They run when a turn has brought new code. An agent that is to know which have failed is a `JudgeAgent`.
 
     Args:
-        tests: The path of a file for pytest or unittest (`.py`) or of tests of a program (`.json`, `.jsonl`), or tests
-            in Python.
+        tests: The path of a file (`.py`) or folder for pytest or unittest or of tests of a program (`.json`, `.jsonl`),
+            or tests in Python. With a file, those beside it are there too, such as `conftest.py` and helpers.
         module: The name under which the tests import the last code block. Blocks with a file name are files beside it.
         timeout: The time limit in seconds, of all tests of a file or of each test of a program.
         wall: The wall (isolation backend).

@@ -53,7 +53,9 @@ def team_of(folder: Path, tests: str, replies: list[str], *, judge: bool) -> Cod
 
 
 async def test_the_judge_says_what_has_failed_until_all_tests_pass(tmp_path: Path) -> None:
-    (tmp_path / "test_twice.py").write_text(TESTS)
+    (tmp_path / "test_twice.py").write_text(TESTS.replace("4", "FOUR") + "from values import FOUR\n")
+    (tmp_path / "values.py").write_text("FOUR = 4")
+    (tmp_path / "solution.py").write_text("twice = None")  # It is no part of the tests.
     team = team_of(tmp_path, str(tmp_path / "test_twice.py"), [WRONG, "Done.", RIGHT], judge=True)
     result = await team.run(task="Go.")
     said = [message for message in result.messages if isinstance(message, TextMessage) and message.source == "judge"]
