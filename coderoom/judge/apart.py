@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
-import importlib.util
 import json
 import sys
 import time
@@ -20,31 +19,36 @@ from pydantic import Field
 
 from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
-from coderoom.judge.harness import call_inside, harness_modules, make_harness, tree_of
+from coderoom.judge.harness import PACKAGE, call_inside, harness_modules, make_harness, tree_of
 from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, Limits, Sandbox
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SourceModule
 
 MODULES = harness_modules(
     stand_ins="", mirrors="", deriving="", crossing="", sharing="", peers="", checks="", suites=""
 )
 _RUNNERS = ("_pytest", "pluggy", "pytest")
+_WARM = "from .suites import warm_up\nwarm_up()\n"
 _SLACK = 5.0
 _TOGETHER = "it passes only in one process with the code, where the code could have changed the verdict"
 _MOST_BYTES = 16 * 1024 * 1024
 
 
-def sandbox_apart(wall: str = "auto", **options: Any) -> Sandbox:
+def sandbox_apart(wall: str = "auto", *, modules: Sequence[str | SourceModule] = (), **options: Any) -> Sandbox:
     """Make a sandbox for `judge_apart`.
 
     Args:
         wall: The wall (isolation backend).
+        modules: What its worker imports, beside what runs tests.
         options: Further arguments of `Sandbox`, except `preload` and `limits`.
     """
     limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
-    # In a workspace, code could read the tests.
-    suites = ["pytest"] if options.get("workspace") is None and importlib.util.find_spec("pytest") is not None else []
-    return Sandbox(wall, preload=[*MODULES, *suites], limits=limits, **options)
+    return Sandbox(wall, preload=[*MODULES, *modules], limits=limits, **options)
+
+
+def sandbox_for_suites(wall: str = "auto", **options: Any) -> Sandbox:
+    """Make a sandbox for `judge_suite`; see `sandbox_apart`. Its worker has run pytest, if that is installed."""
+    return sandbox_apart(wall, modules=[SourceModule(f"{PACKAGE}.warm", _WARM)], **options)
 
 
 class TestCode(Data):
@@ -180,7 +184,7 @@ async def judge_suite(
     """Run the tests of files, for pytest or unittest, against code, each in a room of its own.
 
     Args:
-        sandbox: See `sandbox_apart`. It needs two of its concurrent sessions.
+        sandbox: See `sandbox_for_suites`. It needs two of its concurrent sessions.
         files: The files of the code, by name.
         tests: The tests.
         timeout: The time limit of all of them in seconds.

@@ -119,7 +119,7 @@ class Harness(ABC):
         """
 
 
-_PACKAGE = "_coderoom_tests_"  # A name that no program uses.
+PACKAGE = "_coderoom_tests_"  # A name that no program uses.
 _VALUES = ("encoding", "decoding")  # The sandbox's modules for values.
 _SERVING = (*_VALUES, "values", "steps", "calls", "serving")
 _MODULES = (*_SERVING, "batches", "plain", "versions")
@@ -155,10 +155,10 @@ _OWN_BUILTINS = "__builtins__ = dict(vars(__import__('builtins')))\n"
 def harness_modules(**more: str) -> tuple[SourceModule, ...]:
     """The modules of the test harness, and `more` modules of a language, each with code to append."""
     sources = {name: _source(name) for name in (*_MODULES, *more)}
-    serving = [_PACKAGE, *(f"{_PACKAGE}.{name}" for name in _SERVING)]
+    serving = [PACKAGE, *(f"{PACKAGE}.{name}" for name in _SERVING)]
     more = {**more, "plain": f"\nprepare({serving!r})\n"}
-    modules = [SourceModule(f"{_PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
-    return (SourceModule(_PACKAGE, ""), *modules)
+    modules = [SourceModule(f"{PACKAGE}.{name}", text + more.get(name, "")) for name, text in sources.items()]
+    return (SourceModule(PACKAGE, ""), *modules)
 
 
 def _source(name: str) -> str:
@@ -171,19 +171,19 @@ def _source(name: str) -> str:
 def make_harness(harness: Iterable[SourceModule], preloaded: Sequence[object]) -> str:
     """Code that creates the modules of the harness in a session; empty if its sandbox has preloaded them."""
     lacking = [tuple(each) for each in harness if each not in preloaded]
-    return _MAKE.format(modules=lacking, package=_PACKAGE) if lacking else ""
+    return _MAKE.format(modules=lacking, package=PACKAGE) if lacking else ""
 
 
 def call_inside(module: str, function: str, *arguments: object) -> str:
     """A Python expression that calls a function of a module of the harness with JSON-like data."""
     # No content can break out of such a literal, which is one line.
     given = ", ".join(f"__import__('json').loads({json.dumps(each, separators=(',', ':'))!r})" for each in arguments)
-    return f"__import__('sys').modules['{_PACKAGE}.{module}'].{function}({given})"
+    return f"__import__('sys').modules['{PACKAGE}.{module}'].{function}({given})"
 
 
 def run_inside(module: str, function: str, longest: int, *arguments: object) -> str:
     """A Python expression that has a module of the harness run jobs, with answers of at most `longest` characters."""
-    setting = f"__import__('sys').modules['{_PACKAGE}.calls'].budget.update(text={longest})"  # Its value is false.
+    setting = f"__import__('sys').modules['{PACKAGE}.calls'].budget.update(text={longest})"  # Its value is false.
     return f"{setting} or {call_inside(module, function, *arguments)}"
 
 

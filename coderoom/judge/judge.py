@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 from coderoom.errors import GenerationError, RequestError
-from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
+from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart, sandbox_for_suites
 from coderoom.judge.case_runs import PropertySessions, TestRun, Trial
 from coderoom.judge.cases import FrozenTests
 from coderoom.judge.harness import Harness, Job, PythonHarness
@@ -177,8 +177,8 @@ class Judge:
             if isinstance(tests, Programs):
                 sandbox = self._sandbox(sandbox_for_programs)
                 return await judge_programs(sandbox, code, tests, timeout=timeout or self._timeout or _SECONDS_FOR_CODE)
-            sandbox = self._sandbox(sandbox_apart)
             if isinstance(tests, TestCode):
+                sandbox = self._sandbox(sandbox_apart)
                 timeout = timeout or self._timeout or _SECONDS_FOR_CODE
                 key = hashlib.sha256(tests.model_dump_json().encode()).digest()
                 if (calls := self._calls.get(key)) is not None:
@@ -191,7 +191,7 @@ class Judge:
                     self._calls[key] = found
                 return [verdict]
             timeout = timeout or self._timeout or _SECONDS_FOR_FILES
-            return await judge_suite(sandbox, code, tests, timeout=timeout, shared=shared)
+            return await judge_suite(self._sandbox(sandbox_for_suites), code, tests, timeout=timeout, shared=shared)
 
     async def _run_cases(
         self, implementations: Mapping[str, str], tests: FrozenTests, functions: Sequence[str] | None, final: bool

@@ -10,7 +10,7 @@ import pytest
 
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge import Judge
-from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_apart
+from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, sandbox_for_suites
 from coderoom.judge.gauntlet import read_cases, run_gauntlet
 from coderoom.judge.gauntlet.others import find_harnesses, run_harness
 from coderoom.judge.problem_sets import human_eval_file, read_problems
@@ -25,7 +25,7 @@ TEST = TestCode(test="def check(candidate):\n    assert candidate([2, 1]) == [1,
 
 @pytest.fixture(scope="module")
 async def apart() -> AsyncIterator[Sandbox]:
-    async with sandbox_apart(concurrency=4) as sandbox:
+    async with sandbox_for_suites(concurrency=4) as sandbox:
         yield sandbox
 
 

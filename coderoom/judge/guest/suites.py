@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import unittest
 
 from .checks import TOLD, Finder, described, forget, write
@@ -21,8 +22,9 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
     Exchange = Callable[[str], Optional[str]]
 
-__all__ = ["run_files", "run_together"]
+__all__ = ["run_files", "run_together", "warm_up"]
 
+_OPTIONS = ("-q", "-p", "no:cacheprovider", "--tb=short", "--continue-on-collection-errors")
 _IS_TEST = re.compile(r"(.*/)?(test[^/]*|[^/]*_test)\.py").fullmatch
 
 
@@ -66,6 +68,20 @@ def run_together(
     return _run(_Found(None, note, without), files, run)
 
 
+def warm_up() -> None:
+    """Run a test by pytest, if it is installed, so that forks of this process find it and its plug-ins loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        name = os.path.join(folder, "test_nothing.py")
+        with open(name, "w") as file:
+            file.write("def test(): assert 1\n")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            try:
+                importlib.import_module("pytest").main([name, *_OPTIONS, "--rootdir", folder])
+            except (Exception, SystemExit):  # Then there is no pytest, or each run of it says what is wrong.
+                return
+
+
 def _folder(name: str) -> Callable[[str], bool]:
     """Whether a file lies in the folder of another one, or in one below it."""
     folder = name.rpartition("/")[0] + "/"
@@ -92,9 +108,7 @@ def _run(found: _Found, files: Dict[str, str], run: List[str]) -> str:
                 unittest.TestSuite(tests).run(_Result(found))
             else:
                 _refuse_empty(pytest)
-                options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--rootdir=."]
-                options.append("--continue-on-collection-errors")
-                code = pytest.main([*names, *options], plugins=[_Plugin(found)])
+                code = pytest.main([*names, *_OPTIONS, "--rootdir=."], plugins=[_Plugin(found)])
                 if not found.tests and code != 0 and not found.without:
                     why = "pytest found no tests"
                 elif code > 1 or not all(each["outcome"] for each in found.tests.values()):
