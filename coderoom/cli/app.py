@@ -146,6 +146,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object,
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 WALL_HELP = f"The wall (isolation backend): auto, {', '.join(WALLS.own)}, or that of another package."
 WallOption = Annotated[str, option("NAME", WALL_HELP, "--wall", envvar="CODEROOM_WALL")]
+PackageOption = Annotated[
+    list[str] | None,
+    option(
+        "PACKAGE",
+        "A package for the code, such as 'polars>=1', or a requirements file (.txt, .lock). May be repeated.",
+        "--package",
+    ),
+]
 TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. May be repeated.", "--team")]
 TrustOption = Annotated[
     list[str] | None, option("NAMESPACE", "Load components of this package too. May be repeated.", "--trust")

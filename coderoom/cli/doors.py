@@ -32,6 +32,7 @@ def mcp(
     workspace: WorkspaceOption = None,
     wall: app.WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
+    packages: app.PackageOption = None,
     timeout: Annotated[
         float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
     ] = None,
@@ -56,7 +57,14 @@ def mcp(
     from coderoom.sandbox import Limits, SandboxConfig
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
-    sandbox = SandboxConfig(wall=wall, network=network, limits=limits, preload=preload or (), workspace=workspace)
+    sandbox = SandboxConfig(
+        wall=wall,
+        network=network,
+        packages=packages or (),
+        limits=limits,
+        preload=preload or (),
+        workspace=workspace,
+    )
     kept = open_journal(journal, off=no_journal)
     server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host)
     _try_out(server)

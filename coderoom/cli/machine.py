@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from dataclasses import asdict
 from typing import Annotated
 
@@ -30,6 +31,43 @@ def doctor(as_json: app.JsonOption = False, debug: app.DebugOption = False) -> N
     for finding in findings:
         lines = textwrap.wrap(finding.detail, width - 22, break_long_words=False, break_on_hyphens=False) or [""]
         typer.echo(f"{signs[finding.state]} {finding.name:18} " + f"\n{'':21}".join(lines))
+
+
+@app.command()
+def packages(
+    prune: Annotated[
+        float | None,
+        app.option("DAYS", "Remove those that were not used for so many days; 0 removes all.", "--prune", min=0),
+    ] = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Show the packages that were installed for sandboxes, and remove them.
+
+    A sandbox that still runs needs its own: prune what was not used for longer than that.
+    """
+    from coderoom.sandbox.packages import cache_folder, kept_environments, prune_environments
+
+    removed = [] if prune is None else prune_environments(prune)
+    kept = kept_environments()
+    if as_json:
+        print_json({
+            "folder": str(cache_folder()),
+            **{
+                name: [{**each._asdict(), "folder": str(each.folder)} for each in found]
+                for name, found in (("environments", kept), ("removed", removed))
+            },
+        })  # fmt: skip
+        return
+    for each in kept:
+        days = (time.time() - each.used) / 86_400
+        typer.echo(
+            f"{each.folder.name}  {each.size / 2**20:.0f} MiB, used {days:.0f} days ago: {', '.join(each.packages)}"
+        )
+    if prune is not None:
+        freed = sum(each.size for each in removed) / 2**20
+        typer.echo(f"{len(removed)} removed, {freed:.0f} MiB")
+    typer.echo(f"{len(kept)} environments in {cache_folder()}")
 
 
 @app.command()

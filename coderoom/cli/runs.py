@@ -63,6 +63,7 @@ def _request(
     max_turns: MaxTurnsOption = None,
     timeout: TimeoutOption = None,
     network: NetworkOption = None,
+    packages: app.PackageOption = None,
     trust: app.TrustOption = None,
 ) -> Any:
     """What is asked of a team, with the options that `run` and `chat` have."""
@@ -79,6 +80,7 @@ def _request(
         max_turns=max_turns,
         network=network,
         timeout=timeout,
+        packages=packages or (),
         budgets=budgets,
         more_tasks=more_tasks,
     )
@@ -273,6 +275,7 @@ def execute(
     timeout: Annotated[float, app.option("SEC", "The timeout of each block.", min=0.1, max=86_400)] = 60.0,
     wall: app.WallOption = "auto",
     network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
+    packages: app.PackageOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
@@ -316,6 +319,7 @@ def execute(
             timeout=timeout,
             wall=wall,
             network=network,
+            packages=packages or (),
             fresh=fresh,
             writer=writer,
             observers=observers,

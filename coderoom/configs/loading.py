@@ -75,6 +75,7 @@ def load_team(
     max_turns: int | None = None,
     network: bool | None = None,
     timeout: float | None = None,
+    packages: Sequence[str] = (),
     agents: Collection[str] = (),
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
@@ -89,6 +90,7 @@ def load_team(
         max_turns: Replaces the team's `max_turns`.
         network: Replaces `network` of every executor that has this field.
         timeout: Replaces `timeout` of every executor, in seconds.
+        packages: Is added to `packages` of every executor that has this field.
         agents: The names of agents that the team must have.
 
     Returns:
@@ -103,7 +105,7 @@ def load_team(
     checked = examine(find_source(path_or_name), TEAM, trust, env, replace_models=model is not None)
     checked.refuse_mistakes()
     _replace(checked, "team", max_turns=max_turns)
-    _replace(checked, "code_executor", network=network, timeout=timeout)
+    _replace(checked, "code_executor", network=network, timeout=timeout, packages=packages or None)
     components: dict[Location, Any] = dict(checked.components)
     configs = [
         value_at(checked.data, path)["config"] for path, each in components.items() if each.component_type == "agent"
@@ -139,11 +141,12 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
             )
         for path in paths:
             config = value_at(checked.data, path)["config"]
-            config[name] = value
+            config[name] = [*config.get(name, ()), *value] if name == "packages" else value
             try:
                 components[path].component_config_schema.model_validate(config)
             except ValidationError as error:
-                raise RequestError(f"{name} cannot be set to {value:g}: {misfits(error)}.") from error
+                shown = f"{value:g}" if isinstance(value, int | float) else value
+                raise RequestError(f"{name} cannot be set to {shown}: {misfits(error)}.") from error
 
 
 def check_team(

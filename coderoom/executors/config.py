@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import EngineName, Limits, WallName
 from coderoom.sandbox.registry import ENGINES, asked_in_vain
+from coderoom.sandbox.requirements import check_packages
 
 if TYPE_CHECKING:
     from coderoom.sandbox import Sandbox
@@ -106,6 +107,15 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         ),
     )
 
+    packages: list[Annotated[str, AfterValidator(check_packages)]] = Field(
+        default_factory=list,
+        description=(
+            "Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`), besides "
+            "the packages of the interpreter. They are installed once, without running their code (`pip install "
+            "'coderoom[packages]'`)."
+        ),
+    )
+
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
         # An engine is loaded, and with it the package that brings it, only if it is not the usual one.
@@ -138,6 +148,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             policy=self.policy,
             env={name: os.environ[name] for name in self.env if name in os.environ},
             python=self.python,
+            packages=self.packages,
             readable=self.readable,
             options=self.options,
         )

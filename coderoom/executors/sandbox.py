@@ -32,7 +32,7 @@ def _as_data(**arguments: Any) -> dict[str, Any]:
             arguments[name] = str(value)
         elif isinstance(value, Mapping):
             arguments[name] = dict(value)
-        elif name in ("preload", "env", "readable"):
+        elif name in ("preload", "env", "packages", "readable"):
             if isinstance(value, str):  # It is a sequence of strings too.
                 raise ValueError(f"{name}={value!r} must be a list, not one string")
             arguments[name] = [os.fspath(each) for each in value]
@@ -147,6 +147,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         readable: Sequence[str | Path] = (),
         options: Mapping[str, Any] | None = None,
         engine: EngineName = "cpython",
+        packages: Sequence[str] = (),
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -164,6 +165,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     limits=limits,
                     env=env,
                     python=python,
+                    packages=packages,
                     readable=readable,
                     options=options or {},
                     engine=engine,

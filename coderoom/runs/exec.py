@@ -37,6 +37,7 @@ from coderoom.sandbox import (
     named_file,
     save_named,
 )
+from coderoom.sandbox.requirements import packages_in
 from coderoom.steps import StepObserver
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ async def run_file(
     timeout: float,
     wall: str = "auto",
     network: bool = False,
+    packages: Sequence[str] = (),
     fresh: bool = False,
     writer: Writer | None = None,
     observers: Sequence[StepObserver] = (),
@@ -131,6 +133,7 @@ async def run_file(
         timeout: Seconds for each block.
         wall: The name of the wall around the code, or `auto`.
         network: Whether the code may use the network.
+        packages: Packages for the code, besides those that its inline metadata (`# /// script`) names.
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
         observers: Who else is told of each block, such as a tracer.
@@ -142,7 +145,14 @@ async def run_file(
     check_request(source, arguments)
     Sandbox(wall)  # Rejects an unknown name.
     folder, made = open_workspace(workspace)
-    sandbox = Sandbox(wall, limits=Limits(wall_seconds=timeout), workspace=folder, network=network)
+    wanted = [*packages, *(each for block in source.blocks for each in packages_in(block.code))]
+    sandbox = Sandbox(
+        wall,
+        limits=Limits(wall_seconds=timeout),
+        workspace=folder,
+        network=network,
+        packages=list(dict.fromkeys(wanted)),
+    )
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer
     request = {"arguments": list(arguments), "workspace": str(folder), "timeout": timeout, "wall": wall}

@@ -86,6 +86,7 @@ class RunRequest:
         max_turns: The team's turns, in place of those of its file.
         network: Whether the code may use the network, in place of what the team's file says.
         timeout: The seconds that code may run, in place of those of the team's file.
+        packages: Packages for the code, besides those of the team's file.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
     """
@@ -100,6 +101,7 @@ class RunRequest:
     max_turns: int | None = None
     network: bool | None = None
     timeout: float | None = None
+    packages: Sequence[str] = ()
     budgets: Mapping[str, Mapping[str, float]] | None = None
     more_tasks: bool = False
 
@@ -141,6 +143,7 @@ class RunRequest:
             max_turns=self.max_turns,
             network=self.network,
             timeout=self.timeout,
+            packages=self.packages,
             agents=self.budgets or (),
         )
         executors = executors_of(team)

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from coderoom.errors import RequestError
 from coderoom.sandbox.policy import POLICIES
 from coderoom.sandbox.registry import ENGINES, WALLS
+from coderoom.sandbox.requirements import check_packages
 
 MIB = 1024 * 1024
 
@@ -40,6 +41,7 @@ _WRONG: Final = {
     "workspace": "is not the path of a folder; give a text or a Path",
     "network": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
+    "packages": "is not a list of texts, such as ['polars>=1']",
     "readable": "is not a list of texts or Paths",
     "concurrency": "must be a whole number and at least 1",
 }
@@ -175,6 +177,7 @@ class SandboxConfig(BaseModel):
     policy: Annotated[Literal["open", "restricted"], PlainValidator(_choice)] = "open"
     env: Annotated[Mapping[str, str], PlainValidator(_mapping)] = Field(default_factory=dict)
     python: Annotated[Path | None, BeforeValidator(_path)] = None
+    packages: Annotated[tuple[Annotated[str, PlainValidator(check_packages)], ...], BeforeValidator(_listed)] = ()
     readable: Annotated[tuple[Annotated[Path, BeforeValidator(_path)], ...], BeforeValidator(_listed)] = ()
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)

@@ -39,6 +39,9 @@ class Sandbox:
         env: Environment variables for the code, besides the few that programs need.
         python: The interpreter that runs the code; `None`: the one that `CODEROOM_PYTHON` names, else the one that
             runs this.
+        packages: Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`),
+            besides the packages of the interpreter. They are installed at the first start with them, outside of the
+            sandbox and without running their code, and kept for all sandboxes (`pip install 'coderoom[packages]'`).
         readable: More folders that the code may read, at their own paths.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
             (`pip install 'coderoom[monty]'`).
@@ -61,6 +64,7 @@ class Sandbox:
         policy: str = "open",
         env: Mapping[str, str] | None = None,
         python: str | Path | None = None,
+        packages: Sequence[str] = (),
         readable: Sequence[str | Path] = (),
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
@@ -75,6 +79,7 @@ class Sandbox:
             policy=policy,
             env={} if env is None else env,
             python=python,
+            packages=packages,
             readable=readable,
             concurrency=concurrency,
             options={} if options is None else options,

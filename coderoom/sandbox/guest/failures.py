@@ -24,6 +24,28 @@ _LINKS = ("__traceback__", "__cause__", "__context__", "__suppress_context__")
 _HEAD = "Traceback (most recent call last):\n"
 _GAP = " frames left out]"
 
+# Names under which code imports packages that have another name.
+_IMPORTED_AS = {
+    "Crypto": "pycryptodome",
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "pymupdf",
+    "jwt": "pyjwt",
+    "magic": "python-magic",
+    "pptx": "python-pptx",
+    "serial": "pyserial",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "usb": "pyusb",
+    "yaml": "pyyaml",
+    "zmq": "pyzmq",
+}
+
 
 def is_of_memory(error: BaseException) -> bool:
     """Whether an exception says that there was no memory."""
@@ -47,7 +69,21 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         )
     if not network and any(_misses_network(each) for each in _linked(error)):
         return "There is no network here: network=True (--network) turns it on."
+    missing = _missing_package(error)
+    if missing:
+        return f"packages=[{missing!r}] (--package {missing}) installs it."
     return ""
+
+
+def _missing_package(error: BaseException) -> str:
+    """The package whose module is missing; empty if it is something else that is missing."""
+    name = getattr(error, "name", None)
+    if type(error) is not ModuleNotFoundError or type(name) is not str or str(error) != f"No module named {name!r}":
+        return ""
+    top = name.partition(".")[0]
+    standard = getattr(sys, "stdlib_module_names", ())
+    is_there = top in sys.modules or top in standard or not top.isidentifier() or top.startswith("_")
+    return "" if is_there else _IMPORTED_AS.get(top, top.replace("_", "-"))
 
 
 def _misses_local_sockets(error: BaseException) -> bool:

@@ -111,6 +111,8 @@ class Interpreter:
         whole = python is None  # With the packages of the user's own, too.
         if whole and default_python() == sys.executable:
             return _own(tuple(sys.path))
+        if str(python) in _KNOWN:
+            return _KNOWN[str(python)]
         python = without_dots(python or default_python())
         own = str(without_dots(sys.executable))
         if workspace is not None and python.is_relative_to(workspace.resolve()) and str(python) != own:
@@ -120,6 +122,14 @@ class Interpreter:
                 "use one elsewhere."
             )
         return _other(str(python), whole)
+
+
+_KNOWN: dict[str, Interpreter] = {}
+
+
+def know_interpreter(interpreter: Interpreter) -> None:
+    """Keep what is known of an interpreter that must not be asked, since it would run code of its packages."""
+    _KNOWN[interpreter.executable] = interpreter
 
 
 def without_dots(path: Path | str) -> Path:

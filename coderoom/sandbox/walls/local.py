@@ -250,6 +250,8 @@ class ProbedWall(ABC):
     """A wall of this machine, probed once, before its first worker starts, by building it around a tiny program."""
 
     name: ClassVar[str]
+    # Whether the worker's interpreter is one of this machine.
+    local: ClassVar[bool] = True
     # The worker's source text; see `python_arguments`.
     program: str = "from coderoom_guest.main import main; main(CONTROL)"
     # Whether each file system of a workspace needs a probe.

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from coderoom._util.distribution import install_command
 from coderoom._util.tasks import call_in_loop
-from coderoom.errors import MissingDependencyError, SandboxUnavailable
+from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import LANGUAGES, unavailable
 from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.packages import environment_with
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.walls import choose, make_wall
 
@@ -81,7 +82,16 @@ class CPythonEngine:
         await self.close()
         if self._wall is None:
             self._wall = await choose()
-        worker = Worker(self._wall, self._config)
+        config = self._config
+        if config.packages:
+            if not getattr(self._wall, "local", False):
+                raise RequestError(
+                    f"packages: the wall {self._wall.name!r} has an interpreter of its own; use an image that has the "
+                    "packages."
+                )
+            found = await environment_with(config.packages, config.python, config.workspace)
+            config = config.model_copy(update={"python": found.python})
+        worker = Worker(self._wall, config)
         await worker.start()
         self._worker = worker
         # For a sandbox that is never closed. At the end of the host's process the sockets close, and the worker ends.

@@ -1,0 +1,319 @@
+"""Environments with the packages that code asks for: built once, outside of the sandbox, and shared by all sandboxes.
+
+An environment is a virtual environment in a cache folder. No code of a package runs while it is built, since only
+wheels are unpacked, nor afterwards on the host: even its own interpreter is started behind a wall only, since each
+start runs what packages have put there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from coderoom._util.distribution import install_command
+from coderoom._util.temporary import remove_folder
+from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.sandbox.requirements import near_names, requirements_of
+from coderoom.sandbox.walls.layout import Interpreter, know_interpreter
+
+_MARK: Final = "coderoom.json"
+_SECONDS_TO_WAIT: Final = 0.05
+_LONGEST_SAID: Final = 2_000
+_ELSEWHERE: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER", "UV_TARGET", "UV_PREFIX", "VIRTUAL_ENV")
+# What an installer says, and whose fault that is.
+_NO_INDEX: Final = re.compile(
+    r"Failed to fetch|error sending request|dns error|NewConnectionError|ConnectTimeout|ReadTimeout|"
+    r"was not found in the cache|Temporary failure in name resolution"
+)
+_NO_SPACE: Final = re.compile(r"No space left on device|os error 28|Errno 28")
+_NO_WHEELS: Final = re.compile(r"no usable wheels|no wheels with a matching|Building source distributions")
+_UNKNOWN: Final = re.compile(
+    r"Because (\S+) was not found in the package registry|No matching distribution found for ([\w.-]+)"
+)
+_NO_NEWS: Final = re.compile(
+    r"(?m)^(WARNING|hint|\[notice\]|error: No solution|ERROR: Could not find).*\n?|^ *cause: |^(ERROR|error): "
+)
+
+
+class Environment(NamedTuple):
+    """A virtual environment with packages.
+
+    Attributes:
+        python: Its interpreter, for `Sandbox(python=...)`.
+        lock: The requirements file of what was resolved, with exact versions and digests.
+        folder: Where it is.
+    """
+
+    python: Path
+    lock: str
+    folder: Path
+
+
+def cache_folder() -> Path:
+    """The folder of all environments: `coderoom/packages` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base.absolute() / "coderoom" / "packages"
+
+
+async def environment_with(packages: Sequence[str], python: Path | None, workspace: Path | None) -> Environment:
+    """An environment with packages, and below them those of the interpreter; it is built if it is not there.
+
+    Args:
+        packages: Packages and requirements files, as `SandboxConfig.packages` has them.
+        python: The interpreter; `None`: the default one.
+        workspace: The folder that code may write to, in which the interpreter must not be.
+
+    Raises:
+        RequestError: There is no such package, or none that can be installed without running its code.
+        SandboxUnavailable: The packages cannot be fetched or stored.
+        MissingDependencyError: There is neither uv nor pip.
+    """
+    base, kind, wanted = await asyncio.to_thread(_asked, packages, python, workspace)
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock_file = folder / f"{_digest(*kind, *wanted)}.lock"
+        lock = lock_file.read_text("utf-8") if lock_file.exists() else None
+        if lock is None:
+            async with _locked(lock_file) as busy:
+                lock = lock_file.read_text("utf-8") if lock_file.exists() else None
+                if lock is None:
+                    lock = await _resolve(wanted, base.executable, busy)
+                    new = lock_file.with_suffix(".new")
+                    new.write_text(lock, "utf-8")
+                    new.rename(lock_file)
+        place = folder / _digest(*kind, lock)
+        if not _is_whole(place):
+            async with _locked(place) as busy:
+                if not _is_whole(place):
+                    await asyncio.to_thread(remove_folder, place)
+                    await _build(place, lock, base, busy)
+        for each in (lock_file, place / _MARK):
+            os.utime(each)  # The last use.
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"The packages cannot be stored in {str(folder)!r}: {error.strerror or error}. XDG_CACHE_HOME names "
+            "another folder."
+        ) from error
+    found = place / "bin" / "python"
+    know_interpreter(_interpreter_in(place, found, base))
+    return Environment(found, lock, place)
+
+
+def _asked(
+    packages: Sequence[str], python: Path | None, workspace: Path | None
+) -> tuple[Interpreter, list[str], list[str]]:
+    """The interpreter, what tells it from others and from a later version of itself, and the packages."""
+    base = Interpreter.of(python, workspace)
+    program = Path(base.executable).resolve()
+    status = program.stat()
+    kind = [base.executable, str(program), str(status.st_mtime_ns), str(status.st_size)]
+    return base, kind, sorted(set(requirements_of(packages)))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+@asynccontextmanager
+async def _locked(place: Path) -> AsyncGenerator[int, None]:
+    """Wait until no other process builds the same. The installer has the lock too, also if this process is killed."""
+    with place.with_name(f"{place.name}.busy").open("w") as file:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await asyncio.sleep(_SECONDS_TO_WAIT)
+        yield file.fileno()
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether an environment was built to its end, and none of its packages is missing since."""
+    try:
+        records = json.loads((place / _MARK).read_text("utf-8"))["records"]
+        return (place / "bin" / "python").exists() and all(
+            (place / name).stat().st_size == size for name, size in records.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+async def _resolve(wanted: Sequence[str], python: str, busy: int) -> str:
+    uv = _find_uv()
+    if uv:
+        arguments = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        arguments += ["--only-binary", ":all:", "--python", python]
+        try:
+            return await _run(busy, [*arguments, "-"], "\n".join(wanted))
+        except SandboxUnavailable as error:
+            with contextlib.suppress(RequestError, SandboxUnavailable):  # uv has a cache, too.
+                return await _run(busy, [*arguments, "--offline", "-"], "\n".join(wanted))
+            raise error from None
+    arguments = [*_pip(python), "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
+    report = json.loads(await _run(busy, [*arguments, "--only-binary", ":all:", *wanted]))
+    lines = []
+    for each in report["install"]:
+        digest = each["download_info"]["archive_info"]["hashes"]["sha256"]
+        lines.append(f"{each['metadata']['name']}=={each['metadata']['version']} --hash=sha256:{digest}\n")
+    return "".join(sorted(lines))
+
+
+async def _build(place: Path, lock: str, base: Interpreter, busy: int) -> None:
+    uv = _find_uv()
+    python = str(place / "bin" / "python")
+    if uv:
+        await _run(busy, [uv, "venv", "--quiet", "--no-project", "--python", base.executable, str(place)])
+        # Linked files would be those of uv's own cache.
+        install = [uv, "pip", "install", "--quiet", "--python", python, "--link-mode", "copy"]
+    else:
+        await _run(busy, [base.executable, "-m", "venv", "--without-pip", str(place)])
+        install = [*_pip(python), "install", "--quiet", "--no-compile"]
+    file = place / "requirements.lock"
+    file.write_text(lock, "utf-8")
+    if lock.strip():
+        await _run(
+            busy, [*install, "--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(file)]
+        )
+    site = _site_packages(place)
+    # Without `site`, since that would run what the packages have put there.
+    await _run(busy, [base.executable, "-I", "-S", "-m", "compileall", "-qq", str(site)], may_fail=True)
+    below = [path for path in map(str, base.folders) if path.endswith(("site-packages", "dist-packages"))]
+    below += [str(path) for path in base.code if str(path).endswith(("site-packages", "dist-packages"))]
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in dict.fromkeys(below)]
+    (site / "zzz_coderoom.pth").write_text("".join(lines), "utf-8")
+    records = {str(each.relative_to(place)): each.stat().st_size for each in site.glob("*.dist-info/RECORD")}
+    facts = {"python": base.executable, "records": records, "seconds": time.time()}
+    (place / _MARK).write_text(json.dumps(facts), "utf-8")
+
+
+def _site_packages(place: Path) -> Path:
+    return next(place.glob("lib/python*/site-packages"))
+
+
+def _interpreter_in(place: Path, python: Path, base: Interpreter) -> Interpreter:
+    """What its interpreter would say of itself, which must not be started on the host."""
+    links = ((str(python), str(python.readlink())),) if python.is_symlink() else ()
+    return Interpreter(
+        executable=str(python),
+        folders=(place, *base.folders),
+        links=(*links, *base.links),
+        packages=(),  # It finds them by itself, after its own.
+        code=(_site_packages(place), *base.code),
+    )
+
+
+def _find_uv() -> str | None:
+    with contextlib.suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    return shutil.which("uv")
+
+
+def _pip(python: str) -> list[str]:
+    if importlib.util.find_spec("pip") is None:
+        raise MissingDependencyError(f"packages need uv or pip: {install_command('packages')}")
+    return [sys.executable, "-m", "pip", "--python", python, "--no-input", "--disable-pip-version-check"]
+
+
+async def _run(busy: int, command: Sequence[str], stdin: str = "", *, may_fail: bool = False) -> str:
+    env = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE and name[:6] != "PYTHON"}
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**env, "NO_COLOR": "1", "PIP_REQUIRE_VIRTUALENV": "0"},
+        cwd="/",  # Where no project has settings.
+        umask=0o022,  # Behind a wall it is read by another user.
+        start_new_session=True,
+        pass_fds=(busy,),
+    )
+    try:
+        out, said = await process.communicate(stdin.encode())
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    if process.returncode and not may_fail:
+        raise _failure(said.decode(errors="replace").strip())
+    return out.decode(errors="replace")
+
+
+def _failure(said: str) -> Exception:
+    words = _NO_NEWS.sub("", said).strip() or said
+    words = words if len(words) <= _LONGEST_SAID else f"...{words[-_LONGEST_SAID:]}"
+    if _NO_SPACE.search(said):
+        return SandboxUnavailable(f"There is no space left for the packages in {str(cache_folder())!r}: {words}")
+    if _NO_INDEX.search(said):
+        return SandboxUnavailable(f"The packages can be fetched from no index, and are not in the cache: {words}")
+    if _NO_WHEELS.search(said):
+        return RequestError(f"packages: one has no wheel for this interpreter; building it would run its code. {words}")
+    if unknown := _UNKNOWN.search(said):
+        name = str(unknown[1] or unknown[2])
+        near = near_names(name)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else "Look for its name at the index."
+        return RequestError(f"packages: there is no {name!r} with these versions and a wheel. {hint} {words}")
+    return RequestError(f"packages: {words}")
+
+
+class Kept(NamedTuple):
+    """An environment in the cache.
+
+    Attributes:
+        folder: Where it is.
+        packages: What is in it, with exact versions.
+        python: The interpreter that it was made for.
+        size: Its size in bytes.
+        used: When it was last used, in seconds since 1970.
+    """
+
+    folder: Path
+    packages: list[str]
+    python: str
+    size: int
+    used: float
+
+
+def kept_environments() -> list[Kept]:
+    """The environments in the cache, the one that was last used first."""
+    found = []
+    for mark in cache_folder().glob(f"*/{_MARK}"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            lock = (mark.parent / "requirements.lock").read_text("utf-8")
+            size = sum(each.lstat().st_size for each in mark.parent.rglob("*"))
+            names = [line.split()[0] for line in lock.splitlines() if line[:1].isalnum()]
+            python = json.loads(mark.read_text("utf-8"))["python"]
+            found.append(Kept(mark.parent, names, python, size, mark.stat().st_mtime))
+    return sorted(found, key=lambda each: -each.used)
+
+
+def prune_environments(unused_days: float) -> list[Kept]:
+    """Remove the environments that were not used for so many days, and what was resolved.
+
+    What a sandbox uses now should stay: `unused_days` is to be longer than its life.
+    """
+    before = time.time() - unused_days * 86_400
+    removed = [each for each in kept_environments() if each.used <= before]
+    for each in removed:
+        (each.folder / _MARK).unlink(missing_ok=True)  # First, so that nothing half is used.
+        remove_folder(each.folder)
+    for each in cache_folder().glob("*.lock"):
+        if each.stat().st_mtime <= before:
+            each.unlink(missing_ok=True)
+    return removed

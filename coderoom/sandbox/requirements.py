@@ -1,0 +1,113 @@
+"""The packages that code asks for: as texts, in a requirements file, and in the inline metadata of a script."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from coderoom.errors import RequestError
+
+_NAME: Final = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
+_VERSIONS: Final = r"(?:~=|===?|!=|[<>]=?)\s*[\w.*+!-]+"
+_REQUIREMENT: Final = re.compile(
+    rf"{_NAME}\s*(?:\[[\w\s.,-]*\])?\s*(?:{_VERSIONS}(?:\s*,\s*{_VERSIONS})*|\({_VERSIONS}(?:\s*,\s*{_VERSIONS})*\))?"
+    r"\s*(?:;[^\n\r\0]*)?",
+    re.ASCII,
+)
+_BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///\s*$")
+_FILES: Final = (".txt", ".lock")
+# Of packages that code often asks for, to find what was meant.
+_OFTEN: Final = (
+    "aiohttp altair beautifulsoup4 bokeh boto3 click cryptography django duckdb fastapi flask geopandas gensim httpx "
+    "imageio jinja2 joblib jsonschema keras lightgbm lxml matplotlib mpmath networkx nltk numba numpy openai "
+    "opencv-python-headless openpyxl pandas pdfplumber pillow plotly polars pyarrow pydantic pymongo pymupdf pypdf "
+    "pytest python-dateutil python-docx python-dotenv pyyaml redis regex reportlab requests rich scikit-image "
+    "scikit-learn scipy seaborn shapely spacy sqlalchemy statsmodels sympy tabulate tensorflow tiktoken torch tqdm "
+    "transformers typer xgboost xlsxwriter"
+)
+
+
+def check_requirement(text: object) -> str:
+    """A package with the versions that are allowed, such as `polars>=1`, without spaces around it.
+
+    Raises:
+        RequestError: It is something else, for instance an address or a path, from which code would run.
+    """
+    if isinstance(text, str) and _REQUIREMENT.fullmatch(text.strip()):
+        return text.strip()
+    raise RequestError(
+        f"packages: {str(text)!r:.200} is not a package with versions, such as 'polars' or 'polars>=1,<2'. Addresses, "
+        "paths and options are not taken."
+    )
+
+
+def check_packages(text: object) -> str:
+    """What `packages` has: a package, or the path of a requirements file.
+
+    Raises:
+        RequestError: It is something else.
+    """
+    if isinstance(text, str) and text.endswith(_FILES):
+        return text
+    return check_requirement(text)
+
+
+def requirements_of(packages: Iterable[str]) -> list[str]:
+    """The packages that are named, and those of the files.
+
+    Raises:
+        RequestError: A file cannot be read, or has something else than packages.
+    """
+    found = []
+    for each in packages:
+        found += _read(Path(each)) if each.endswith(_FILES) else [check_requirement(each)]
+    return found
+
+
+def _read(file: Path) -> list[str]:
+    """The packages of a requirements file, which may be the lock file of another run.
+
+    Raises:
+        RequestError: It cannot be read, or has something else than packages.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{file} cannot be read: {error}") from None
+    # Digests are not needed: exact versions are resolved to digests once more.
+    lines = re.sub(r"\\\n|\s--hash=\S+|(?:^|\s)#.*", " ", text, flags=re.MULTILINE).splitlines()
+    try:
+        return [check_requirement(line) for line in lines if line.strip()]
+    except RequestError as error:
+        raise RequestError(f"{file}: {error}") from None
+
+
+def packages_in(code: str) -> list[str]:
+    """The packages in the inline metadata of a script (`# /// script`), as PEP 723 has it.
+
+    Raises:
+        RequestError: The metadata is not valid.
+    """
+    blocks = list(_BLOCK.finditer(f"{code}\n"))
+    if not blocks:
+        return []
+    if len(blocks) > 1:
+        raise RequestError("The script has several blocks of metadata (# /// script); it may have one.")
+    import tomllib
+
+    text = "".join(line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["lines"].splitlines(True))
+    try:
+        found = tomllib.loads(text).get("dependencies", [])
+    except tomllib.TOMLDecodeError as error:
+        raise RequestError(f"The script's metadata (# /// script) is not valid TOML: {error}") from None
+    if not isinstance(found, list):
+        raise RequestError("The script's metadata (# /// script): dependencies is not a list.")
+    return [check_requirement(each) for each in found]
+
+
+def near_names(name: str) -> list[str]:
+    """The names of often used packages that are similar to a name, the nearest first."""
+    return difflib.get_close_matches(name.lower(), _OFTEN.split(), 3, 0.7)
