@@ -313,7 +313,7 @@ def prune_environments(unused_days: float) -> list[Kept]:
     for each in removed:
         (each.folder / _MARK).unlink(missing_ok=True)  # First, so that nothing half is used.
         remove_folder(each.folder)
-    for each in cache_folder().glob("*.lock"):
-        if each.stat().st_mtime <= before:
-            each.unlink(missing_ok=True)
+    for lock in cache_folder().glob("*.lock"):
+        if lock.stat().st_mtime <= before:
+            lock.unlink(missing_ok=True)
     return removed
