@@ -31,6 +31,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "python": "/usr/bin/python3",
         "readable": ["/srv/data"],
         "options": {"image": "python:3.12-slim"},
+        "packages": ["polars>=1"],
     }
 
 
