@@ -59,6 +59,7 @@ def test_the_demo_is_real_but_for_the_models_words(tmp_path: Path) -> None:
     assert run["isolation"] in WALLS
 
 
+@pytest.mark.slow
 def test_the_run_is_shown_to_a_person(tmp_path: Path) -> None:
     done = coderoom("run", "analyst", TASK, "--file", str(NILE), "--model", REPLAY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -346,6 +347,7 @@ def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path) -> None:
     assert alive(mark) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_list_of_tasks(tmp_path: Path) -> None:
     endless = python("open('started', 'w').close()\nwhile True: pass")
     model = recording(tmp_path / "r.json", [endless, "never asked"])

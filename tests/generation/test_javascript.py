@@ -303,6 +303,35 @@ ERRORS = [
     test_of("setup", inputs={"x": 1}, setup=[{"file": "a"}], expected_output=1),
     test_of("a property", inputs={"x": 1}, property="result == 1"),
 ]
+RETURNED: list[tuple[str, Any, bool]] = [
+    ("5n", 5, False),
+    ("[5n]", [5], False),
+    ("5n", 5.0, False),
+    ("5n", {"$bigint": "5"}, True),
+    ("5", {"$bigint": "5"}, False),
+    ("[2n ** 60n, 2 ** 60]", [2**60, 2**60], True),
+    ("2 ** 60", {"$bigint": str(2**60)}, False),
+    ("new Map([['a', 1]])", {"a": 1}, False),
+    ("new Map([['a', 1]])", {"$map": [["a", 1]]}, True),
+    ("({ a: 1 })", {"$map": [["a", 1]]}, False),
+    ("({ calls: 0, get a() { return ++this.calls } })", {"calls": 0, "a": 1}, False),
+    ("((k) => ({ get stack() { return ++k } }))(0)", {"stack": 1}, False),
+    ("new (class E extends Error { #k = 0; get message() { return `${++this.#k}` } })()", ERROR, False),
+    ("new (class E extends Error {})('1')", ERROR, True),
+    ("new (class D extends Date { getTime() { return 0 } })(5)", {"$date": "1970-01-01"}, False),
+    ("new (class S extends Set { [Symbol.iterator]() { return [1].values() } })([2])", {"$set": [1]}, False),
+    (
+        "new (class M extends Map { [Symbol.iterator]() { return [['a', 1]].values() } })()",
+        {"$map": [["a", 1]]},
+        False,
+    ),
+]
+THROWN = [
+    ("new TypeError('no')", "TypeError", True),
+    ("new (class Lost extends RangeError {})('no')", "Error", False),
+    ("new (class Lost extends Error {})('no')", "Error", True),
+    ("Object.assign(new Error('no'), { name: 'EvalError' })", "EvalError", False),
+]
 
 
 @needs_node
@@ -322,52 +351,31 @@ class TestWritten:
         assert done.returncode == 0, done.stdout
         assert f"# pass {len(VALUES) + len(ERRORS) - 2}" in done.stdout
 
-    @pytest.mark.parametrize(
-        ("returned", "expected", "passes"),
-        [
-            ("5n", 5, False),
-            ("[5n]", [5], False),
-            ("5n", 5.0, False),
-            ("5n", {"$bigint": "5"}, True),
-            ("5", {"$bigint": "5"}, False),
-            ("[2n ** 60n, 2 ** 60]", [2**60, 2**60], True),
-            ("2 ** 60", {"$bigint": str(2**60)}, False),
-            ("new Map([['a', 1]])", {"a": 1}, False),
-            ("new Map([['a', 1]])", {"$map": [["a", 1]]}, True),
-            ("({ a: 1 })", {"$map": [["a", 1]]}, False),
-            ("({ calls: 0, get a() { return ++this.calls } })", {"calls": 0, "a": 1}, False),
-            ("((k) => ({ get stack() { return ++k } }))(0)", {"stack": 1}, False),
-            ("new (class E extends Error { #k = 0; get message() { return `${++this.#k}` } })()", ERROR, False),
-            ("new (class E extends Error {})('1')", ERROR, True),
-            ("new (class D extends Date { getTime() { return 0 } })(5)", {"$date": "1970-01-01"}, False),
-            ("new (class S extends Set { [Symbol.iterator]() { return [1].values() } })([2])", {"$set": [1]}, False),
-            (
-                "new (class M extends Map { [Symbol.iterator]() { return [['a', 1]].values() } })()",
-                {"$map": [["a", 1]]},
-                False,
-            ),
-        ],
-    )
-    def test_it_judges_like_the_harness(self, tmp_path: Path, returned: str, expected: Any, passes: bool) -> None:
-        test = test_of(expected_output=expected)
-        assert self.passes(tmp_path, f"export const f = () => {returned}", test) == passes
+    def test_it_judges_like_the_harness(self, tmp_path: Path) -> None:
+        tests = [test_of(returned, expected_output=expected) for returned, expected, _ in RETURNED]
+        module = "".join(f"export const f{n} = () => {returned}\n" for n, (returned, _, _) in enumerate(RETURNED))
+        assert self.passing(tmp_path, module, tests) == [passes for _, _, passes in RETURNED]
 
-    @pytest.mark.parametrize(
-        ("thrown", "expected", "passes"),
-        [
-            ("new TypeError('no')", "TypeError", True),
-            ("new (class Lost extends RangeError {})('no')", "Error", False),
-            ("new (class Lost extends Error {})('no')", "Error", True),
-            ("Object.assign(new Error('no'), { name: 'EvalError' })", "EvalError", False),
-        ],
-    )
-    async def test_it_expects_errors_like_the_harness(
-        self, runner: TestRunner, tmp_path: Path, thrown: str, expected: str, passes: bool
-    ) -> None:
-        source = f"export const f = () => {{ throw {thrown} }}"
-        result = await run_one(runner, source, expected_error=expected)
-        assert result.passed == passes
-        assert self.passes(tmp_path, source, test_of(expected_error=expected)) == passes
+    async def test_it_expects_errors_like_the_harness(self, runner: TestRunner, tmp_path: Path) -> None:
+        tests = [test_of(thrown, expected_error=expected) for thrown, expected, _ in THROWN]
+        sources = {
+            f"f{n}": f"export const f{n} = () => {{ throw {thrown} }}" for n, (thrown, _, _) in enumerate(THROWN)
+        }
+        results = await runner.run(sources, freeze({name: [each] for name, each in zip(sources, tests, strict=True)}))
+        assert [each.passed for each in results] == [passes for _, _, passes in THROWN]
+        assert self.passing(tmp_path, "\n".join(sources.values()), tests) == [passes for _, _, passes in THROWN]
+
+    def passing(self, folder: Path, module: str, tests: Sequence[FunctionTest]) -> list[bool]:
+        """Whether the written tests pass, the first one of which calls `f0`, and so on."""
+        (folder / "solution.mjs").write_text(module)
+        cases = {f"f{number}": [test] for number, test in enumerate(tests)}
+        [(name, text)] = LANGUAGE.write_tests(cases, "solution", [spec(each, []) for each in cases]).items()
+        (folder / name).write_text(text)
+        command = ["node", "--test", "--test-reporter=tap", name]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        found = re.findall(r"^ *(not )?ok \d+ - f(\d+)\b", done.stdout, re.M)
+        assert [int(number) for _, number in found] == [*range(len(tests))], done.stdout
+        return [not failed for failed, _ in found]
 
     def passes(self, folder: Path, module: str, *tests: FunctionTest, names: Sequence[str] = ()) -> bool:
         (folder / "solution.mjs").write_text(module)

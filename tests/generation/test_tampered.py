@@ -68,7 +68,15 @@ TAMPERED: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", TAMPERED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.slow if name in ("no code", "another function", "a field too many") else ()
+        )
+        for name in TAMPERED
+    ],
+)
 async def test_a_solution(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
     assert (await solve(sandbox, tmp_path)).all_tests_passed
     rewrite(tmp_path, TAMPERED[name])
@@ -85,7 +93,11 @@ async def test_a_solution_that_fits_other_tests_is_still_what_its_tests_say(sand
     assert (again.cached, values) == (True, [(1, 1), (2, 2), (3, 3)])
 
 
-@pytest.mark.parametrize("vector", [b"", b"123", "text", 7, bytes(16), b"\xff" * 16], ids=repr)
+@pytest.mark.parametrize(
+    "vector",
+    [b"123", "text", b"\xff" * 16, *(pytest.param(each, marks=pytest.mark.slow) for each in (b"", 7, bytes(16)))],
+    ids=repr,
+)
 async def test_a_vector(sandbox: Sandbox, tmp_path: Path, vector: Any) -> None:
     await solve(sandbox, tmp_path, embeddings=Table())
     in_database(tmp_path, "UPDATE solutions SET vector = ?", vector)

@@ -33,7 +33,7 @@ def repository(tmp_path: Path) -> Repository:
     for name, content in {"shop.py": WRONG, "tests/test_shop.py": TESTS, "pytest.ini": "[pytest]\n"}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
-    return Repository(folder=folder, command="python3 -m pytest -q")
+    return Repository(folder=folder, command="python3 -m pytest -q --disable-plugin-autoload")
 
 
 async def run(repository: Repository, code: dict[str, str], timeout: float = 60) -> list[Verdict]:

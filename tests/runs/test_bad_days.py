@@ -21,7 +21,11 @@ RUN = ("run", "code-act", "Compute it.", "--wall", "none")
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), [("size=1300k", "disk is full"), ("ro", "unable to open database file|Read-only file system")]
+    ("options", "words"),
+    [
+        ("size=1300k", "disk is full"),
+        pytest.param("ro", "unable to open database file|Read-only file system", marks=pytest.mark.slow),
+    ],
 )
 def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str, words: str) -> None:
     model = recording(
@@ -74,7 +78,10 @@ def test_a_journal_in_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "folder", "words"),
-    [("size=4k", ".", "No space left on device"), ("ro", "new", "Read-only file system")],
+    [
+        ("size=4k", ".", "No space left on device"),
+        pytest.param("ro", "new", "Read-only file system", marks=pytest.mark.slow),
+    ],
 )
 def test_a_workspace_that_takes_nothing_is_refused_before_a_model_is_asked(
     tmp_path: Path, options: str, folder: str, words: str

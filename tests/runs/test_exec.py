@@ -359,7 +359,7 @@ def test_output_is_there_while_the_block_runs(tmp_path: Path) -> None:
     assert rest.startswith(b" three\nok ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_cancel_keeps_what_was_printed(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "a.py").write_text(f"{WAITING}while True: time.sleep(1)")
     with started("a.py", "--json", cwd=tmp_path) as process:
@@ -375,7 +375,7 @@ def test_a_cancel_keeps_what_was_printed(tmp_path: Path, number: signal.Signals)
     assert errors == b""
 
 
-@pytest.mark.parametrize("language", ["python", "sh"])
+@pytest.mark.parametrize("language", ["python", pytest.param("sh", marks=pytest.mark.slow)])
 def test_code_that_heeds_no_signal_is_cancelled_too(tmp_path: Path, language: str) -> None:
     code = {
         "python": "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nopen('begun', 'w').close()\n"

@@ -27,7 +27,19 @@ from coderoom.cli import main
 __all__ = ["PYTEST", "ROOT", "coderoom", "coderoom_process", "environment", "recording", "run_script"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", "-c", os.devnull, "--rootdir", "."]
+PYTEST = [
+    "-m",
+    "pytest",
+    "-q",
+    "--disable-plugin-autoload",
+    "-p",
+    "no:cacheprovider",
+    "--noconftest",
+    "-c",
+    os.devnull,
+    "--rootdir",
+    ".",
+]
 """Options of Python: tests that nothing in folders above changes."""
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -22,12 +22,10 @@ class Complaints(logging.Handler):
 
 
 @pytest.fixture(autouse=True, scope="package")
-def collecting_is_quick() -> Iterator[None]:
+def collecting_is_quick() -> None:
     """Leave out of each collection all that was there before the tests."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
