@@ -189,15 +189,29 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
         named = {str(name): value for name, value in variables.items() if str(name).isidentifier()}
         named |= {"answer": answer, "code": code}
         test = TestCode(test=check.code, given=json.loads(json.dumps(named, default=str)))
-        if any(files_inside(workspace)):
+        if before := await asyncio.to_thread(_states, workspace):
             async with sandbox_apart(judge.wall, workspace=workspace, concurrency=2) as sandbox:
                 verdicts = [await judge_apart(sandbox, files, test, timeout=check.timeout, shared=check.shared)]
+            after = await asyncio.to_thread(_states, workspace)
+            if any(after.get(name) != state for name, state in before.items()):  # The check may have read there what it expects.
+                verdicts = [each.model_copy(update={"can_be_fooled": True}) for each in verdicts]
         else:
             verdicts = await judge.run(files, test, timeout=check.timeout, shared=check.shared)
-    verdict = next((each for each in verdicts if not each.passed and not each.skipped), verdicts[0])
+    counted = [each for each in verdicts if not each.skipped] or verdicts
+    verdict = next((each for each in counted if not each.passed), counted[0])
     name = verdict.test.rpartition("::")[2]
     why = "" if verdict.passed else verdict.result.removeprefix("failed: ")
     return verdict.model_copy(update={"why": (f"{name}: {why}" if name and why else why)[:_LONGEST_REASON]})
+
+
+def _states(folder: Path) -> dict[str, tuple[int, int]]:
+    """The files of a folder, each with what changes if its content does."""
+    found = {}
+    for name, _ in files_inside(folder):
+        with suppress(OSError):
+            facts = (folder / name).stat(follow_symlinks=False)
+            found[name] = (facts.st_ino, facts.st_ctime_ns)
+    return found
 
 
 def _files_in(folder: Path) -> dict[str, str]:
