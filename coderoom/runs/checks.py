@@ -193,7 +193,9 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
             async with sandbox_apart(judge.wall, workspace=workspace, concurrency=2) as sandbox:
                 verdicts = [await judge_apart(sandbox, files, test, timeout=check.timeout, shared=check.shared)]
             after = await asyncio.to_thread(_states, workspace)
-            if any(after.get(name) != state for name, state in before.items()):  # The check may have read there what it expects.
+            if any(
+                after.get(name) != state for name, state in before.items()
+            ):  # The check may have read there what it expects.
                 verdicts = [each.model_copy(update={"can_be_fooled": True}) for each in verdicts]
         else:
             verdicts = await judge.run(files, test, timeout=check.timeout, shared=check.shared)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
 from coderoom.sandbox import LANGUAGES, PROGRAMS
+from coderoom.sandbox.guest import magics
 from coderoom.sandbox.guest.cells import dedented
 
 STDIN: Final = "<stdin>"
@@ -166,7 +167,7 @@ _MAGIC: Final = re.compile(
     r"\s*(?:[\w.,\[\] ]+=\s*)?[%!]|\s*\?|[^#]*\?\s*$"
     r"|\s*(?:cat|cd|conda|cp|ls|mamba|matplotlib|mkdir|mv|pip|rm|time|timeit|uv)\s+[\w.~/-]"
 )
-_OF_IPYTHON: Final = re.compile(r"get_ipython|In|Out|__|___|_\d+|_i+\d*|_[dio]h")
+_OF_IPYTHON: Final = re.compile(r"In|Out|__|___|_\d+|_i+\d*|_[dio]h")
 _FLAGS: Final = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -230,7 +231,7 @@ def _inside(data: Any, *keys: str) -> Any:
 
 def _check_code(name: str, number: int, code: str, own: set[str]) -> None:
     """Refuse what only IPython has; the interpreter reports other mistakes. `own` are names that the code has set."""
-    code = dedented(code)
+    code = _without_commands(name, number, dedented(code))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -262,6 +263,22 @@ def _check_code(name: str, number: int, code: str, own: set[str]) -> None:
             f"{name!r}, cell {number}: {unknown.id!r} exists only in IPython, so nothing of the notebook was run. "
             f"Remove it, or give the cell the tag {_NO_RUN!r}."
         )
+
+
+def _without_commands(name: str, number: int, code: str) -> str:
+    """A cell in Python alone, if the sandbox knows all commands in it."""
+    try:
+        ast.parse(code)
+    except SyntaxError:
+        if unknown := magics.unknown_in(code):
+            raise RequestError(
+                f"{name!r}, cell {number}: {unknown!r} is a command of IPython that is not here, so nothing of the "
+                f"notebook was run. Remove it, or give the cell the tag {_NO_RUN!r}."
+            ) from None
+        return magics.translate(code)
+    except (MemoryError, RecursionError, ValueError):
+        pass
+    return code
 
 
 def _expects_names_to_lack(tried: ast.Try) -> bool:

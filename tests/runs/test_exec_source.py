@@ -102,19 +102,17 @@ def test_the_code_cells_of_a_notebook_are_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "%matplotlib inline",
-        "import os\n!ls",
-        "files = !ls",
-        "%%bash\nit's",
-        "x = 1\nif x:\n    %time x",
-        "%matplotlib inline\n!echo it's",
+        "%who",
+        "import os\n%run a.py",
+        "%matplotlib inline\n%load_ext sql",
+        "%%html\nit's",
+        "x = 1\nif x:\n    y = %store x",
         "len?",
         "x = 1\n?len",
         "pip install pandas",
-        "get_ipython().system('ls')",
         "def f():\n    return Out[1]",
         "print(__)",
-        "try:\n    get_ipython()\nexcept ValueError:\n    pass",
+        "try:\n    Out\nexcept ValueError:\n    pass",
     ],
 )
 def test_what_only_ipython_knows_is_named(tmp_path: Path, code: str) -> None:
@@ -125,6 +123,8 @@ def test_what_only_ipython_knows_is_named(tmp_path: Path, code: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
+        "%matplotlib inline\n!echo it's",
+        "%%bash\nit's",
         "x = (5\n% 3)",
         "'''\n%time\n'''",
         "x = 1\nthis is no Python",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -207,3 +208,44 @@ async def test_what_notebooks_use(session: Session) -> None:
     assert shown.stdout.startswith("1\n")
     assert [artifact.name for artifact in shown.artifacts] == ["value-1.html"]
     assert (await session.run("input()")).error is not None
+
+
+@pytest.mark.parametrize(
+    ("cell", "output"),
+    [
+        ("print(n)\n!echo {n + 1} $n '$HOME'", r"7\n8 7 \$HOME\n"),
+        ("def f(z):\n    lines = !printf 'a\\n{z}'\n    return lines\nprint(f(5))", r"\['a', '5'\]\n"),
+        ("!exit 3\nprint(_exit_code)", r"3\n"),
+        ("%%bash\nfor i in 1 2; do\n  echo $i\ndone", r"1\n2\n"),
+        ("%%writefile new.txt\nto {n}\n", r"Writing new.txt\n"),
+        ("!cat old.txt\n%env COLOUR=red\n!echo $COLOUR", r"to {n}\nenv: COLOUR=red\nred\n"),
+        ("%cd /tmp\nimport os\nprint(os.getcwd())", r"/tmp\n/tmp\n"),
+        ("%matplotlib inline\n%load_ext autoreload\n%autoreload 2\nprint(get_ipython())", r"None\n"),
+        ("!pip install -q pydantic\nprint('''\n%who\n''', (5\n% 3))", r"Already installed: pydantic .*\n\n%who\n 2\n"),
+        ("%%time\nm = 1\nprint(m)", r"1\nWall time: .*\n"),
+        ("%time print(2)", r"2\nWall time: .*\n"),
+        ("%timeit -n 3 n * n", r".* per loop .*\n"),
+    ],
+)
+async def test_commands_of_notebooks(session: Session, cell: str, output: str) -> None:
+    await session.run("n = 7\nopen('old.txt', 'w').write('to {n}\\n')\nNone")
+    result = await session.run(cell)
+    assert re.fullmatch(output, result.output), result.output
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("print('before')\n%who", "'%who' is a command of IPython"),
+        ("%%html\n<b>", "'%%html' is a command of IPython"),
+        ("%%bash\nexit 3", "exit status 3"),
+        ("!pip install 'missing-one>=2'", r"packages=\['missing-one>=2'\] \(--package 'missing-one>=2'\)"),
+        ("x = = 1\n!ls", "invalid syntax"),
+        ("import missing_one", r"packages=\['missing-one'\] \(--package missing-one\) installs it"),
+    ],
+)
+async def test_commands_of_notebooks_that_fail(session: Session, cell: str, words: str) -> None:
+    result = await session.run(cell)
+    assert result.error is not None
+    assert re.search(words, result.error.message), result.error
+    assert result.stdout == ""

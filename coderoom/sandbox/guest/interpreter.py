@@ -100,6 +100,8 @@ class Interpreter:
             self.loop.end_cell()
         except BaseException as error:
             answer = self.loop.call(self.failure, error)
+        if magics := sys.modules.get(__package__ + ".magics"):
+            magics.end_timer()
         self.loop.call(self.at_end, shown)
         value = shown = None
         if message.get("final"):
@@ -166,13 +168,28 @@ class Interpreter:
         lines = f"{code}\n".splitlines(keepends=True)  # Without the last newline, markers in tracebacks are misplaced.
         linecache.cache[filename] = (len(code), None, lines, filename)
         value = None
-        for part in compile_cell(code, filename, self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT):
+        flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        try:
+            parts = compile_cell(code, filename, flags)
+        except SyntaxError as error:
+            parts = _compile_commands(code, filename, flags, error)
+        for part in parts:
             self._flags |= part.co_flags & _FUTURES
             value = self.loop.call(eval, part, self.names)
             if part.co_flags & CO_COROUTINE:
                 result = self.loop.run(value)
                 value = self.names.pop(VALUE, result)
         return value
+
+
+def _compile_commands(code: str, filename: str, flags: int, error: SyntaxError) -> list[types.CodeType]:
+    """Compile a cell that is no Python, if it is one with the commands of a notebook."""
+    from . import magics  # Rarely used.
+
+    translated = magics.translate(code)
+    if translated == code:
+        raise error
+    return compile_cell(translated, filename, flags)
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:

@@ -17,8 +17,9 @@ _TEXTS = ("HTML", "JSON", "Javascript", "Latex", "Markdown", "Math", "Pretty")
 
 
 def install(display: Callable[..., None]) -> None:
-    """Make `display` a builtin, `IPython.display` a module, and the source of classes known to `inspect`."""
+    """Make `display` and `get_ipython` builtins and `IPython.display` a module, and let `inspect` find classes."""
     builtins.display = display  # type: ignore[attr-defined]
+    builtins.get_ipython = lambda: None  # type: ignore[attr-defined]  # As outside of a notebook.
     sys.meta_path.append(_StandIn(display))
     when_imported("IPython.core.display_functions", lambda module: setattr(module, "display", display))
     when_imported("inspect", _find_classes)
