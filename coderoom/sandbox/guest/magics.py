@@ -36,9 +36,9 @@ def unknown_in(code: str) -> str:
     for _, found in _commands(code if cell is None else cell["body"] if cell["name"] == "time" else ""):
         name = found["text"].split()[:1]
         if found["mark"][0] == "%" and (not name or name[0] not in (*_OF_LINES, *_NOTHING_TO_DO)):
-            return (found["mark"] + found["text"]).strip()
+            return str(found["mark"] + found["text"]).strip()
         if name == ["load_ext"] and found["text"].split()[1:] != ["autoreload"]:
-            return (found["mark"] + found["text"]).strip()
+            return str(found["mark"] + found["text"]).strip()
     return ""
 
 
@@ -83,7 +83,7 @@ def _commands(code: str) -> list[tuple[int, Any]]:
     ]
     while commands:
         numbers = {number for number, _ in commands}
-        text = "\n".join("%s0" % each["indent"] if number in numbers else line
+        text = "\n".join("%s0" % each["indent"] if each and number in numbers else line
                          for (number, each), line in zip(found, lines))  # fmt: skip # noqa: B905
         inside = _inside_of_something(text, numbers)
         if not inside:
