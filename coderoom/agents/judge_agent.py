@@ -16,7 +16,7 @@ from coderoom.agents.base import StreamingAgent
 from coderoom.agents.reviewer import ReviewIssue, ReviewVerdict
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge import Judge, Programs, Verdict
-from coderoom.judge.answers import code_in, tests_from
+from coderoom.judge.answers import code_in, tests_from, why_left_out
 from coderoom.steps import tell_step
 
 _MOST_NAMED = 20
@@ -58,10 +58,11 @@ class HeldTests:
         self._config = config
         self._tests = tests_from(config.tests, config.module)
         self.files: dict[str, str] = {}
+        self._left_out: set[str] = set()
 
     def take(self, message: BaseChatMessage) -> bool:
         """Take the code of a message, if it has some; whether the code has changed."""
-        before, found = self.files, code_in(message.to_model_text(), self._config.module)
+        before, found = self.files, code_in(message.to_model_text(), self._config.module, self._left_out)
         begin = f"{self._config.module}."
         has_new = any(name.startswith(begin) for name in found)  # Perhaps in another language.
         self.files = {name: code for name, code in before.items() if not (has_new and name.startswith(begin))} | found
@@ -86,7 +87,7 @@ class HeldTests:
             return ReviewVerdict(approved=False, issues=[], summary=f"The code cannot be tested: {error}")
         failed = [each for each in verdicts if not each.passed and not each.skipped]
         passed = sum(each.passed for each in verdicts)
-        summary = f"{passed} of {len(verdicts)} tests passed."
+        summary = f"{passed} of {len(verdicts)} tests passed. {why_left_out(self._left_out if failed else ())}".strip()
         if any(each.can_be_fooled for each in verdicts):
             summary += " The verdict can be fooled: tests ran in the process of the code."
         issues = [ReviewIssue(severity="error", line=None, message=_said(each)) for each in failed[:_MOST_NAMED]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -25,15 +26,23 @@ _PATH: Final = re.compile(r"[^\n]+\.(py|json|jsonl)")
 _FOLDER: Final = re.compile(r"[^\n\0]{1,4096}")
 
 
-def code_in(text: str, module: str = "solution") -> dict[str, str]:
-    """The files of the code in an answer: blocks that have names, and the last other one as the module."""
+def code_in(text: str, module: str = "solution", left_out: set[str] | None = None) -> dict[str, str]:
+    """The files of the code in an answer: blocks that have names, and the last other one as the module.
+
+    Args:
+        text: The answer.
+        module: The module.
+        left_out: Gets the names of files that would take the place of a library's module.
+    """
     found = {}
     for block in extract_code_blocks(text):
         language = block.language or "python"
         if block.filename and not block.is_data:
             with suppress(RequestError):  # Not a name in a folder.
                 name = name_inside(block.filename)
-                if not takes_a_place(name) and not name.startswith(f"{module}."):
+                if takes_a_place(name):
+                    (left_out if left_out is not None else set()).add(name)
+                elif not name.startswith(f"{module}."):
                     found[name] = block.code
         elif language in _SUFFIXES:
             found = {name: code for name, code in found.items() if not name.startswith(f"{module}.")}
@@ -52,6 +61,11 @@ def takes_a_place(name: str) -> bool:
         return False
     places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
     return any("-packages" in place for place in places)
+
+
+def why_left_out(names: Collection[str]) -> str:
+    """Why files of an answer were left out, as a sentence; empty if none were."""
+    return f"{', '.join(sorted(names))}: left out, since a library has a module of that name." if names else ""
 
 
 def tests_from(given: str, module: str) -> TestCode | TestFiles | Programs:

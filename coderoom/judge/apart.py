@@ -20,17 +20,19 @@ from pydantic import Field
 from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import PACKAGE, call_inside, harness_modules, make_harness, tree_of
+from coderoom.judge.plain_tests import is_plain
 from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SourceModule
 
 MODULES = harness_modules(
-    stand_ins="", mirrors="", deriving="", crossing="", sharing="", peers="", checks="", suites=""
+    stand_ins="", mirrors="", deriving="", doubting="", crossing="", sharing="", peers="", checks="", suites=""
 )
 _RUNNERS = ("_pytest", "pluggy", "pytest")
 _WARM = "from .suites import warm_up\nwarm_up()\n"
 _SLACK = 5.0
 _TOGETHER = "it passes only in one process with the code, where the code could have changed the verdict"
+_ALONE = "in one process with the code it does not pass"
 _MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -172,7 +174,7 @@ async def judge_apart(
     verdict = Verdict(
         passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, duration=seconds
     )
-    if verdict.passed or (cannot and not shared):
+    if (verdict.passed and is_plain(test)) or (cannot and not shared):
         return verdict
     together = await _together(sandbox, timeout, "checks", "check_together", *given)
     return _settled(verdict, together["why"] if together else None, shared)
@@ -220,10 +222,8 @@ async def judge_suite(
     ]
     if why or not verdicts:
         verdicts.append(Verdict(passed=False, why=why, outcome=outcome, duration=time.monotonic() - begun))
-    left = {
-        each.test for each in verdicts if not (each.passed or each.skipped or (each.cannot_separate and not shared))
-    }
-    if not left:
+    left = {each.test for each in verdicts if not (each.skipped or (each.cannot_separate and not shared))}
+    if not left or (outcome is Outcome.TIMEOUT and not noted):
         return verdicts
     decided = [name for name in noted if name not in left]
 
@@ -233,8 +233,13 @@ async def judge_suite(
             cell = cell.replace("run_together(", "run_together(note, ", 1)
             return await session.run(make_harness(MODULES, sandbox.preload) + cell, timeout=left)
 
-    found, _, _ = await _noted(together, timeout)
-    whys = {name: each["why"] for name, each in found.items() if each["outcome"] != "skipped"}
+    found, _, _ = await _noted(together, max(timeout - (time.monotonic() - begun), timeout / 10))
+    passed = {each.test for each in verdicts if each.passed}
+    whys = {
+        name: each["why"]
+        for name, each in found.items()
+        if each["outcome"] != "skipped" and not ("ended" in each and name in passed)
+    }
     return [each if each.test not in left else _settled(each, whys.get(each.test), shared) for each in verdicts]
 
 
@@ -284,7 +289,9 @@ async def _noted(
 
 
 def _settled(verdict: Verdict, why: str | None, shared: bool) -> Verdict:
-    """A verdict that is not passed, by why the test does not pass in one process; `None`: it did not run there."""
+    """The verdict by why the test does not pass in one process, too; `None`: it did not run there."""
+    if verdict.passed:  # In two rooms, lists that are one for the code may be several for the tests.
+        return verdict.model_copy(update={"passed": False, "why": f"{_ALONE}: {why}"}) if why else verdict
     cannot = verdict.cannot_separate or (_TOGETHER if why == "" else "")
     if why is None or not cannot or not shared:
         return verdict.model_copy(update={"cannot_separate": cannot})

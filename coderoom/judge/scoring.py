@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from coderoom.errors import RequestError
 from coderoom.judge.apart import TestCode
 from coderoom.judge.judge import Judge
 from coderoom.judge.problem_sets import Problem, Sample
@@ -24,7 +25,8 @@ class Score:
     Attributes:
         judged: The number of judged samples of each problem.
         passed: How many of them passed.
-        unsound: Problems that are left out, and why: their reference fails, or the empty answer passes.
+        unsound: Problems that are left out, and why: their reference fails, the empty answer passes, or the tests are
+            broken.
         without_reference: Problems that have no reference, so that only the empty answer shows whether they are sound.
         cannot_separate: How many samples could not be judged in two rooms. They have not passed.
         can_be_fooled: How many were judged in the process of the code instead.
@@ -90,24 +92,33 @@ async def score(
         return failed.model_copy(update={"why": f"test {failed.test}: {failed.why}"})
 
     async def check(problem: Problem) -> str:
-        if problem.reference is None:
-            result.without_reference.add(problem.task_id)
-        elif not (verdict := await judged(problem.reference, problem, is_reference=True)).passed:
-            return f"its reference fails: {verdict.cannot_separate or verdict.why}"
-        return "an empty answer passes" if (await judged(problem.empty, problem)).passed else ""
+        try:
+            if problem.reference is None:
+                result.without_reference.add(problem.task_id)
+            elif not (verdict := await judged(problem.reference, problem, is_reference=True)).passed:
+                return f"its reference fails: {verdict.cannot_separate or verdict.why}"
+            return "an empty answer passes" if (await judged(problem.empty, problem)).passed else ""
+        except RequestError as error:
+            return f"its tests are broken: {error}"
 
     problems = {each.problem.task_id: each.problem for each in samples}
     checks = {task_id: asyncio.ensure_future(check(problem)) for task_id, problem in problems.items()}
 
     async def verdict_on(sample: Sample) -> Verdict | None:
-        return None if await checks[sample.problem.task_id] else await judged(sample.code, sample.problem)
+        if await checks[sample.problem.task_id]:
+            return None
+        try:
+            return await judged(sample.code, sample.problem)
+        except RequestError as error:  # A checker may fail for some outputs only.
+            result.unsound[sample.problem.task_id] = f"its tests are broken: {error}"
+            return None
 
     work = [asyncio.ensure_future(verdict_on(sample)) for sample in samples]
     try:
         for sample, judging in zip(samples, work, strict=True):
             verdict, task_id = await judging, sample.problem.task_id
             if verdict is None:
-                result.unsound[task_id] = checks[task_id].result()
+                result.unsound.setdefault(task_id, checks[task_id].result())
             else:
                 result.add(task_id, verdict)
             yield sample, verdict

@@ -22,7 +22,7 @@ from coderoom._util.text import misfits
 from coderoom.blocks import fence, without_thoughts
 from coderoom.errors import AgentError, CodeRoomError, MissingDependencyError, RequestError
 from coderoom.judge import Judge, Programs, ProgramTest, TestCode, Verdict, tests_in
-from coderoom.judge.answers import code_in, takes_a_place
+from coderoom.judge.answers import code_in, takes_a_place, why_left_out
 from coderoom.judge.apart import judge_apart, sandbox_apart
 from coderoom.models.structured import ask_structured
 
@@ -172,7 +172,8 @@ def _number_in(text: Any) -> float | None:
 
 
 async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], workspace: Path, judge: Judge) -> Verdict:
-    files = code_in(answer)
+    left_out: set[str] = set()
+    files = code_in(answer, left_out=left_out)
     last = [*files][-1:]
     main = next((name for name in files if name.startswith("solution.")), "solution.py")
     code = files.setdefault(main, files[last[0]] if last else answer)
@@ -202,7 +203,7 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
     counted = [each for each in verdicts if not each.skipped] or verdicts
     verdict = next((each for each in counted if not each.passed), counted[0])
     name = verdict.test.rpartition("::")[2]
-    why = "" if verdict.passed else verdict.result.removeprefix("failed: ")
+    why = "" if verdict.passed else " ".join([why_left_out(left_out), verdict.result.removeprefix("failed: ")]).strip()
     return verdict.model_copy(update={"why": (f"{name}: {why}" if name and why else why)[:_LONGEST_REASON]})
 
 

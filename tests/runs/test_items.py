@@ -144,7 +144,7 @@ EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
         (PRINTS, {"stdin": "1 2", "stdout": "3.0000000001", "compare": "number"}, ""),
         ("```sh\nread a b; echo $((a + b))\n```", {"stdin": "1 2", "stdout": "3"}, ""),
         ("```c++\nint main() { oops }\n```", {"stdin": "1 2", "stdout": "3"}, "it does not compile"),
-        (HIDES, {"code": "import numpy\nassert numpy.allclose(twice(n), 4)"}, "AssertionError"),
+        (HIDES, {"code": "import numpy\nassert numpy.allclose(twice(n), 4)"}, "json.py, numpy.py, pytest.py: left out"),
         (
             HIDES,
             {"tests": "import json, numpy\nfrom solution import twice\ndef test(): assert twice(2) == 4"},

@@ -14,6 +14,7 @@ from .stand_ins import (
     MirrorType,
     StandIn,
     ask_of,
+    check_lists,
     data_of,
     ends_test,
     may_decide,
@@ -40,6 +41,7 @@ _NUMBERS = frozenset(
     "__%s__" % name for name in ("int", "float", "complex", "index", "round", "trunc", "floor", "ceil", "abs")
 )
 """What makes a number of an object: it could be another one each time."""
+_LISTS = ("__iter__", "__len__", "__getitem__", "__reversed__")
 FORWARDED = ARITHMETIC.union(
     "__%s__" % name
     for name in ("neg", "pos", "abs", "invert", "int", "float", "complex", "index", "round", "trunc", "floor", "ceil",
@@ -55,6 +57,8 @@ def _forwarded(name: str) -> Callable[..., Any]:
             if (data := data_of(self, name)) is not None:
                 return getattr(data[0], name)(*args)
             may_decide(self, name)
+        if name in _LISTS and not self._cr_peer.is_trusted:
+            check_lists(self, name)
         decides = name in ARITHMETIC or name == "__contains__"
         if self._cr_peer.is_trusted or not decides or all(isinstance(each, StandIn) for each in args):
             return ask_of(self, "special", name, args, kwargs)

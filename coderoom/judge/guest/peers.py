@@ -29,6 +29,7 @@ from coderoom.sandbox.guest.decoding import Decoder, as_text
 
 from .crossing import MUTABLE, TAGS_OF_BOTH, Writer, become, make_empty, mutable, standard_class, standard_name
 from .deriving import as_member, finish, make_class, members_of
+from .doubting import attributes_of, how_made, lists_alike, says_of_similar
 from .mirrors import COMPARES, FORWARDED, make_mirror
 from .sharing import Sharing
 from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
@@ -102,6 +103,7 @@ class Peer:
         self._next = itertools.count(1)
         self._given: Dict[int, Any] = {}  # What the other side has stand-ins for, by number.
         self._numbers: Dict[int, int] = {}
+        self._made: Dict[int, Any] = {}  # How the objects were made that the other side has made, by number.
         self._described: Dict[int, type] = {}
         self._mirrors: Dict[int, Any] = {}
         self._stand_ins: Any = weakref.WeakValueDictionary()
@@ -194,6 +196,7 @@ class Peer:
             self._sharing.take(request["told"])
             for number in request["gone"]:
                 self._numbers.pop(id(self._given.pop(number, None)), None)
+                self._made.pop(number, None)
                 self._sharing.forget(number)
             if not self.is_trusted:
                 self._check(do, request["of"], name)
@@ -203,9 +206,13 @@ class Peer:
             args = [self._decode(each, given) for each in request["args"]]
             kwargs = {key: self._decode(each, given) for key, each in request["kwargs"].items()}
             before = self._contents(given)
-            value = self._do(do, self._decode(request["of"]), name, args, kwargs)
+            target = self._decode(request["of"])
+            made = how_made(target, args, kwargs) if do == "call" and isinstance(target, type) else None
+            value = self._do(do, target, name, args, kwargs)
             numbers = {id(each): number for number, each in enumerate(given)}
             reply = {"value": self._encode(value, numbers)}
+            if made is not None and id(value) in self._numbers:
+                self._made[self._numbers[id(value)]] = made
             is_kept = (
                 do in ("get", "item") or name == "__getitem__" or (name == "__call__" and _gets(request, self._given))
             )
@@ -291,6 +298,10 @@ class Peer:
             return next(([each(target)] for each in kinds if isinstance(target, each)), None)
         if do == "unlike":
             return _unlike(target)
+        if do == "similar":
+            return self._says_of_similar(target, args[0])
+        if do == "lists":
+            return lists_alike(target)
         if do == "text":
             return _TEXTS[name](target, *args)
         if do == "await":
@@ -298,6 +309,13 @@ class Peer:
         if do == "special":
             return getattr(type(target), name)(target, *args, **kwargs)
         raise self.lost("%.50r is no request" % do)
+
+    def _says_of_similar(self, one: Any, other: Any) -> Any:
+        def made(value: Any) -> Any:
+            self._exchange = _refuse  # It is called in a fork, with which the other side does not speak.
+            return self._made.get(self._numbers.get(id(value), 0))
+
+        return says_of_similar(one, other, made)
 
     def _content(self, value: Any) -> Any:
         return Writer(self._keep, _NO_NUMBERS).content(value)
@@ -394,6 +412,7 @@ class Peer:
             else:
                 found = object.__new__(mirror)
                 object.__setattr__(found, "_cr_number", number)
+                object.__setattr__(found, "_cr_listed", set())
             if number in self._gone:
                 self._gone.remove(number)
             if self.is_trusted:  # Weak references of the code to objects of the tests live on.
@@ -508,19 +527,19 @@ def _signature(function: Any) -> List[Any]:
     return [found, flags if type(flags) is int else 0]
 
 
+def _refuse(text: str) -> Optional[str]:
+    raise RuntimeError("the tests cannot be asked")
+
+
 class _Nothing:
     """Is in the place of each attribute."""
 
 
 def _unlike(value: Any) -> Any:
     """An object of the same class, of which each attribute is another one; `None` if there is none."""
-    kind = type(value)
-    slots = [vars(each).get("__slots__", ()) for each in kind.__mro__]
-    names = {name for each in slots for name in ([each] if isinstance(each, str) else each)}
     try:
-        other = object.__new__(kind)
-        names = {name for name in names if hasattr(value, name)}.union(getattr(value, "__dict__", ()))
-        for name in names.difference(("__dict__", "__weakref__")):
+        other, names = object.__new__(type(value)), [*attributes_of(value)]
+        for name in names:
             object.__setattr__(other, name, _Nothing())
     except Exception:
         return None

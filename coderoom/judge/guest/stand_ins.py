@@ -25,6 +25,7 @@ __all__ = [
     "StandIn",
     "StandInModule",
     "ask_of",
+    "check_lists",
     "data_of",
     "encode_stand_ins",
     "ends_test",
@@ -93,7 +94,7 @@ def special(value: Any, name: str, *args: Any) -> Any:
 class StandIn:
     """Stands for an object. Names begin with `_cr_`, since all others are those of the object."""
 
-    __slots__ = ("__weakref__", "_cr_number")
+    __slots__ = ("__weakref__", "_cr_listed", "_cr_number")
     _cr_peer: Any = None
     _cr_names: Any = types.MappingProxyType({})
     _cr_is_named = False
@@ -202,6 +203,7 @@ def _equals(one: Any, other: Any) -> Any:
 def unless_of_all(value: Any, name: str, other: Any) -> Any:
     """What an object says of another one, unless it says the same of what it cannot know."""
     foreign, similar = [type("Value", (), {})()], _decoys(other)
+    of_similar = ask_of(value, "similar", args=(other,)) if name == "__eq__" else None
     if name == "__eq__" and (unlike := ask_of(other, "unlike")) is not None:
         foreign.append(unlike)
     questions = [other, *foreign, *similar]
@@ -218,7 +220,11 @@ def unless_of_all(value: Any, name: str, other: Any) -> Any:
             found = said
         elif said is not NotImplemented and said:
             said_of_similar += 1 if each in similar else len(similar) + 1
-    if said_of_similar and said_of_similar >= len(similar):
+    is_equal = found is not NotImplemented and bool(found)
+    if type(of_similar) is list and of_similar and of_similar[0] is not is_equal:
+        raise value._cr_peer.lost("an object of %s does not say each time what it equals" % type(value).__name__)
+    says_of_all = is_equal and type(of_similar) is list and len(of_similar) > 1 and all(of_similar)
+    if says_of_all or (said_of_similar and said_of_similar >= len(similar)):
         what = "equals" if name == "__eq__" else "contains"
         raise value._cr_peer.lost("an object of %s says that it %s anything" % (type(value).__name__, what))
     return found
@@ -261,6 +267,15 @@ def may_decide(value: Any, name: str) -> None:
     peer: Any = (reference(value) or (None,))[0]
     if not peer.is_trusted and not _is_named(value if isinstance(value, type) else type(value)):
         raise refusal(value, name)
+
+
+def check_lists(value: Any, name: str) -> None:
+    """Refuse an object, of a class that the tests do not name, that lists other items in another way."""
+    ways = object.__getattribute__(value, "_cr_listed")
+    if name not in ways and not _is_named(type(value)):
+        ways.add(name)
+        if len(ways) > 1 and not ask_of(value, "lists"):
+            raise value._cr_peer.lost("an object of %s lists other items each way" % type(value).__name__)
 
 
 class Mirrored(type):
