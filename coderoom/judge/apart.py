@@ -26,7 +26,16 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SourceModule
 
 MODULES = harness_modules(
-    stand_ins="", mirrors="", deriving="", doubting="", crossing="", sharing="", peers="", checks="", suites=""
+    stand_ins="",
+    mirrors="",
+    deriving="",
+    doubting="",
+    crossing="",
+    sharing="",
+    texts_of_code="",
+    peers="",
+    checks="",
+    suites="",
 )
 _RUNNERS = ("_pytest", "pluggy", "pytest")
 _WARM = "from .suites import warm_up\nwarm_up()\n"
@@ -233,12 +242,14 @@ async def judge_suite(
             cell = cell.replace("run_together(", "run_together(note, ", 1)
             return await session.run(make_harness(MODULES, sandbox.preload) + cell, timeout=left)
 
-    found, _, _ = await _noted(together, max(timeout - (time.monotonic() - begun), timeout / 10))
+    is_late = outcome is Outcome.TIMEOUT
+    found, _, _ = await _noted(together, timeout / 10 if is_late else timeout)
     passed = {each.test for each in verdicts if each.passed}
     whys = {
         name: each["why"]
         for name, each in found.items()
-        if each["outcome"] != "skipped" and not ("ended" in each and name in passed)
+        if each["outcome"] != "skipped"
+        and not (name in passed and each.get("ended", Outcome.TIMEOUT) != Outcome.TIMEOUT)
     }
     return [each if each.test not in left else _settled(each, whys.get(each.test), shared) for each in verdicts]
 
@@ -303,7 +314,10 @@ async def _together(
 ) -> dict[str, Any] | None:
     """Run tests in one process with the code, as if nothing were separated."""
     cell = make_harness(MODULES, sandbox.preload) + call_inside(guest, function, *arguments)
-    found = value_of(await sandbox.run(cell, timeout=timeout))
+    result = await sandbox.run(cell, timeout=timeout)
+    found = value_of(result)
+    if result.outcome is Outcome.TIMEOUT:
+        return {"why": why_no_answer(result)}
     return found if isinstance(found, dict) else None
 
 

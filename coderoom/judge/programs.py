@@ -118,8 +118,8 @@ class Programs(Data):
         tests: The tests.
         compare: How the output is compared: its `words`, without regard to white space; `numbers`, the same with a
             tolerance; or all of it, `exact`.
-        tolerance: How far a number may be from the expected one, absolutely or relative to it; for `numbers`. Two
-            integers have to be the same.
+        tolerance: How far a number may be from the expected one, absolutely or relative to it; for `numbers`. For an
+            expected integer it is absolute, and two integers have to be the same.
         checker: Code in Python that decides instead. It defines `check(input, output, expected)`, which accepts an
             output by returning `True`; a text that it returns says why not. It runs in a room of its own.
         function: The function, or the method of the class `Solution`, that is called instead of reading an input.
@@ -339,7 +339,11 @@ def _are_near(actual: str, expected: str, tolerance: float) -> bool:
         return False
     try:
         one, other = Decimal(actual), Decimal(expected)
-        most = 0 if _INTEGER.fullmatch(actual + expected) else Decimal(str(tolerance)) * max(Decimal(1), abs(other))
+        most = Decimal(str(tolerance))
+        if _INTEGER.fullmatch(expected):  # A float may be near to an integer, but is not nearer to a large one.
+            most = Decimal(0) if _INTEGER.fullmatch(actual) else most
+        else:
+            most *= max(Decimal(1), abs(other))
         return abs(one - other) <= most
     except ArithmeticError:  # An exponent is too large.
         return False

@@ -15,6 +15,8 @@ import traceback
 
 from .crossing import is_standard
 from .peers import CannotSeparate, Peer, load, read_from
+from .stand_ins import ask_libraries, encode_stand_ins
+from .texts_of_code import guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -93,6 +95,9 @@ def check(exchange: Exchange, code: Dict[str, str], test: Dict[str, Any]) -> Dic
         test: The fields of a `TestCode`.
     """
     peer = Peer(exchange, is_trusted=False)
+    encode_stand_ins()
+    ask_libraries()
+    guard(peer)
     here = os.getcwd()
     sys.path[:] = [each for each in sys.path if os.path.realpath(each) != here]
     sys.meta_path.insert(0, Finder(peer, code))
@@ -140,9 +145,9 @@ def _check(load_code: Callable[[], Any], code: Dict[str, str], test: Dict[str, A
                 if name[:2] != "__":
                     own[name] = getattr(given, name)
         else:
-            exec(text, names, own)
+            vars(builtins)["exec"](text, names, own)
 
-    space: Dict[str, Any] = {"__name__": "tests", **test["given"], "exec": run}
+    space: Dict[str, Any] = {"__name__": "tests", "__builtins__": vars(builtins), **test["given"], "exec": run}
     why = ""
     try:
         exec(compile(test["before"], "<before>", "exec"), space)

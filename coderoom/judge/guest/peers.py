@@ -33,6 +33,7 @@ from .doubting import attributes_of, how_made, lists_alike, says_of_similar
 from .mirrors import COMPARES, FORWARDED, make_mirror
 from .sharing import Sharing
 from .stand_ins import CannotSeparate, CodeEnded, Mirrored, StandInModule, ends_test, reference, set_up
+from .texts_of_code import note_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -61,6 +62,7 @@ _GENERATORS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorTyp
 _SPECIAL = FORWARDED.union(COMPARES, ["__eq__", "__await__", "__aiter__", "__anext__", "__aenter__", "__aexit__"])
 _INPUT = ("input", "read", "readline", "readlines")
 _LIBRARIES = ("unittest", "random", "_pytest", "pytest")
+_CHANGES_MOCK = ("configure_mock", "attach_mock", "reset_mock", "mock_add_spec", "__iadd__", "__imul__")
 _RUNNERS = ("_pytest", "pluggy")
 _INSIDES = (types.TracebackType, types.FrameType, types.CodeType)
 _STOPS = (StopIteration, StopAsyncIteration)
@@ -142,11 +144,14 @@ class Peer:
     def serve(self) -> None:
         """Answer requests until there are no more. What is printed meanwhile is printed by the other side."""
         message: Dict[str, Any] = {}
+        printed = io.StringIO(), io.StringIO()  # The code may keep them, as a handler of log records does.
         while (text := self._exchange(json.dumps(message))) is not None:
-            printed = io.StringIO(), io.StringIO()
             with contextlib.redirect_stdout(printed[0]), contextlib.redirect_stderr(printed[1]):
                 message = self._answer(json.loads(text))
             message["printed"] = [each.getvalue() for each in printed]
+            for each in printed:
+                each.seek(0)
+                each.truncate()
 
     def lost(self, why: str) -> CannotSeparate:
         """Note why something cannot be separated."""
@@ -243,8 +248,13 @@ class Peer:
         is_verdict = isinstance(target, BaseException) and ends_test(type(target))
         if isinstance(target, _INSIDES) or type(target).__module__.startswith(_RUNNERS) or is_verdict:
             raise self.lost("the code uses an object of what runs the tests")
-        if do in ("set", "delete") and (isinstance(target, type) or type(target).__module__.startswith(_LIBRARIES)):
+        is_of_library = type(target).__module__.startswith(_LIBRARIES)
+        is_kept = is_of_library and isinstance(target, list)  # The calls that a mock has noted.
+        changes = do in ("set", "delete") or name in _CHANGES_MOCK or (is_kept and (do == "get" or "item__" in name))
+        if changes and (is_of_library or isinstance(target, type)) and name != "__getitem__":
             raise self.lost("the code changes a class of the tests, or an object of a library")
+        if do in ("set", "delete") and isinstance(getattr(type(target), name, None), _FUNCTIONS):
+            raise self.lost("the code changes a method of an object of the tests")
         if do in ("get", "set", "delete"):
             if isinstance(target, (*_FUNCTIONS, *_GENERATORS, functools.partial)):
                 names = _OF_GENERATORS if isinstance(target, _GENERATORS) else _OF_FUNCTIONS
@@ -263,6 +273,8 @@ class Peer:
     def _do(self, do: str, target: Any, name: str, args: List[Any], kwargs: Dict[str, Any]) -> Any:
         if do == "import":
             return importlib.import_module(name)
+        if do == "library":
+            return getattr(importlib.import_module(name), args[0])(*args[1:], **kwargs)
         if do == "input":
             return builtins.input(*args) if name == "input" else getattr(sys.stdin, name)(*args)
         if do == "get":
@@ -382,7 +394,9 @@ class Peer:
             if isinstance(error, OSError) and error.filename is not None and len(args) == 2:
                 args.append(error.filename)
             report["args"] = self._encode(args)
-            report["own"] = self._encode({name: each for name, each in vars(error).items() if name[:1] != "_"})
+            report["own"] = self._encode(
+                {name: each for name, each in vars(error).items() if name[:1] != "_" or name == "__notes__"}
+            )
         except BaseException:
             report["args"] = [report["text"]]
         for name in ("__cause__", "__context__") if depth < _MOST_CAUSES and self.is_trusted else ():
@@ -391,7 +405,10 @@ class Peer:
         return report
 
     def _decode(self, data: Any, given: Sequence[Any] = ()) -> Any:
-        return Decoder("value", {**self._tags, "$given": lambda reader, number: given[number]}).read(data)
+        value = Decoder("value", {**self._tags, "$given": lambda reader, number: given[number]}).read(data)
+        if not self.is_trusted:
+            note_texts(value)
+        return value
 
     @property
     def _tags(self) -> Dict[str, Any]:

@@ -7,6 +7,8 @@ special methods, and mirrors of the same base classes. Mirrors of exceptions are
 from __future__ import annotations
 
 import builtins
+import functools
+import importlib
 import json
 import random
 import sys
@@ -24,6 +26,7 @@ __all__ = [
     "Mirrored",
     "StandIn",
     "StandInModule",
+    "ask_libraries",
     "ask_of",
     "check_lists",
     "data_of",
@@ -174,6 +177,32 @@ def encode_stand_ins() -> None:
 
     encoder.__init__ = make_and_use
     use(vars(json)["_default_encoder"])
+
+
+_LIBRARY = {
+    "dataclasses": ("asdict", "astuple", "fields", "is_dataclass", "replace"),
+    "importlib": ("reload",),
+    "typing": ("get_type_hints",),
+}
+"""Functions about objects that the code calls itself for objects of its own."""
+
+
+def ask_libraries() -> None:
+    """Let functions of the standard library take objects of the code."""
+    for module, names in _LIBRARY.items():
+        for name in names:
+            _ask_library(vars(importlib.import_module(module)), module, name)
+
+
+def _ask_library(space: Dict[str, Any], module: str, name: str) -> None:
+    own = space[name]
+
+    @functools.wraps(own)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = reference(args[0]) if args else None
+        return own(*args, **kwargs) if found is None else found[0].ask("library", None, module, (name, *args), kwargs)
+
+    space[name] = call
 
 
 _unpickles: List[Any] = []

@@ -14,7 +14,8 @@ import unittest
 
 from .checks import TOLD, Finder, described, forget, write
 from .peers import Peer
-from .stand_ins import encode_stand_ins
+from .stand_ins import ask_libraries, encode_stand_ins
+from .texts_of_code import guard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -55,6 +56,8 @@ def run_files(
     write({**{each: "" for each in packages if any(map(_folder(each), files))}, **files}, os.getcwd())
     forget(code)
     encode_stand_ins()
+    ask_libraries()
+    guard(peer)
     sys.meta_path.insert(0, Finder(peer, code, files))
     return _run(_Found(peer, note, without), files, run)
 
