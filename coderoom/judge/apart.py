@@ -31,6 +31,7 @@ MODULES = harness_modules(
     deriving="",
     doubting="",
     crossing="",
+    patching="",
     sharing="",
     texts_of_code="",
     peers="",

@@ -64,6 +64,8 @@ _LIBRARY = frozenset(
 _BUILT_IN = dict(vars(builtins))
 _OF_TEXT = ("ipaddress", "zoneinfo")
 _Alias: Any = getattr(types, "GenericAlias", None)
+_KINDS = "biufcUSmM"
+"""The kinds of NumPy's data that are handed over."""
 _COLLECTIONS = ("OrderedDict", "Counter", "defaultdict", "deque")
 
 
@@ -166,7 +168,7 @@ class Writer(ValueEncoder):
             return {"$collection": [name, self._list([*map(list, value.items())]), self.encode(more)]}
         numpy = self._library("numpy")
         if module == "numpy" and numpy is not None and (kind is numpy.ndarray or issubclass(kind, numpy.generic)):
-            if value.dtype.kind not in "biufcUSmM":
+            if value.dtype.kind not in _KINDS:
                 return UNKNOWN
             content = self._bytes(numpy.ascontiguousarray(value).tobytes())
             return {"$numpy": [value.dtype.str, list(value.shape), content, kind is numpy.ndarray]}
@@ -256,7 +258,7 @@ def mutable(values: List[Any]) -> List[Any]:
         kind = type(each)
         if kind is collections.defaultdict and not _has_known_default(each):
             continue
-        if kind in MUTABLE:
+        if kind in MUTABLE or _is_array(each):
             if id(each) in found:
                 continue
             found[id(each)] = each
@@ -267,10 +269,21 @@ def mutable(values: List[Any]) -> List[Any]:
     return [*found.values()]
 
 
+def _is_array(value: Any) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in _KINDS
+
+
 def become(old: Any, new: Any) -> None:
     """Change a container in place to what it has become on the other side."""
     if type(old) is not type(new):
         raise ValueError("what was changed in place has become something else")
+    if _is_array(old):
+        if old.shape != new.shape or old.dtype != new.dtype:
+            raise ValueError("an array has become another one")
+        if old.tobytes() != new.tobytes():
+            old[...] = new
+        return
     if isinstance(old, (list, bytearray)):
         old[:] = new
     elif isinstance(old, dict):
@@ -291,6 +304,8 @@ def make_empty(content: Any) -> Any:
         return set()
     if tag == "$bytearray":
         return bytearray()
+    if tag == "$numpy":
+        return _array(Decoder("value", TAGS_OF_BOTH), content[tag])
     if tag == "$collection":
         name, _, more = content[tag]
         return _collection(Decoder("value", TAGS_OF_BOTH), [name, [], more])

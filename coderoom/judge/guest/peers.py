@@ -113,6 +113,8 @@ class Peer:
         self._raised: List[BaseException] = []
         self._latest: Any = collections.deque(maxlen=_MOST_LATEST)
         self._sharing = Sharing(is_trusted, self._content, self._decode, _text_of)
+        if not is_trusted:
+            self._sharing.patches.watch_patches()
 
     def ask(self, do: str, of: Any, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] = _NO_NAMES) -> Any:
         """Make a request; return its result, or raise its exception."""

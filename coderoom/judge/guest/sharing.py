@@ -1,8 +1,8 @@
 """What the processes of tests and code have in common beside the values that they hand over.
 
-With each text, the process of the tests tells how its environment, its arguments and the levels of its loggers have
-changed, and what it has changed in lists, dicts and sets that objects of the code keep. That of the code tells its
-warnings and its log records, and how those containers are now. All of it is data.
+With each text, the process of the tests tells how its environment, its arguments, the levels of its loggers and the
+standard library have changed, and what it has changed in lists, dicts and sets that objects of the code keep. That of
+the code tells its warnings and its log records, and how those containers are now. All of it is data.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import warnings
 from coderoom.sandbox.guest.decoding import as_text
 
 from .crossing import become
+from .patching import Patches, make_patches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -51,6 +52,8 @@ class Sharing:
         self._argv = sys.argv[:]
         self._levels: Dict[str, int] = {}
         self._containers: Dict[int, List[Any]] = {}  # By number: a container, and the text of what it contained.
+        self.patches: Any = None if is_code else Patches()
+        self._patched: Dict[Any, Any] = {}
         self._warned: List[Any] = []
         self._logged: List[Any] = []
         if is_code:
@@ -98,6 +101,9 @@ class Sharing:
                 found["logged"] = self._logged[:]
             del self._warned[:], self._logged[:]
             return found
+        patched = [[place, [*map(self._content, value)]] for place, value in self.patches.changed()]
+        if patched:
+            found["patched"] = patched
         now = {name: each for name, each in os.environ.items() if not name.startswith("PYTEST_")}
         if now != self._environment:
             names = {*now, *self._environment}
@@ -130,10 +136,12 @@ class Sharing:
                 os.environ.pop(name, None) if value is None else os.environ.update({name: value})
             sys.argv[:] = told.get("argv", sys.argv)
             self._set_levels(told.get("levels", ()))
+            make_patches(told.get("patched", ()), self._decode, self._patched)
             return
         for each in told.get("logged", ()):
-            name, level, path, line, text, function = each
-            self._log(as_text(name), int(level), as_text(path), int(line), as_text(text), as_text(function))
+            name, level, path, line, text, function, error = each
+            names = as_text(name), int(level), as_text(path), int(line), as_text(text), as_text(function)
+            self._log(*names, self._decode(error))
         for message, path, line in told.get("warned", ()):
             found = self._decode(message)
             if isinstance(found, Warning):
@@ -157,11 +165,14 @@ class Sharing:
 
     def _on_record(self, record: Any) -> None:
         text = record.getMessage()
-        self._logged.append([record.name, record.levelno, record.pathname, record.lineno, text, record.funcName])
+        error = record.exc_info[1] if record.exc_info else None
+        found = [record.name, record.levelno, record.pathname, record.lineno, text, record.funcName]
+        self._logged.append([*found, self._content(error)])
 
-    def _log(self, name: str, level: int, path: str, line: int, text: str, function: str) -> None:
+    def _log(self, name: str, level: int, path: str, line: int, text: str, function: str, error: Any) -> None:
         import logging
 
         logger = logging.getLogger(name)
         if logger.isEnabledFor(level):
-            logger.handle(logger.makeRecord(name, level, path, line, text, (), None, function))
+            about: Any = (type(error), error, None) if isinstance(error, BaseException) else None
+            logger.handle(logger.makeRecord(name, level, path, line, text, (), about, function))
