@@ -6,6 +6,7 @@ Beside the tags of `encoding` there are these:
     {"$class": CLASS}            a class that stays there
     {"$there": 7}                an object of who receives it
     {"$given": 0}                the first one of the lists, dicts and sets that came with the request
+    {"$shared": 7}               a list, dict or set that both sides have
     {"$standard": "int"}         a class of the standard library, which both have; `$module` for a module
     {"$error": {...}}            an exception
     {"$range": [0, 9, 1]}        {"$slice": [0, null, 2]}         {"$constant": "Ellipsis"}
@@ -101,18 +102,18 @@ class Writer(ValueEncoder):
 
     Args:
         keep: Returns the data of an object that stays here.
-        given: What came with the request, by their ids, and its numbers.
+        given: The data of what came with the request or what both sides have, by their ids.
     """
 
-    def __init__(self, keep: Callable[[Any, str], Any], given: Mapping[int, int]) -> None:
+    def __init__(self, keep: Callable[[Any, str], Any], given: Mapping[int, Any]) -> None:
         super().__init__(_MOST_ITEMS, _MOST_CHARACTERS)
         self._keep = keep
         self._given = given
 
     def encode(self, value: Any) -> Any:
         """See `ValueEncoder.encode`."""
-        number = self._given.get(id(value))
-        return super().encode(value) if number is None else {"$given": number}
+        found = self._given.get(id(value))
+        return super().encode(value) if found is None else found
 
     def content(self, value: Any) -> Any:
         """The data of what was given itself."""

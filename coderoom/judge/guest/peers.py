@@ -44,7 +44,8 @@ __all__ = ["CannotSeparate", "CodeEnded", "Peer", "load", "read_from"]
 _MOST_CAUSES = 4
 _MOST_LATEST = 10_000
 _NO_NAMES: Mapping[str, Any] = {}
-_NO_NUMBERS: Mapping[int, int] = {}
+_NO_NUMBERS: Mapping[int, Any] = {}
+_HELD_HERE = 3  # References to a container of the tests that nothing of the code has.
 _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
 _OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__dict__", "__type_params__")
 _OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
@@ -122,12 +123,13 @@ class Peer:
             told = self._sharing.gather()
             if not self.is_trusted:
                 self._gone += self._sharing.gone()
-            given = mutable([*args, *kwargs.values()])
-            numbers = {id(each): number for number, each in enumerate(given)}
+            known = self._sharing.known()
+            given = [each for each in mutable([*args, *kwargs.values()]) if id(each) not in known]
+            numbers = {**known, **_numbered(given)}
             message: Dict[str, Any] = {"do": do, "of": self._encode(of), "name": name, "gone": self._gone[:]}
             message["args"] = [self._encode(each, numbers) for each in args]
             message["kwargs"] = {key: self._encode(each, numbers) for key, each in kwargs.items()}
-            message["given"] = self._contents(given)
+            message["given"] = self._contents(given, known)
             message["told"] = told
             del self._gone[: len(message["gone"])]
             while True:
@@ -175,6 +177,9 @@ class Peer:
         self._sharing.take(reply.get("told", {}))
         for number, data in reply.get("after", ()):
             become(given[number], self._decode(data, given))
+        for place, number in reply.get("kept", ()):
+            if type(given[place]) in MUTABLE:
+                self._sharing.keep(number, given[place])
         if "cannot" in reply:
             raise self.lost(as_text(reply["cannot"]))
         error = self._error(reply["error"]) if "error" in reply else None
@@ -198,6 +203,7 @@ class Peer:
     def _answer(self, request: Dict[str, Any]) -> Dict[str, Any]:
         given: List[Any] = []
         before: List[Any] = []
+        known: Mapping[int, Any] = _NO_NUMBERS
         do, name = as_text(request["do"]), as_text(request["name"])
         try:
             self._sharing.take(request["told"])
@@ -212,31 +218,35 @@ class Peer:
                 become(each, self._decode(content, given))
             args = [self._decode(each, given) for each in request["args"]]
             kwargs = {key: self._decode(each, given) for key, each in request["kwargs"].items()}
-            before = self._contents(given)
+            known = self._sharing.known()
+            before = self._contents(given, known)
             target = self._decode(request["of"])
             made = how_made(target, args, kwargs) if do == "call" and isinstance(target, type) else None
             value = self._do(do, target, name, args, kwargs)
-            numbers = {id(each): number for number, each in enumerate(given)}
+            numbers = _numbered(given)
             reply = {"value": self._encode(value, numbers)}
             if made is not None and id(value) in self._numbers:
                 self._made[self._numbers[id(value)]] = made
             is_kept = (
                 do in ("get", "item") or name == "__getitem__" or (name == "__call__" and _gets(request, self._given))
             )
-            if self.is_trusted and is_kept and type(value) in MUTABLE and id(value) not in numbers:
-                number = self._number(value)
-                if self._sharing.find(number) is value or self._sharing.keep(number, value):
-                    reply["shared"] = number
+            if not self.is_trusted or type(value) not in MUTABLE or id(value) in _numbered(given):
+                pass
+            elif id(value) in known or (is_kept and self._sharing.keep(self._number(value), value)):
+                reply["shared"] = self._number(value)
         except CannotSeparate as error:
             reply = {"cannot": str(error)}
         except BaseException as error:
             if not self.is_trusted and ends_test(type(error)):
                 self._raised.append(error)
             reply = {"error": self._report(error)}
-        after = self._contents(given[: len(before)])
+        args, kwargs, value = [], {}, None
+        kept = self._kept(given) if self.is_trusted else []
+        after = self._contents(given[: len(before)], known)
         changed = [[number, each] for number, each in enumerate(after) if each != before[number]]
         told = self._sharing.gather()
-        return {**reply, **({"after": changed} if changed else {}), **({"told": told} if told else {})}
+        more = {"after": changed, "kept": kept, "told": told}
+        return {**reply, **{name: each for name, each in more.items() if each}}
 
     def _check(self, do: str, of: Any, name: str) -> None:
         """Let the code use an object that it was given, and nothing behind it; and the standard input of the tests."""
@@ -334,11 +344,26 @@ class Peer:
     def _content(self, value: Any) -> Any:
         return Writer(self._keep, _NO_NUMBERS).content(value)
 
-    def _contents(self, given: List[Any]) -> List[Any]:
-        numbers = {id(each): number for number, each in enumerate(given)}
+    def _contents(self, given: List[Any], known: Mapping[int, Any]) -> List[Any]:
+        numbers = {**known, **_numbered(given)}
         return [Writer(self._keep, numbers).content(each) for each in given]
 
-    def _encode(self, value: Any, numbers: Mapping[int, int] = _NO_NUMBERS) -> Any:
+    def _kept(self, given: List[Any]) -> List[List[int]]:
+        """Which lists, dicts and sets of the tests the code keeps: their places, and their numbers from now on."""
+        inside = collections.Counter(
+            id(each) for container in given if type(container) in MUTABLE
+            for each in (container.values() if isinstance(container, dict) else container)
+        )  # fmt: skip
+        found = []
+        for place in range(len(given)):
+            each = given[place]
+            if type(each) in MUTABLE and sys.getrefcount(each) > _HELD_HERE + inside[id(each)]:
+                number = self._number(each)
+                if self._sharing.keep(number, each):
+                    found.append([place, number])
+        return found
+
+    def _encode(self, value: Any, numbers: Mapping[int, Any] = _NO_NUMBERS) -> Any:
         return Writer(self._keep, numbers).encode(value)
 
     def _keep(self, value: Any, why: str) -> Any:
@@ -419,6 +444,7 @@ class Peer:
             "$here": lambda reader, data: self._stand_in(*data),
             "$class": lambda reader, data: self._mirror(data),
             "$there": lambda reader, data: self._given[data],
+            "$shared": lambda reader, data: self._sharing.find(data),
             "$error": lambda reader, data: self._error(data),
         }
 
@@ -548,6 +574,10 @@ def _signature(function: Any) -> List[Any]:
 
 def _refuse(text: str) -> Optional[str]:
     raise RuntimeError("the tests cannot be asked")
+
+
+def _numbered(given: List[Any]) -> Dict[int, Any]:
+    return {id(each): {"$given": number} for number, each in enumerate(given)}
 
 
 class _Nothing:

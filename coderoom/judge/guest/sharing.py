@@ -72,6 +72,10 @@ class Sharing:
         """The container with this number; `None` if it is not kept."""
         return self._containers.get(number, [None])[0]
 
+    def known(self) -> Dict[int, Any]:
+        """The data of containers that both sides have, by their ids."""
+        return {id(each[0]): {"$shared": number} for number, each in self._containers.items()}
+
     def forget(self, number: int) -> None:
         """Forget the container with this number."""
         self._containers.pop(number, None)
