@@ -1,10 +1,11 @@
 """Put HumanEval's problems to the generator with a model of known honesty, and count what its claims are worth.
 
-python benchmarks/honesty.py [--wall NAME] [--problems N] [--seed N] [--each]
+python benchmarks/honesty.py [--wall NAME] [--problems N] [--seed N] [--each | --strength]
 
 The model is one in this process. Its tests come from the reference solutions. Of five problems it solves two at once,
 one after a fault, one never, since it always has the same fault, and one after an answer without code.
 With --each, it solves every problem, and then gives for every problem code with a fault that the tests find.
+With --strength, it solves every problem twice in turn, with and without the strength of its tests, and shows the ratio.
 """
 
 from __future__ import annotations
@@ -289,6 +290,34 @@ async def each(wall: str, count: int, seed: int) -> None:
             print("accepted:", *solution.implementations.values())
 
 
+async def strength(wall: str, count: int, seed: int) -> None:
+    """Print how many times as long a solution takes with the strength of its tests."""
+    problems = [read(name, each, "right") for name, each in [*read_problems().items()][:count]]
+    took: dict[bool, list[float]] = {False: [], True: []}
+    mutants = killed = 0
+    async with make_sandbox(wall, concurrency=6) as sandbox:
+        model = KnownModel(problems)
+        generators = {
+            way: AICodeGenerator(model, sandbox=sandbox, cache=False, test_timeout=5.0, strength=way) for way in took
+        }
+        for number, problem in enumerate(each for each in problems if each.tests):
+            for way in (False, True) if number % 2 else (True, False):
+                begin = perf_counter()
+                solution = await generators[way].generate_solution(problem.prompt)
+                took[way].append(perf_counter() - begin)
+                if way:
+                    found = [each.strength for each in solution.functions if each.strength]
+                    mutants += sum(each.mutants for each in found)
+                    killed += sum(each.killed for each in found)
+        wall = str(sandbox.wall)
+    ratios = sorted(one / other for one, other in zip(took[True], took[False], strict=True))
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    print(f"wall {wall}, {len(ratios)} problems: {killed} of {mutants} mutants killed")
+    with_it, without = sum(took[True]), sum(took[False])
+    print(f"seconds: {without:.1f} without strength, {with_it:.1f} with it, {with_it / without:.2f} times as long")
+    print(f"of a problem {middle:.2f} times as long, quartiles {low:.2f} and {high:.2f}")
+
+
 def show(
     problems: Sequence[Problem],
     solutions: Sequence[Solution],
@@ -337,5 +366,7 @@ if __name__ == "__main__":
     parser.add_argument("--problems", type=int, default=164)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", action="store_true")
+    parser.add_argument("--strength", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run((each if arguments.each else main)(arguments.wall, arguments.problems, arguments.seed))
+    run = each if arguments.each else strength if arguments.strength else main
+    asyncio.run(run(arguments.wall, arguments.problems, arguments.seed))

@@ -160,6 +160,7 @@ async def judge_apart(
     timeout: float = 10.0,
     shared: bool = False,
     texts: list[tuple[str, str]] | None = None,
+    confirm: bool = True,
 ) -> Verdict:
     """Run a test against code, each in a room of its own.
 
@@ -170,6 +171,7 @@ async def judge_apart(
         timeout: The time limit in seconds.
         shared: Whether the verdict from one process counts if they cannot be separated.
         texts: Is filled with what the two sides have said, each with its side (`tests` or `code`).
+        confirm: Whether what fails runs in one process too, which says whether it can be separated.
 
     Raises:
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
@@ -184,14 +186,20 @@ async def judge_apart(
     verdict = Verdict(
         passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, duration=seconds
     )
-    if (verdict.passed and is_plain(test)) or (cannot and not shared):
+    if (verdict.passed and is_plain(test)) or (cannot and not shared) or not (verdict.passed or confirm):
         return verdict
     together = await _together(sandbox, timeout, "checks", "check_together", *given)
     return _settled(verdict, together["why"] if together else None, shared)
 
 
 async def judge_suite(
-    sandbox: Sandbox, files: Mapping[str, str], tests: TestFiles, *, timeout: float = 300.0, shared: bool = False
+    sandbox: Sandbox,
+    files: Mapping[str, str],
+    tests: TestFiles,
+    *,
+    timeout: float = 300.0,
+    shared: bool = False,
+    confirm: bool = True,
 ) -> list[Verdict]:
     """Run the tests of files, for pytest or unittest, against code, each in a room of its own.
 
@@ -201,6 +209,7 @@ async def judge_suite(
         tests: The tests.
         timeout: The time limit of all of them in seconds.
         shared: Whether the verdict from one process counts for those that cannot be separated.
+        confirm: See `judge_apart`.
 
     Returns:
         A verdict on each test; a single one without a name if the tests could not be run.
@@ -233,7 +242,8 @@ async def judge_suite(
     if why or not verdicts:
         verdicts.append(Verdict(passed=False, why=why, outcome=outcome, duration=time.monotonic() - begun))
     left = {each.test for each in verdicts if not (each.skipped or (each.cannot_separate and not shared))}
-    if not left or (outcome is Outcome.TIMEOUT and not noted):
+    is_right = all(each.passed or each.skipped for each in verdicts)
+    if not left or (outcome is Outcome.TIMEOUT and not noted) or not (is_right or confirm):
         return verdicts
     decided = [name for name in noted if name not in left]
 

@@ -16,7 +16,7 @@ from coderoom.judge.cases import FrozenTests
 from coderoom.judge.harness import Harness, Job, PythonHarness
 from coderoom.judge.known_calls import KnownCalls, judge_by_calls
 from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
-from coderoom.judge.repository import Repository, judge_repository
+from coderoom.judge.repository import Repository, files_that_count, judge_repository
 from coderoom.judge.session import (
     Answer,
     TestSession,
@@ -170,6 +170,19 @@ class Judge:
         """
         if isinstance(tests, FrozenTests):
             return await self._run_cases(code, tests, functions, final)
+        return await self._run_files(code, tests, timeout, shared, is_reference)
+
+    async def _run_files(
+        self,
+        code: Mapping[str, str],
+        tests: TestCode | TestFiles | Programs | Repository,
+        timeout: float | None,
+        shared: bool = False,
+        is_reference: bool = False,
+        confirm: bool = True,
+    ) -> list[Verdict]:
+        """Run tests of another kind than cases; see `run` and `judge_apart`."""
+        how: dict[str, Any] = {"shared": shared, "confirm": confirm}
         async with self._pairs:
             if isinstance(tests, Repository):
                 timeout = timeout or self._timeout or _SECONDS_FOR_COMMAND
@@ -186,12 +199,12 @@ class Judge:
                     if verdict is not None:
                         return [verdict]
                 texts: list[tuple[str, str]] | None = [] if is_reference else None
-                verdict = await judge_apart(sandbox, code, tests, timeout=timeout, shared=shared, texts=texts)
+                verdict = await judge_apart(sandbox, code, tests, timeout=timeout, texts=texts, **how)
                 if texts and verdict.passed and not verdict.can_be_fooled and (found := KnownCalls.of(tests, texts)):
                     self._calls[key] = found
                 return [verdict]
             timeout = timeout or self._timeout or _SECONDS_FOR_FILES
-            return await judge_suite(self._sandbox(sandbox_for_suites), code, tests, timeout=timeout, shared=shared)
+            return await judge_suite(self._sandbox(sandbox_for_suites), code, tests, timeout=timeout, **how)
 
     async def _run_cases(
         self, implementations: Mapping[str, str], tests: FrozenTests, functions: Sequence[str] | None, final: bool
@@ -242,8 +255,10 @@ class Judge:
         if not isinstance(tests, FrozenTests):
 
             async def run(files: Mapping[str, str], timeout: float | None) -> list[Verdict]:
-                return await self.run(files, tests, timeout=timeout)
+                return await self._run_files(files, tests, timeout, confirm=False)
 
+            if isinstance(tests, Repository):
+                code = files_that_count(code, tests)
             return await measure_files(code, run, most=most, seconds=seconds, at_once=self._sessions)
         tests.verify()
         if self.language.name != "python":

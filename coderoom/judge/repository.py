@@ -88,8 +88,7 @@ async def judge_repository(
     if not repository.folder.is_dir():
         raise RequestError(f"{str(repository.folder)!r} is no folder of a repository.")
     changed = {name_inside(name): content for name, content in code.items()}
-    frozen = (*FROZEN, *repository.frozen)
-    counted = {name: content for name, content in changed.items() if not _belongs_to_tests(name, repository, frozen)}
+    counted = files_that_count(changed, repository)
     ignored = [name for name, content in changed.items() if name not in counted and _differs(repository, name, content)]
     report = repository.report or f".report-{secrets.token_hex(8)}.xml"
     options = "" if repository.report else f"--junitxml={report} "
@@ -121,8 +120,13 @@ async def judge_repository(
     return [each.model_copy(update=passing if each.passed else {"warning": warning}) for each in verdicts]
 
 
-def _belongs_to_tests(path: str, repository: Repository, frozen: tuple[str, ...]) -> bool:
-    parts = path.lower().split("/")
+def files_that_count(code: Mapping[str, str], repository: Repository) -> dict[str, str]:
+    """The files of the code that do not belong to the tests."""
+    return {name: content for name, content in code.items() if not _belongs_to_tests(name, repository)}
+
+
+def _belongs_to_tests(path: str, repository: Repository) -> bool:
+    frozen, parts = (*FROZEN, *repository.frozen), path.lower().split("/")
     if any(fnmatchcase(part, pattern) for part in parts for pattern in frozen):
         return True
     if any(fnmatchcase(path, pattern) for pattern in frozen):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.judge import Judge, Repository, Verdict
+from coderoom.judge.mutants import Mutants
 from tests.support.commands import coderoom
 
 TESTS = """\
@@ -71,6 +72,9 @@ async def test_what_belongs_to_the_tests_does_not_count(repository: Repository) 
     assert [each.test for each in verdicts] == NAMES
     assert [each.passed for each in verdicts] == [True, False, False]
     assert all(name in verdicts[0].warning for name in code)
+    async with Judge() as judge:
+        found = await judge.strength({**code, "shop.py": RIGHT}, repository, most=1)
+    assert (found.mutants, found.killed, found.possible) == (1, 1, Mutants(RIGHT).count), found
 
 
 @pytest.mark.slow
