@@ -5,6 +5,7 @@
 import asyncio
 import functools
 import math
+from unittest import mock
 
 import cheat
 import pytest
@@ -140,3 +141,13 @@ def test_equal_to_data():
 
 def test_equal_to_all_of_its_class():
     assert Slots(1) == Slots(2)
+
+
+def test_evaluated_text():
+    assert eval(repr(cheat.Coded())) == 3
+
+
+def test_configured_mock():
+    send = mock.Mock()
+    cheat.configures(send)
+    send.assert_called_once_with("a")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import dataclasses
 import enum
 import inspect
+import io
 import ipaddress
 import logging
 import os
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -219,3 +222,24 @@ def parameters_of(function: Any) -> list[str]:
 
 def worth(shelf: Shelf) -> int:
     return shelf.worth()
+
+
+def captured(function: Callable[[], Any]) -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        function()
+    return text.getvalue()
+
+
+def wait(seconds: float) -> str:
+    time.sleep(seconds)
+    os.environ["SHOP_WAITED"] = str(seconds)
+    return os.urandom(2).hex()
+
+
+class Till:
+    def __init__(self, notes: list[Any]) -> None:
+        self.notes = notes
+
+    def add(self, note: Any) -> None:
+        self.notes.append(note)

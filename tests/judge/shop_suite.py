@@ -1,13 +1,15 @@
 """Tests of `shop`, most of which hold. Those whose names end with `_lost` cannot be separated."""
 # mypy: ignore-errors
-# ruff: noqa: PT009, PT027, SIM105, SIM300 (as tests of others are)
+# ruff: noqa: PT009, PT027, SIM105, SIM300, T201 (as tests of others are)
 
 import asyncio
 import copy
+import dataclasses
 import inspect
 import ipaddress
 import json
 import logging
+import os
 import pickle
 import re
 import unittest
@@ -232,3 +234,19 @@ def test_derived_classes():
 
     with pytest.raises(GoneError, match="0 of nut left"):
         shop.each(lambda _: fail(), 1)
+
+
+def test_what_tests_patch_and_hand_over(monkeypatch):
+    assert shop.captured(lambda: print("hi")) == "hi\n"
+    monkeypatch.setenv("SHOP_WAITED", "")
+    with mock.patch("time.sleep") as sleep, mock.patch("shop.os.urandom", return_value=b"\x01\x02"):
+        assert shop.wait(60) == "0102"
+    sleep.assert_called_once_with(60)
+    assert os.environ["SHOP_WAITED"] == "60"
+    assert dataclasses.asdict(dataclasses.replace(Price(3), cents=4))["cents"] == 4
+    notes = []
+    till = shop.Till(notes)
+    till.add(1)
+    notes.append(2)
+    assert notes is till.notes
+    assert till.notes == [1, 2]

@@ -112,6 +112,7 @@ class Peer:
         self._stand_ins: Any = weakref.WeakValueDictionary()
         self._gone: List[int] = []
         self._raised: List[BaseException] = []
+        self._printed: Any = None  # Where the code prints, unless it captures that.
         self._latest: Any = collections.deque(maxlen=_MOST_LATEST)
         self._sharing = Sharing(is_trusted, self._content, self._decode, _text_of)
         if not is_trusted:
@@ -131,6 +132,7 @@ class Peer:
             message["kwargs"] = {key: self._encode(each, numbers) for key, each in kwargs.items()}
             message["given"] = self._contents(given, known)
             message["told"] = told
+            message["captures"] = self._printed is not None and sys.stdout is not self._printed
             del self._gone[: len(message["gone"])]
             while True:
                 text = self._exchange(json.dumps(message))
@@ -149,6 +151,7 @@ class Peer:
         """Answer requests until there are no more. What is printed meanwhile is printed by the other side."""
         message: Dict[str, Any] = {}
         printed = io.StringIO(), io.StringIO()  # The code may keep them, as a handler of log records does.
+        self._printed = printed[0]
         while (text := self._exchange(json.dumps(message))) is not None:
             with contextlib.redirect_stdout(printed[0]), contextlib.redirect_stderr(printed[1]):
                 message = self._answer(json.loads(text))
@@ -204,6 +207,7 @@ class Peer:
         given: List[Any] = []
         before: List[Any] = []
         known: Mapping[int, Any] = _NO_NUMBERS
+        printed = io.StringIO()
         do, name = as_text(request["do"]), as_text(request["name"])
         try:
             self._sharing.take(request["told"])
@@ -222,7 +226,11 @@ class Peer:
             before = self._contents(given, known)
             target = self._decode(request["of"])
             made = how_made(target, args, kwargs) if do == "call" and isinstance(target, type) else None
-            value = self._do(do, target, name, args, kwargs)
+            if request.get("captures") is True and not self.is_trusted:
+                with contextlib.redirect_stdout(printed):
+                    value = self._do(do, target, name, args, kwargs)
+            else:
+                value = self._do(do, target, name, args, kwargs)
             numbers = _numbered(given)
             reply = {"value": self._encode(value, numbers)}
             if made is not None and id(value) in self._numbers:
@@ -246,6 +254,8 @@ class Peer:
         changed = [[number, each] for number, each in enumerate(after) if each != before[number]]
         told = self._sharing.gather()
         more = {"after": changed, "kept": kept, "told": told}
+        if text := printed.getvalue():
+            more["printed"] = [text, ""]
         return {**reply, **{name: each for name, each in more.items() if each}}
 
     def _check(self, do: str, of: Any, name: str) -> None:
@@ -265,6 +275,9 @@ class Peer:
         changes = do in ("set", "delete") or name in _CHANGES_MOCK or (is_kept and (do == "get" or "item__" in name))
         if changes and (is_of_library or isinstance(target, type)) and name != "__getitem__":
             raise self.lost("the code changes a class of the tests, or an object of a library")
+        is_made = do == "call" or (do == "special" and name == "__call__")
+        if is_made and isinstance(target, type) and target.__module__.startswith(_LIBRARIES):
+            raise self.lost("the code makes an object of a library of the tests, such as a mock")
         if do in ("set", "delete") and isinstance(getattr(type(target), name, None), _FUNCTIONS):
             raise self.lost("the code changes a method of an object of the tests")
         if do in ("get", "set", "delete"):

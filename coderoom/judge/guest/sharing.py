@@ -2,7 +2,8 @@
 
 With each text, the process of the tests tells how its environment, its arguments, the levels of its loggers and the
 standard library have changed, and what it has changed in lists, dicts and sets that objects of the code keep. That of
-the code tells its warnings and its log records, and how those containers are now. All of it is data.
+the code tells its warnings, its log records and changes of its environment, and how those containers are now. All of it
+is data.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
 
 __all__ = ["Sharing"]
 
+_OWN_VARIABLES = ("LD_", "PYTEST_", "PYTHON")  # They change how programs run.
 _MOST = 20_000  # Larger containers are copies: each text would have to look whether they have changed.
 _MOST_CONTAINERS = 100
 _HELD = 3  # References to a container that nothing but the following code has.
@@ -48,7 +50,7 @@ class Sharing:
         self._content = content
         self._decode = decode
         self._text = text
-        self._environment = dict(os.environ)
+        self._environment = {name: each for name, each in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
         self._argv = sys.argv[:]
         self._levels: Dict[str, int] = {}
         self._containers: Dict[int, List[Any]] = {}  # By number: a container, and the text of what it contained.
@@ -104,17 +106,18 @@ class Sharing:
             if self._logged:
                 found["logged"] = self._logged[:]
             del self._warned[:], self._logged[:]
-            return found
-        patched = [[place, [*map(self._content, value)]] for place, value in self.patches.changed()]
-        if patched:
-            found["patched"] = patched
-        now = {name: each for name, each in os.environ.items() if not name.startswith("PYTEST_")}
+        now = {name: each for name, each in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
         if now != self._environment:
             names = {*now, *self._environment}
             found["environment"] = [
                 [each, now.get(each)] for each in names if now.get(each) != self._environment.get(each)
             ]
             self._environment = now
+        if self._is_code:
+            return found
+        patched = [[place, [*map(self._content, value)]] for place, value in self.patches.changed()]
+        if patched:
+            found["patched"] = patched
         if sys.argv != self._argv:
             self._argv = found["argv"] = [*map(str, sys.argv)]
         logging: Any = sys.modules.get("logging")
@@ -135,9 +138,11 @@ class Sharing:
             if each is not None:
                 become(each[0], new)
                 each[1] = self._text(each[0])
+        for name, value in told.get("environment", ()):
+            if not name.startswith(_OWN_VARIABLES):
+                for variables in (os.environ, self._environment):
+                    variables.pop(name, None) if value is None else variables.update({name: as_text(value)})
         if self._is_code:
-            for name, value in told.get("environment", ()):
-                os.environ.pop(name, None) if value is None else os.environ.update({name: value})
             sys.argv[:] = told.get("argv", sys.argv)
             self._set_levels(told.get("levels", ()))
             make_patches(told.get("patched", ()), self._decode, self._patched)
