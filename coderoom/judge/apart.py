@@ -72,6 +72,8 @@ class TestCode(Data):
         before: Code that the test needs, such as helpers; it runs in the test's room.
         module: The module of the code that is tested.
         given: More values, by the names that they have in the test, as JSON.
+        untrusted: Which of them come from whoever wrote the code. What runs their text cannot be separated, except
+            `exec` of the code.
         names: What the code defines although its names are built in.
     """
 
@@ -82,6 +84,7 @@ class TestCode(Data):
     before: str = ""
     module: str = "solution"
     given: dict[str, Any] = Field(default_factory=dict)
+    untrusted: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 

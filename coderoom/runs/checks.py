@@ -189,7 +189,8 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
     else:
         named = {str(name): value for name, value in variables.items() if str(name).isidentifier()}
         named |= {"answer": answer, "code": code}
-        test = TestCode(test=check.code, given=json.loads(json.dumps(named, default=str)))
+        given = json.loads(json.dumps(named, default=str))
+        test = TestCode(test=check.code, given=given, untrusted=("answer", "code"))
         if before := await asyncio.to_thread(_states, workspace):
             async with sandbox_apart(judge.wall, workspace=workspace, concurrency=2) as sandbox:
                 verdicts = [await judge_apart(sandbox, files, test, timeout=check.timeout, shared=check.shared)]

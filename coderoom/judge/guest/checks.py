@@ -16,7 +16,7 @@ import traceback
 from .crossing import is_standard
 from .peers import CannotSeparate, Peer, load, read_from
 from .stand_ins import ask_libraries, encode_stand_ins
-from .texts_of_code import guard
+from .texts_of_code import guard, note_texts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -98,6 +98,7 @@ def check(exchange: Exchange, code: Dict[str, str], test: Dict[str, Any]) -> Dic
     encode_stand_ins()
     ask_libraries()
     guard(peer)
+    note_texts([test["given"].get(name) for name in test["untrusted"]])
     here = os.getcwd()
     sys.path[:] = [each for each in sys.path if os.path.realpath(each) != here]
     sys.meta_path.insert(0, Finder(peer, code))
@@ -134,18 +135,19 @@ def _check(load_code: Callable[[], Any], code: Dict[str, str], test: Dict[str, A
     whole = code.get(test["module"] + ".py")
 
     def run(text: Any, names: Any = None, own: Any = None) -> None:
-        """If it is the code, add what that defines: nothing that is there, and nothing built in."""
+        """If it begins with the code, add what that defines: nothing that is there, and nothing built in."""
         if names is None:
             frame = sys._getframe(1)
             names, own = frame.f_globals, frame.f_locals
         own = names if own is None else own
-        if type(text) is str and text == whole:
+        left = text[len(whole) :] if whole and type(text) is str and text.startswith(whole) else None
+        if left is not None and (not left or left[0] == "\n"):
             given = load_code()
             for name in set(dir(given)).difference(names, own, vars(builtins)):
                 if name[:2] != "__":
                     own[name] = getattr(given, name)
-        else:
-            vars(builtins)["exec"](text, names, own)
+            text = "\n" * text.count("\n", 0, len(text) - len(left)) + left
+        vars(builtins)["exec"](text, names, own)
 
     space: Dict[str, Any] = {"__name__": "tests", "__builtins__": vars(builtins), **test["given"], "exec": run}
     why = ""
