@@ -64,8 +64,7 @@ class Patches:
     def changed(self) -> Iterator[Tuple[List[str], Any]]:
         """Where something has changed, as module, class and name, and in a list what is there now; empty: as before."""
         for place, (owner, first, last) in self._watched.items():
-            now = _names(place, owner)
-            if now == last:
+            if vars(owner) == last or (now := _names(place, owner)) == last:
                 continue
             for name in now:
                 if now[name] is not last.get(name):

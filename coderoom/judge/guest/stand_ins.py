@@ -232,7 +232,7 @@ def _equals(one: Any, other: Any) -> Any:
 def unless_of_all(value: Any, name: str, other: Any) -> Any:
     """What an object says of another one, unless it says the same of what it cannot know."""
     foreign, similar = [type("Value", (), {})()], _decoys(other)
-    of_similar = ask_of(value, "similar", args=(other,)) if name == "__eq__" else None
+    of_similar = ask_of(value, "similar", args=(other,)) if name == "__eq__" and _is_doubted(value) else None
     if name == "__eq__" and (unlike := ask_of(other, "unlike")) is not None:
         foreign.append(unlike)
     questions = [other, *foreign, *similar]
@@ -257,6 +257,17 @@ def unless_of_all(value: Any, name: str, other: Any) -> Any:
         what = "equals" if name == "__eq__" else "contains"
         raise value._cr_peer.lost("an object of %s says that it %s anything" % (type(value).__name__, what))
     return found
+
+
+def _is_doubted(value: Any) -> bool:
+    """Whether an object is asked about similar ones, which takes a fork: after many of its class, a tenth are."""
+    number = type(value)._cr_class
+    _doubts[number] = _doubts.get(number, 0) + 1
+    return _doubts[number] <= _MOST_DOUBTS or random.randrange(10) == 0
+
+
+_MOST_DOUBTS = 50
+_doubts: Dict[int, int] = {}
 
 
 def _decoys(value: Any) -> List[Any]:
