@@ -18,8 +18,11 @@ import importlib
 import io
 import itertools
 import json
+import os
+import pathlib
 import pickle
 import sys
+import tempfile
 import threading
 import types
 import unittest
@@ -69,6 +72,7 @@ _INSIDES = (types.TracebackType, types.FrameType, types.CodeType)
 _STOPS = (StopIteration, StopAsyncIteration)
 _ENDS_MORE = frozenset(["KeyboardInterrupt", "CancelledError"])
 """Exceptions out of which those who run tests or tasks make more than a failed test, or less."""
+_is_folder, _make_folders, _temporary = os.path.isdir, os.makedirs, tempfile.gettempdir  # Tests may patch them.
 _TEXTS: Dict[str, Callable[..., Any]] = {"repr": repr, "str": str, "format": format, "bool": bool, "hash": hash}
 
 
@@ -132,6 +136,7 @@ class Peer:
             message["kwargs"] = {key: self._encode(each, numbers) for key, each in kwargs.items()}
             message["given"] = self._contents(given, known)
             message["told"] = told
+            message["folders"] = [] if self.is_trusted else _folders_in([*args, *kwargs.values()])
             message["captures"] = self._printed is not None and sys.stdout is not self._printed
             del self._gone[: len(message["gone"])]
             while True:
@@ -211,6 +216,8 @@ class Peer:
         do, name = as_text(request["do"]), as_text(request["name"])
         try:
             self._sharing.take(request["told"])
+            for folder in request["folders"] if self.is_trusted else ():
+                _make_folders(folder, exist_ok=True)
             for number in request["gone"]:
                 self._numbers.pop(id(self._given.pop(number, None)), None)
                 self._made.pop(number, None)
@@ -587,6 +594,14 @@ def _signature(function: Any) -> List[Any]:
 
 def _refuse(text: str) -> Optional[str]:
     raise RuntimeError("the tests cannot be asked")
+
+
+def _folders_in(values: List[Any]) -> List[str]:
+    """The folders for temporary files that paths among values are in, or are."""
+    above = os.path.join(_temporary(), "")
+    paths = [str(each) for each in values if type(each) is str or isinstance(each, pathlib.PurePath)]
+    inside = [each for each in paths if each.startswith(above) and "\0" not in each and ".." not in each]
+    return [each if _is_folder(each) else os.path.dirname(each) for each in inside]
 
 
 def _numbered(given: List[Any]) -> Dict[int, Any]:
