@@ -265,7 +265,15 @@ async def judge_suite(
         if each["outcome"] != "skipped"
         and not (name in passed and each.get("ended", Outcome.TIMEOUT) != Outcome.TIMEOUT)
     }
-    return [each if each.test not in left else _settled(each, whys.get(each.test), shared) for each in verdicts]
+    settled = []
+    for each in verdicts:
+        inside = [name for name in found if name.startswith(each.test + "::")]  # It is a file that was not imported.
+        for name in inside or [each.test]:
+            verdict = each.model_copy(update={"test": name})
+            is_skipped = not each.passed and found.get(name, {}).get("outcome") == "skipped"
+            said = "" if is_skipped else whys.get(name)
+            settled.append(_settled(verdict, said, shared and not is_skipped) if each.test in left else verdict)
+    return settled
 
 
 _Note: TypeAlias = Callable[[str], Any]

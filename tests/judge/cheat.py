@@ -3,6 +3,7 @@
 # ruff: noqa: N801
 
 import asyncio
+import functools
 import sys
 
 
@@ -159,3 +160,11 @@ class Coded:
 
 def configures(send):
     send.configure_mock(assert_called_once_with=lambda *_: None)
+
+
+def leaves_out(function):
+    @functools.wraps(function)
+    def instead(*_):
+        pass
+
+    return instead

@@ -5,6 +5,7 @@
 import asyncio
 import functools
 import math
+import unittest
 from unittest import mock
 
 import cheat
@@ -151,3 +152,14 @@ def test_configured_mock():
     send = mock.Mock()
     cheat.configures(send)
     send.assert_called_once_with("a")
+
+
+@cheat.leaves_out
+def test_left_out():
+    raise AssertionError
+
+
+class TestLeftOut(unittest.TestCase):
+    @cheat.leaves_out
+    def test_left_out(self):
+        raise AssertionError

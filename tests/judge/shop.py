@@ -7,6 +7,7 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import functools
 import inspect
 import io
 import ipaddress
@@ -197,6 +198,9 @@ class Shelf:
     def bonus(self) -> int:
         return 0
 
+    def __len__(self) -> int:
+        return len(self.things)
+
 
 def with_name(name: str, value: int = 0) -> list[Any]:
     return [name, value, sys.argv[1:]]
@@ -243,3 +247,77 @@ class Till:
 
     def add(self, note: Any) -> None:
         self.notes.append(note)
+
+
+class Lazy:
+    """A property whose value is kept in the object."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, kind: Any = None) -> Any:
+        if owner is None:
+            return self
+        kept = owner.__dict__
+        if f"_{self.name}" not in kept:
+            kept[f"_{self.name}"] = self.function(owner)
+        return kept[f"_{self.name}"]
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        owner.__dict__[f"_{self.name}"] = value
+
+
+def memoized(cache: dict[Any, Any]) -> Any:
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def found(*args: Any, **kwargs: Any) -> Any:
+            if args[-1] not in cache:
+                cache[args[-1]] = function(*args, **kwargs)
+            return cache[args[-1]]
+
+        found.cache = cache  # type: ignore[attr-defined]
+        return found
+
+    return decorate
+
+
+class Where:
+    """What a thing has to be; compared with data, it becomes a question."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> Any:
+        return _Question(lambda thing: thing[self.name] == other)
+
+    def __ne__(self, other: object) -> Any:
+        return _Question(lambda thing: thing[self.name] != other)
+
+    def __lt__(self, other: int) -> Any:
+        return _Question(lambda thing: thing[self.name] < other)
+
+    __hash__ = object.__hash__
+
+
+class _Question:
+    def __init__(self, function: Any) -> None:
+        self.holds_for = function
+
+    def all(self) -> bool:
+        return True
+
+
+def marked(function: Any) -> Any:
+    function.is_hook = True
+    return function
+
+
+def is_text_file(file: Any) -> bool:
+    return isinstance(file, io.TextIOBase)
+
+
+def is_marked(function: Any) -> bool:
+    return getattr(function, "is_hook", False)

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import dataclasses
 import inspect
+import io
 import ipaddress
 import json
 import logging
@@ -17,7 +18,7 @@ from unittest import mock
 
 import pytest
 import shop
-from shop import Basket, Kind, NoStockError, Price
+from shop import Basket, Kind, NoStockError, Price, Where
 
 
 def test_data_and_what_is_changed_in_place():
@@ -138,6 +139,9 @@ class TestOfUnittest(unittest.TestCase):
         lambda: 5 in shop.yes(),
         lambda: shop.yes().startswith("a"),
         lambda: shop.yes() == shop.yes(),
+        lambda: Where("price") == 3,
+        lambda: Where("price") in [3],
+        lambda: (Where("price") < 3).all(),
         lambda: shop.secret_of(lambda: 0),
         lambda: type("Derived", (Basket, unittest.TestCase), {}),
     ],
@@ -160,6 +164,10 @@ def test_file_of_the_tests_lost(tmp_path):
     assert shop.lines_of(tmp_path / "file") == ["a", "b"]
 
 
+class Cupboard(shop.Shelf):
+    pass
+
+
 def test_what_objects_keep():
     shelf = shop.Shelf([1])
     things = shelf.things
@@ -172,7 +180,7 @@ def test_what_objects_keep():
         shop.OPEN["mon"].append(11)
         assert shop.OPEN == {"mon": [9, 11], "tue": [10]}
     assert "tue" not in shop.OPEN
-    for other in (copy.deepcopy(shelf), pickle.loads(pickle.dumps(shelf))):
+    for other in (copy.deepcopy(shelf), *pickle.loads(pickle.dumps([shelf, Cupboard([1, 2, 4])]))):
         other.put(8)
         assert (shelf.worth(), other.worth()) == (7, 15)
 
@@ -198,6 +206,8 @@ def test_data_of_the_standard_library(monkeypatch):
     assert shop.with_name(name="a", value=1) == ["a", 1, ["-v"]]
     assert json.dumps({"stack": shop.stack()}) == '{"stack": [1, 2]}'
     assert shop.find(re.compile("a+")) == re.compile("a+")
+    assert shop.is_text_file(io.StringIO())
+    assert not shop.is_text_file(io.BytesIO())
     assert shop.address("10.0.0.1") + 1 == ipaddress.ip_address("10.0.0.2")
 
 
@@ -219,8 +229,11 @@ def test_derived_classes():
         def double(self):
             return 2 * self.worth()
 
+        def __len__(self):
+            return shop.Shelf.__len__(self) + 1
+
     rich = Rich([1])
-    assert (shop.worth(rich), rich.double, Rich.empty().worth()) == (11, 22, 10)
+    assert (shop.worth(rich), rich.double, Rich.empty().worth(), len(rich)) == (11, 22, 10, 2)
     assert isinstance(rich, shop.Shelf)
     with mock.patch.object(shop.Shelf, "bonus", lambda self: len(self.things)):
         assert shop.worth(rich) == 12
@@ -250,3 +263,40 @@ def test_what_tests_patch_and_hand_over(monkeypatch):
     notes.append(2)
     assert notes is till.notes
     assert till.notes == [1, 2]
+
+
+def test_decorators():
+    cache = {}
+
+    class Price:
+        def __init__(self):
+            self.asked = 0
+
+        @shop.memoized(cache)
+        def of(self, thing, /):
+            self.asked += 1
+            return len(thing)
+
+        @shop.Lazy
+        def rate(self):
+            self.asked += 1
+            return 3
+
+    price = Price()
+    assert (price.of("nut"), price.of("nut"), price.asked) == (3, 3, 1)
+    assert cache == {"nut": 3}
+    assert Price.of.cache is cache
+    cache["nut"] = 4
+    assert Price.of(price, "nut") == 4
+    assert (price.rate, price.rate, price.asked) == (3, 3, 2)
+    price.rate = 5
+    assert (price.rate, Price.rate.name) == (5, "rate")
+    assert price.of != "of"
+    assert shop.is_marked(shop.marked(lambda: 0))
+    assert not shop.is_marked(lambda: 0)
+
+
+def test_questions():
+    assert (Where("price") == 3).holds_for({"price": 3})
+    assert (Where("price") != 3).holds_for({"price": 4})
+    assert (3 > Where("price")).holds_for({"price": 2})

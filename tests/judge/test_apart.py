@@ -32,7 +32,7 @@ async def apart() -> AsyncIterator[Sandbox]:
 async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files={"test_shop.py": suite}))
-    assert len(verdicts) == 31
+    assert len(verdicts) == 36
     for each in verdicts:
         name = each.test.rpartition("::")[2]
         if "lost" in name:
@@ -48,7 +48,7 @@ async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) ->
 async def test_no_test_passes_by_what_runs_it(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("cheat.py", "cheat_suite.py"))
     verdicts = await judge_suite(apart, {"cheat.py": code}, TestFiles(files={"test_cheat.py": suite}))
-    assert len(verdicts) == 24
+    assert len(verdicts) == 26
     assert not [each.test for each in verdicts if each.passed]
 
 
@@ -205,11 +205,18 @@ def test_folders_of_tests_and_of_code(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout.strip()) == (0, f"{count} of {count} tests passed"), done
 
 
-async def test_files_of_the_code_do_not_replace_those_of_the_tests(apart: Sandbox) -> None:
-    tests = TestFiles(files={"t/test_it.py": "import f\ndef test_it(): assert f.ONE == 2\n", "t/conftest.py": ""})
-    code = {"f.py": "ONE = 1", "test_it.py": "def test_it(): pass", "conftest.py": "def pytest_pyfunc_call(): return 1"}
+async def test_each_file_of_tests_counts_and_none_of_the_code_replaces_it(apart: Sandbox) -> None:
+    noon = "import datetime, f\nNOON = datetime.time(12, tzinfo=f.ZONE)\ndef test_noon(): assert NOON\n"
+    test = "import f\ndef test_it(): assert f.ONE == 2\n"
+    tests = TestFiles(files={"t/test_it.py": test, "t/conftest.py": "", "t/test_noon.py": noon})
+    zone = "import datetime\nONE = 1\nclass Zone(datetime.tzinfo): pass\nZONE = Zone()\n"
+    code = {"f.py": zone, "test_it.py": "def test_it(): pass", "conftest.py": "def pytest_pyfunc_call(): return 1"}
     verdicts = await judge_suite(apart, code, tests)
-    assert [(each.test, each.passed) for each in verdicts] == [("t/test_it.py::test_it", False)]
+    assert [(each.test, each.passed) for each in verdicts] == [
+        ("t/test_noon.py::test_noon", False),
+        ("t/test_it.py::test_it", False),
+    ]
+    assert all(each.cannot_separate for each in verdicts)  # In one process they pass.
     with pytest.raises(RequestError, match="pytest is a module of Python or of pytest"):
         await judge_suite(apart, {"pytest.py": ""}, tests)
 

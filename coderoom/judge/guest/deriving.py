@@ -9,7 +9,7 @@ import builtins
 import sys
 import types
 
-from .stand_ins import Mirrored, ask_of
+from .stand_ins import Mirrored, ask_of, own_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # In a new process, importing `typing` would take long.
@@ -46,7 +46,11 @@ def make_class(name: str, bases: List[Any], options: Dict[str, Any], members: Li
             space[member] = property(*functions)
         else:
             space[member] = _WRAPPERS[kind](functions[0]) if kind in _WRAPPERS else functions[0]
-    return types.new_class(name, tuple(bases), options, lambda names: names.update(space))
+    made = types.new_class(name, tuple(bases), options, lambda names: names.update(space))
+    if made.__qualname__ == name:  # For `pickle`, which looks for it where the tests have it.
+        module = sys.modules.setdefault(made.__module__, types.ModuleType(made.__module__))
+        setattr(module, name, made)
+    return made
 
 
 def as_member(value: Any) -> Any:
@@ -63,6 +67,7 @@ def _function(stand_in: Any) -> Any:
 
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         setattr(function, name, getattr(stand_in, name, None))
+    vars(function).update(own_of(stand_in))
     return function
 
 

@@ -13,11 +13,13 @@ from .stand_ins import (
     ErrorType,
     MirrorType,
     StandIn,
+    answer_of,
     ask_of,
     check_lists,
     data_of,
     ends_test,
     may_decide,
+    own_of,
     reference,
     refusal,
     special,
@@ -49,10 +51,12 @@ FORWARDED = ARITHMETIC.union(
                  "exit", "bytes", "fspath", "call", "instancecheck", "subclasscheck")
 )  # fmt: skip
 """The special methods of a mirror that are requests."""
+_OF_DESCRIPTORS = ("__get__", "__set__", "__delete__", "__set_name__")
+"""The same, if the tests make an object of the code an attribute of a class."""
 
 
-def _forwarded(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _forwarded(name: str, number: int) -> Callable[..., Any]:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if name in _NUMBERS and not self._cr_peer.is_trusted:
             if (data := data_of(self, name)) is not None:
                 return getattr(data[0], name)(*args)
@@ -61,6 +65,10 @@ def _forwarded(name: str) -> Callable[..., Any]:
             check_lists(self, name)
         decides = name in ARITHMETIC or name == "__contains__"
         if self._cr_peer.is_trusted or not decides or all(isinstance(each, StandIn) for each in args):
+            kind = type(self)
+            if kind._cr_class != number and not self._cr_peer.is_trusted:  # A derived class calls it by name.
+                base = next(each for each in kind.__mro__ if each.__dict__.get("_cr_class") == number)
+                return ask_of(self, "special of", name, (base, *args), kwargs)
             return ask_of(self, "special", name, args, kwargs)
         if (data := data_of(self, name)) is not None:
             return getattr(data[0], name, lambda *_: NotImplemented)(*args)
@@ -102,7 +110,8 @@ def _compared(name: str) -> Callable[[Any, Any], Any]:
             if (data := data_of(self, name)) is not None:
                 return compare(data[0], other)
             if not isinstance(other, StandIn):
-                raise refusal(self, name)
+                may_decide(self, name)
+                return answer_of(self, name, other)
         return special(self, name, other)
 
     return method
@@ -150,6 +159,8 @@ _NATIVE: Dict[str, Any] = {
     "coroutine": types.CoroutineType, "async_generator": types.AsyncGeneratorType,
 }  # fmt: skip
 """What objects of built-in classes are for `isinstance`."""
+_NEVER_DATA = (*_NATIVE, "builtin_function_or_method", "method-wrapper")
+"""Built-in classes of objects that are equal to no data."""
 
 
 def make_mirror(
@@ -167,6 +178,7 @@ def make_mirror(
     names = described["names"]
     space: Dict[str, Any] = {
         "_cr_peer": peer, "_cr_class": described["number"], "_cr_names": names, "_cr_is_named": False,
+        "_cr_is_built_in": described["module"] == "builtins" and described["name"] in _NEVER_DATA,
         "__module__": described["module"], "__qualname__": described["qualname"],
         "__doc__": _Attribute("__doc__"), "__annotations__": _Attribute("__annotations__"),
         "__init__": _Attribute("__init__"),
@@ -185,8 +197,8 @@ def make_mirror(
             space[name] = StandIn.__hash__ if exists else None
         elif name == "__exit__":
             space[name] = _exit
-        elif name in FORWARDED:
-            space[name] = _forwarded(name)
+        elif name in FORWARDED or (name in _OF_DESCRIPTORS and not peer.is_trusted):
+            space[name] = _forwarded(name, described["number"])
         elif name in COMPARES:
             space[name] = _compared(name)
         elif name in ("__anext__", "__aenter__", "__aexit__"):
@@ -197,18 +209,40 @@ def make_mirror(
                 space.update(send=_sent, throw=lambda self, *error: None, close=lambda self: None)
         elif name == "__aiter__":
             space[name] = lambda self: special(self, "__aiter__")
-    native = _NATIVE.get(described["name"]) if described["module"] == "builtins" else None
+    native = _NATIVE.get(described["name"]) if space["_cr_is_built_in"] else None
     if native is not None and (not peer.is_trusted or not issubclass(native, _FUNCTIONS)):
         space["__class__"] = property(lambda self: native)
+    if native is types.FunctionType:
+        space.update(__get__=_bound)
+    elif native is types.MethodType:
+        space.pop("__get__", None)
     if native is not None and issubclass(native, _FUNCTIONS):
         space.update(__module__=_Attribute("__module__"))
         if peer.is_trusted:  # For `inspect`; the tests let nothing else be seen of a function.
             space.update(__signature__=property(_signature), __code__=property(_code))
             space.update(__defaults__=property(_defaults), __kwdefaults__=property(_defaults_by_name))
+            space.update(__setattr__=_set_own, __getattr__=_own)
     mirror = MirrorType(described["name"], tuple(bases), space)
     for each in registered:
         each.register(mirror)
     return mirror
+
+
+def _set_own(function: Any, name: str, value: Any) -> None:
+    """Set an attribute of a function of the tests, which only the code sees."""
+    if any(name in vars(each) for each in type(function).__mro__):  # Such as its code.
+        StandIn.__setattr__(function, name, value)
+    else:
+        own_of(function)[name] = value
+
+
+def _own(function: Any, name: str) -> Any:
+    own = own_of(function)
+    return own[name] if name in own else StandIn.__getattr__(function, name)
+
+
+def _bound(function: Any, owner: Any, kind: Any = None) -> Any:
+    return function if owner is None else types.MethodType(function, owner)
 
 
 class _Attribute:
@@ -236,8 +270,11 @@ def _code(function: Any) -> Any:
     parameters, flags = ask_of(function, "signature")
     kinds = [kind for _, kind, _ in parameters]
     names = [name for only in ((0, 1), (3,), (2,), (4,)) for name, kind, _ in parameters if kind in only]
+    # A function that wraps another one has the signature of that one, but flags of its own.
+    more = (inspect.CO_VARARGS if 2 in kinds else 0) | (inspect.CO_VARKEYWORDS if 4 in kinds else 0)
+    left_out = inspect.CO_NESTED | inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
     return (lambda: None).__code__.replace(
-        co_flags=(flags & ~inspect.CO_NESTED) | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
+        co_flags=(flags & ~left_out) | more | inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS,
         co_argcount=kinds.count(0) + kinds.count(1),
         co_posonlyargcount=kinds.count(0),
         co_kwonlyargcount=kinds.count(3),

@@ -52,7 +52,7 @@ _HELD_HERE = 3  # References to a container of the tests that nothing of the cod
 _ABSTRACT = ("collections.abc", "typing", "numbers", "abc", "io", "os", "contextlib")
 _OF_FUNCTIONS = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__dict__", "__type_params__")
 _OF_GENERATORS = ("send", "throw", "close", "asend", "athrow", "aclose")
-_OF_OBJECTS = (*_OF_FUNCTIONS[:4], "_fields", "_asdict", "_replace", "__match_args__", "__len__")
+_OF_OBJECTS = (*_OF_FUNCTIONS[:4], "_fields", "_asdict", "_replace", "_make", "__match_args__", "__len__")
 _OF_THE_CODE = ("names", "call", "item", "plain", "text", "await", "signature", "copy")
 _FUNCTIONS = (
     types.FunctionType,
@@ -68,6 +68,11 @@ _INPUT = ("input", "read", "readline", "readlines")
 _LIBRARIES = ("unittest", "random", "_pytest", "pytest")
 _CHANGES_MOCK = ("configure_mock", "attach_mock", "reset_mock", "mock_add_spec", "__iadd__", "__imul__")
 _RUNNERS = ("_pytest", "pluggy")
+_FILES = {
+    **dict.fromkeys(["StringIO", "TextIOWrapper"], io.TextIOBase),
+    **dict.fromkeys(["BytesIO", "BufferedReader", "BufferedWriter", "BufferedRandom"], io.BufferedIOBase),
+}
+"""What files are for `isinstance`."""
 _INSIDES = (types.TracebackType, types.FrameType, types.CodeType)
 _STOPS = (StopIteration, StopAsyncIteration)
 _ENDS_MORE = frozenset(["KeyboardInterrupt", "CancelledError"])
@@ -167,7 +172,8 @@ class Peer:
 
     def lost(self, why: str) -> CannotSeparate:
         """Note why something cannot be separated."""
-        self.cannot.append(why)
+        if why not in self.cannot:
+            self.cannot.append(why)
         return CannotSeparate(why)
 
     def derive(self, name: str, bases: Sequence[Any], space: Dict[str, Any], options: Dict[str, Any]) -> Any:
@@ -293,6 +299,8 @@ class Peer:
                 allowed = do == "get" and name in names
             else:
                 allowed = name in _OF_OBJECTS or (do == "get" and name in _SPECIAL) or not name.startswith("_")
+                if do == "get" and name == "__dict__":
+                    allowed = not any(str(each).startswith("_") for each in getattr(target, name, ["_"]))
         elif do == "special":
             allowed = name in _SPECIAL
         else:
@@ -352,6 +360,8 @@ class Peer:
             return _wait_for(target)
         if do == "special":
             return getattr(type(target), name)(target, *args, **kwargs)
+        if do == "special of":
+            return getattr(args[0], name)(target, *args[1:], **kwargs)
         raise self.lost("%.50r is no request" % do)
 
     def _says_of_similar(self, one: Any, other: Any) -> Any:
@@ -503,6 +513,8 @@ class Peer:
                 bases.append(base)
             elif base.__module__ in _ABSTRACT and hasattr(base, "register"):
                 registered.append(base)
+        if described["module"] == "_io" and described["name"] in _FILES:
+            registered.append(_FILES[described["name"]])
         mirror = self._mirrors[described["number"]] = make_mirror(self, described, bases, registered, built_in)
         return mirror
 
@@ -551,6 +563,8 @@ def _plain(value: Any, name: str) -> Any:
     """In a list, the data that an object is for a special method; `None` if its class has its own, or is no data."""
     if type(value) in _VIEWS:
         return [set(value)]
+    if type(value) is types.MappingProxyType:
+        return [dict(value)]
     for each in type(value).__mro__:
         if each in _BASES:
             if issubclass(each, dict):

@@ -26,6 +26,7 @@ __all__ = [
     "Mirrored",
     "StandIn",
     "StandInModule",
+    "answer_of",
     "ask_libraries",
     "ask_of",
     "check_lists",
@@ -33,6 +34,7 @@ __all__ = [
     "encode_stand_ins",
     "ends_test",
     "may_decide",
+    "own_of",
     "reference",
     "refusal",
     "set_up",
@@ -97,17 +99,24 @@ def special(value: Any, name: str, *args: Any) -> Any:
 class StandIn:
     """Stands for an object. Names begin with `_cr_`, since all others are those of the object."""
 
-    __slots__ = ("__weakref__", "_cr_listed", "_cr_number")
+    __slots__ = ("__weakref__", "_cr_is_answer", "_cr_listed", "_cr_number", "_cr_own")
     _cr_peer: Any = None
     _cr_names: Any = types.MappingProxyType({})
     _cr_is_named = False
     _cr_is_data = False
+    _cr_is_built_in = False
 
     def __getattr__(self, name: str) -> Any:
         if name == "__globals__" and not self._cr_peer.is_trusted:
             raise AttributeError(name)  # It would be a copy of all that the module has.
         if name in _ARRAYS and name not in self._cr_names:
             raise AttributeError(name)
+        if name == "__dict__" and self._cr_peer.is_trusted:
+            own = own_of(self)
+            own.update(ask_of(self, "get", name))
+            return own
+        if name in ("all", "any") and _is_answer(self):
+            raise refusal(self, "a comparison")
         judges = name in _JUDGES or name in _ARRAYS or (self._cr_is_data and name in _JUDGES_OF_DATA)
         if judges and not self._cr_peer.is_trusted:
             if (data := data_of(self, name)) is not None:
@@ -134,6 +143,8 @@ class StandIn:
         return str(ask_of(self, "text", "format", (spec,)))
 
     def __bool__(self) -> bool:
+        if _is_answer(self):
+            raise refusal(self, "a comparison")
         return bool(ask_of(self, "text", "bool"))
 
     def __hash__(self) -> int:
@@ -154,7 +165,19 @@ class StandIn:
 
     def __ne__(self, other: object) -> Any:
         found = _equals(self, other)
+        if isinstance(found, StandIn) and self._cr_names.get("__ne__"):
+            return answer_of(self, "__ne__", other)
         return found if found is NotImplemented else not found
+
+
+def own_of(value: Any) -> Dict[str, Any]:
+    """The attributes of an object of the tests that only the code sees, which has set them."""
+    try:
+        found: Dict[str, Any] = object.__getattribute__(value, "_cr_own")
+    except AttributeError:
+        found = {}
+        object.__setattr__(value, "_cr_own", found)
+    return found
 
 
 def encode_stand_ins() -> None:
@@ -217,16 +240,31 @@ def _equals(one: Any, other: Any) -> Any:
         return True
     if (one._cr_is_data or not isinstance(other, StandIn)) and (data := data_of(one, "__eq__")) is not None:
         return data[0] == other
-    if not one._cr_names.get("__eq__"):
+    if not one._cr_names.get("__eq__") or (one._cr_is_built_in and not isinstance(other, StandIn)):
         return NotImplemented
     if one._cr_peer.is_trusted:
         return special(one, "__eq__", other)
     may_decide(one, "__eq__")
     if not isinstance(other, StandIn):
-        if (said := special(one, "__eq__", other)) is not NotImplemented and said:
-            raise refusal(one, "__eq__")
-        return said
+        return answer_of(one, "__eq__", other)
     return unless_of_all(one, "__eq__", other)
+
+
+def answer_of(value: Any, name: str, other: Any) -> Any:
+    """What an object says of data: that they are unequal, or an object, such as a query, that is not true or false."""
+    said = special(value, name, other)
+    if isinstance(said, StandIn) and not _is_answer(value):
+        object.__setattr__(said, "_cr_is_answer", True)
+    elif said is not NotImplemented and (said or name != "__eq__"):
+        raise refusal(value, name)
+    return said
+
+
+def _is_answer(value: Any) -> bool:
+    try:
+        return bool(object.__getattribute__(value, "_cr_is_answer"))
+    except AttributeError:
+        return False
 
 
 def unless_of_all(value: Any, name: str, other: Any) -> Any:
@@ -331,7 +369,7 @@ class Mirrored(type):
     def __init__(cls, *_: Any, **options: Any) -> None:
         pass
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, /, *args: Any, **kwargs: Any) -> Any:
         """Call the class."""
         return ask_of(cls, "call", "", args, kwargs)
 

@@ -10,11 +10,12 @@ import os
 import re
 import sys
 import tempfile
+import types
 import unittest
 
 from .checks import TOLD, Finder, described, forget, write
 from .peers import Peer
-from .stand_ins import ask_libraries, encode_stand_ins
+from .stand_ins import ask_libraries, encode_stand_ins, reference
 from .texts_of_code import guard
 
 TYPE_CHECKING = False
@@ -105,9 +106,7 @@ def _run(found: _Found, files: Dict[str, str], run: List[str]) -> str:
             if pytest is None:
                 dotted = [name[:-3].replace("/", ".") for name in names]
                 tests = [each for each in _cases(unittest.defaultTestLoader.loadTestsFromNames(dotted))
-                         if each.id() not in found.without]  # fmt: skip
-                for each in tests:
-                    found.add(each.id(), "")
+                         if found.may_run(each.id(), getattr(each, each._testMethodName))]  # fmt: skip
                 unittest.TestSuite(tests).run(_Result(found))
             else:
                 _refuse_empty(pytest)
@@ -141,6 +140,18 @@ class _Found:
         self._cannot, self._ended = ([], []) if peer is None else (peer.cannot, peer.ended)
         self._note = note
 
+    def may_run(self, name: str, test: Any) -> bool:
+        """Whether a test is run: not one that an object of the code wraps, which could leave out what is in it."""
+        if name in self.without:
+            return False
+        while test is not None and reference(test) is None:
+            is_method = isinstance(test, types.MethodType)
+            test = test.__func__ if is_method else getattr(test, "__dict__", {}).get("__wrapped__")
+        if test is not None:
+            self._cannot.append("an object of the code decides whether the test is run")
+        self.add(name, "" if test is None else "failed")
+        return test is None
+
     def add(self, name: str, outcome: str, why: str = "") -> None:
         """Note the outcome of a part of a test; the first part that is not passed counts."""
         cannot, ended = self._cannot[:], self._ended[:1]
@@ -166,14 +177,10 @@ class _Plugin:
         if report.when == "call" or report.outcome != "passed":
             self._found.add(report.nodeid, report.outcome, "" if report.outcome == "passed" else str(report.longrepr))
 
-    def pytest_collection_modifyitems(self, items: List[Any]) -> None:
-        """Leave tests out."""
-        items[:] = [each for each in items if each.nodeid not in self._found.without]
-
     def pytest_collection_finish(self, session: Any) -> None:
-        """All tests are known."""
-        for each in session.items:
-            self._found.add(each.nodeid, "")
+        """All tests are known. Leave some out."""
+        items = session.items
+        items[:] = [each for each in items if self._found.may_run(each.nodeid, getattr(each, "obj", None))]
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file was read."""
