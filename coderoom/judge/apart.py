@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import inspect
 import json
 import sys
 import time
@@ -20,10 +21,10 @@ from pydantic import Field
 from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import PACKAGE, call_inside, harness_modules, make_harness, tree_of
-from coderoom.judge.plain_tests import is_plain
+from coderoom.judge.plain_tests import plain_asserts
 from coderoom.judge.session import Verdict, value_of, why_no_answer
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SourceModule
+from coderoom.sandbox import ExecutionResult, HostFunction, Limits, Sandbox, SourceModule
 
 MODULES = harness_modules(
     stand_ins="",
@@ -112,26 +113,41 @@ def tests_in(source: str, module: str) -> TestCode | TestFiles:
     return TestCode(test=source, module=module)
 
 
-class _Line:
-    """Carries texts between two sessions, and notes them. One of them works, and the other one waits for its text."""
+_SIGNATURE = inspect.signature(lambda text: None)
 
-    def __init__(self, texts: list[tuple[str, str]] | None = None) -> None:
-        self._texts = texts
+
+def _check_text(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if len(args) != 1 or type(args[0]) is not str or kwargs:
+        raise TypeError("a text is exchanged")
+    return args
+
+
+class _Line:
+    """Carries texts between two sessions. One of them works, and the other one waits for its text."""
+
+    def __init__(self) -> None:
         self._waiting: dict[str, asyncio.Future[str | None]] = {}
         self._ready = asyncio.Event()
         self.has_ended = False
 
-    def of(self, side: str, other: str) -> Callable[[str], Any]:
+    def of(self, side: str, other: str) -> HostFunction:
         """The function that one side calls with a text for the other one, and that returns the next text from there."""
 
-        def exchange(text: str) -> Any:
-            return self._exchange(side, other, text)
+        def run(args: Any) -> Awaitable[str | None]:
+            return self._exchange(side, other, args[0])
 
-        return exchange
+        # Made of a function of Python, it would take a thread for each call.
+        return HostFunction(
+            name="exchange",
+            signature=_SIGNATURE,
+            doc="",
+            is_async=False,
+            in_thread=False,
+            check=_check_text,
+            run=run,
+        )
 
     async def _exchange(self, side: str, other: str, text: str) -> str | None:
-        if self._texts is not None:
-            self._texts.append((side, text))
         if side == "tests":
             await self._ready.wait()
         if self.has_ended:
@@ -162,7 +178,6 @@ async def judge_apart(
     *,
     timeout: float = 10.0,
     shared: bool = False,
-    texts: list[tuple[str, str]] | None = None,
     confirm: bool = True,
 ) -> Verdict:
     """Run a test against code, each in a room of its own.
@@ -173,7 +188,6 @@ async def judge_apart(
         test: The test.
         timeout: The time limit in seconds.
         shared: Whether the verdict from one process counts if they cannot be separated.
-        texts: Is filled with what the two sides have said, each with its side (`tests` or `code`).
         confirm: Whether what fails runs in one process too, which says whether it can be separated.
 
     Raises:
@@ -181,7 +195,7 @@ async def judge_apart(
     """
     begun = time.monotonic()
     given = dict(files), test.model_dump(mode="json")
-    result = await _apart(sandbox, files, timeout, [], "checks", "check", *given, texts=texts)
+    result = await _apart(sandbox, files, timeout, [], "checks", "check", *given)
     found, seconds = value_of(result), time.monotonic() - begun
     if not isinstance(found, dict):
         return Verdict(passed=False, why=why_no_answer(result), outcome=result.outcome, duration=seconds)
@@ -189,7 +203,11 @@ async def judge_apart(
     verdict = Verdict(
         passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, duration=seconds
     )
-    if (verdict.passed and is_plain(test)) or (cannot and not shared) or not (verdict.passed or confirm):
+    if (
+        (verdict.passed and plain_asserts(test) is not None)
+        or (cannot and not shared)
+        or not (verdict.passed or confirm)
+    ):
         return verdict
     together = await _together(sandbox, timeout, "checks", "check_together", *given)
     return _settled(verdict, together["why"] if together else None, shared)
@@ -351,13 +369,12 @@ async def _apart(
     guest: str,
     function: str,
     *arguments: object,
-    texts: list[tuple[str, str]] | None = None,
 ) -> ExecutionResult:
     """Serve code in one session, and call a function of the harness in another one, which can use the code.
 
     The function is called with one that exchanges texts with the code, and with `functions` of the host.
     """
-    line = _Line(texts)
+    line = _Line()
     async with (
         sandbox.session(functions=[line.of("tests", "code"), *functions]) as tests,
         sandbox.session(functions=[line.of("code", "tests")]) as code,

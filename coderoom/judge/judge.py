@@ -14,7 +14,7 @@ from coderoom.judge.apart import TestCode, TestFiles, judge_apart, judge_suite, 
 from coderoom.judge.case_runs import PropertySessions, TestRun, Trial
 from coderoom.judge.cases import FrozenTests
 from coderoom.judge.harness import Harness, Job, PythonHarness
-from coderoom.judge.known_calls import KnownCalls, judge_by_calls
+from coderoom.judge.known_calls import KnownCalls, find_calls, judge_by_calls
 from coderoom.judge.programs import Programs, judge_programs, sandbox_for_programs
 from coderoom.judge.repository import Repository, files_that_count, judge_repository
 from coderoom.judge.session import (
@@ -157,8 +157,8 @@ class Judge:
             shared: Whether tests that cannot be separated from the code get a verdict from one process. It says
                 `can_be_fooled`.
             timeout: Another time limit than the judge's, but for cases.
-            is_reference: Whether the code is known to be right. If it passes `TestCode`, other code is judged faster,
-                by the calls that the test has made.
+            is_reference: Whether the code is known to be right, and may share a room with the tests. If it passes
+                `TestCode`, other code is judged faster, by the calls that the test has made.
 
         Returns:
             A verdict on each test, in order; a single one without a name if they could not be run.
@@ -194,15 +194,12 @@ class Judge:
                 sandbox = self._sandbox(sandbox_apart)
                 timeout = timeout or self._timeout or _SECONDS_FOR_CODE
                 key = hashlib.sha256(tests.model_dump_json().encode()).digest()
+                verdict = None
                 if (calls := self._calls.get(key)) is not None:
                     verdict = await judge_by_calls(sandbox, code, tests, calls, timeout=timeout)
-                    if verdict is not None:
-                        return [verdict]
-                texts: list[tuple[str, str]] | None = [] if is_reference else None
-                verdict = await judge_apart(sandbox, code, tests, timeout=timeout, texts=texts, **how)
-                if texts and verdict.passed and not verdict.can_be_fooled and (found := KnownCalls.of(tests, texts)):
-                    self._calls[key] = found
-                return [verdict]
+                elif is_reference and (calls := await find_calls(sandbox, code, tests, timeout=timeout)) is not None:
+                    self._calls[key], verdict = calls, Verdict(passed=True)
+                return [verdict or await judge_apart(sandbox, code, tests, timeout=timeout, **how)]
             timeout = timeout or self._timeout or _SECONDS_FOR_FILES
             return await judge_suite(self._sandbox(sandbox_for_suites), code, tests, timeout=timeout, **how)
 

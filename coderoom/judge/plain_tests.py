@@ -9,42 +9,52 @@ if TYPE_CHECKING:
     from coderoom.judge.apart import TestCode
 
 
-def is_plain(test: TestCode) -> bool:
-    """Whether a test is made of asserts on the results of calls with literal arguments, and of nothing else."""
+def plain_asserts(test: TestCode) -> list[tuple[ast.Assert, list[ast.Call]]] | None:
+    """The asserts of a test with their calls; `None` if it has more than asserts on calls with literal arguments."""
     try:
         body = ast.parse(test.test).body
     except (SyntaxError, ValueError, RecursionError):
-        return False
+        return None
     called = set(test.names)
     if test.entry_point:
         checks = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == "check"]
         others = [each for each in body if each not in checks and not _is_literal(getattr(each, "value", None))]
         if others or len(checks) != 1 or len(checks[0].args.args) != 1 or checks[0].decorator_list:
-            return False
-        body, called = checks[0].body, {checks[0].args.args[0].arg}
+            return None
+        body, called = checks[0].body, {checks[0].args.args[0].arg, test.entry_point}
     elif test.before.strip():
-        return False
-    return all(_is_plain_assert(each, called, not test.entry_point) for each in body)
+        return None
+    found = []
+    for each in body:
+        if isinstance(each, ast.Assert) and _is_plain_assert(each, called, not test.entry_point):
+            found.append((each, _calls(each.test, called, not test.entry_point)))
+        elif not (isinstance(each, ast.Pass) or (isinstance(each, ast.Expr) and _is_literal(each.value))):
+            return None
+    return found
 
 
-def _is_plain_assert(statement: ast.stmt, called: set[str], is_module: bool) -> bool:
-    if isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and _is_literal(statement.value)):
-        return True
-    if not isinstance(statement, ast.Assert):
-        return False
-    functions = set()
-    for node in ast.walk(statement):
-        if not isinstance(node, _PLAIN):
-            return False
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            name = node.func.id
-            if name in called or (is_module and name not in _PURE):
-                functions.add(node.func)
-                given = [*node.args, *(each.value for each in node.keywords)]
-                if not all(map(_is_literal, given)) or any(each.arg is None for each in node.keywords):
-                    return False
+def _is_plain_assert(statement: ast.Assert, called: set[str], is_module: bool) -> bool:
+    calls = _calls(statement, called, is_module)
+    given = [each for call in calls for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    functions = {call.func for call in calls}
     names = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node not in functions]
-    return all(node.id in _PURE and node.id not in called for node in names)
+    return (
+        all(isinstance(node, _PLAIN) for node in ast.walk(statement))
+        and all(map(_is_literal, given))
+        and all(keyword.arg is not None for call in calls for keyword in call.keywords)
+        and all(node.id in _PURE and node.id not in called for node in names)
+    )
+
+
+def _calls(node: ast.AST, called: set[str], is_module: bool) -> list[ast.Call]:
+    """The calls of functions of the code, each after the others in it."""
+    return [
+        each
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call)
+        and isinstance(each.func, ast.Name)
+        and (each.func.id in called or (is_module and each.func.id not in _PURE))
+    ]
 
 
 def _is_literal(node: ast.AST | None) -> bool:

@@ -261,3 +261,30 @@ def turn(text):
         found = [(await judge.run({"solution.py": code}, test))[0].passed for code in (peeks, sleeps)]
         assert tuple(found) == expected, body
         assert (await judge.run({"solution.py": right}, test))[0].passed
+
+
+async def test_the_host_decides_an_assert_as_the_test_does(apart: Sandbox) -> None:
+    lines = [
+        "assert candidate(1) == [1], 'first'",
+        "assert candidate(2) == [2, (0.5, None)]",
+        "assert not candidate(0), 'it is ' + str(candidate(0))",
+        "assert len(candidate(3)) == 2",
+    ]
+    test = TestCode(test="def check(candidate):\n    " + "\n    ".join(lines), entry_point="f")
+    body = "def f(n): return {0: [], 1: [1], 2: [2, (0.5, None)], 3: 'ab'}[n]"
+    right = "def f(n): return [] if n == 0 else 'ab' if n == 3 else [n, (0.5, None)] if n == 2 else [n]"
+    codes = [
+        right.replace("[n, ", "[n + 1, "),
+        right.replace("[]", "'x'"),
+        right.replace("else [n]", "else [True]").replace("'ab'", "'a'"),
+        right.replace("[]", "undefined"),
+        body.replace("3: 'ab'", "4: ''"),
+        "def f(n): raise ValueError",
+    ]
+    judge = Judge(apart, sessions=1)
+    assert (await judge.run({"solution.py": right}, test, is_reference=True))[0].passed
+    for code in (body, *codes):
+        verdict = (await judge.run({"solution.py": code}, test))[0]
+        separate = await judge_apart(apart, {"solution.py": code}, test)
+        assert (verdict.passed, verdict.why) == (separate.passed, separate.why)
+        assert verdict.passed is (code is body)

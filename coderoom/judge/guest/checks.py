@@ -9,6 +9,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import os
+import socket
 import sys
 import tempfile
 import traceback
@@ -30,6 +31,7 @@ __all__ = [
     "answer",
     "check",
     "check_answered",
+    "check_beside",
     "check_together",
     "described",
     "forget",
@@ -77,7 +79,7 @@ def write(files: Dict[str, str], folder: str) -> None:
 
 def forget(files: Iterable[str]) -> None:
     """Forget modules with the names of those in files, which something else has imported."""
-    for top in _tops_of(files).intersection(sys.modules):
+    for top in [each for each in _tops_of(files) if each in sys.modules]:  # Faster in a fork than their intersection.
         for name in [each for each in sys.modules if each.partition(".")[0] == top]:
             del sys.modules[name]
 
@@ -122,6 +124,37 @@ def check_answered(
         return answer if known else None
 
     return {**check(exchange, code, test), "known": known}
+
+
+def check_beside(code: Dict[str, str], test: Dict[str, Any]) -> Dict[str, Any]:
+    """Run a test with code that is known to be right, in a fork of this process; say what it was asked. See `check`."""
+    requests: List[str] = []
+    answers: List[str] = []
+    ours, theirs = socket.socketpair()
+    if not os.fork():
+        ours.close()
+        os.chdir(tempfile.mkdtemp())
+        with theirs.makefile("rw") as lines:
+            try:
+                serve(lambda text: _exchange(lines, text) or None, code)
+            finally:
+                os._exit(0)
+    theirs.close()
+    with ours, ours.makefile("rw") as lines:
+
+        def exchange(text: str) -> Optional[str]:
+            requests.append(text)
+            answers.append(_exchange(lines, text))
+            return answers[-1] or None
+
+        lines.readline()  # It says that the code is ready.
+        return {**check(exchange, code, test), "requests": requests, "answers": answers}
+
+
+def _exchange(lines: Any, text: str) -> str:
+    lines.write(text + "\n")
+    lines.flush()
+    return str(lines.readline()).rstrip("\n")
 
 
 def check_together(code: Dict[str, str], test: Dict[str, Any]) -> Dict[str, Any]:

@@ -47,6 +47,7 @@ def serve(control_fd: int) -> None:
         facts = _prepare(config)
         runner = Runner(config)
         gc.freeze()  # A garbage collection in a fork would write to every object that exists now.
+        gc.collect()  # Empties the interpreter's lists of free objects, which every fork would do at its end.
         gc.enable()
     except Exception as error:
         channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
