@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import importlib.util
 import inspect
 import json
 import sys
@@ -56,7 +57,11 @@ def sandbox_apart(wall: str = "auto", *, modules: Sequence[str | SourceModule] =
         options: Further arguments of `Sandbox`, except `preload` and `limits`.
     """
     limits = Limits(value_bytes=_MOST_BYTES, calls=1_000_000, call_seconds=86_400)
-    return Sandbox(wall, preload=[*MODULES, *modules], limits=limits, **options)
+    # What the room of each test imports, which would take most of a second there.
+    patching = ["unittest.mock"]
+    if options.get("workspace") is None and importlib.util.find_spec("_pytest") is not None:
+        patching.append("_pytest.monkeypatch")
+    return Sandbox(wall, preload=[*MODULES, *patching, *modules], limits=limits, **options)
 
 
 def sandbox_for_suites(wall: str = "auto", **options: Any) -> Sandbox:
