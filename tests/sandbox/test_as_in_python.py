@@ -247,5 +247,5 @@ async def test_commands_of_notebooks(session: Session, cell: str, output: str) -
 async def test_commands_of_notebooks_that_fail(session: Session, cell: str, words: str) -> None:
     result = await session.run(cell)
     assert result.error is not None
-    assert re.search(words, result.error.message), result.error
+    assert re.search(words, result.error.traceback), result.error
     assert result.stdout == ""

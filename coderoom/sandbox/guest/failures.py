@@ -69,21 +69,19 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         )
     if not network and any(_misses_network(each) for each in _linked(error)):
         return "There is no network here: network=True (--network) turns it on."
-    missing = _missing_package(error)
-    if missing:
-        return f"packages=[{missing!r}] (--package {missing}) installs it."
     return ""
 
 
-def _missing_package(error: BaseException) -> str:
-    """The package whose module is missing; empty if it is something else that is missing."""
+def advice_on(error: BaseException) -> str:
+    """What installs the package whose module is missing; empty if it is something else that is missing."""
     name = getattr(error, "name", None)
     if type(error) is not ModuleNotFoundError or type(name) is not str or str(error) != f"No module named {name!r}":
         return ""
     top = name.partition(".")[0]
     standard = getattr(sys, "stdlib_module_names", ())
     is_there = top in sys.modules or top in standard or not top.isidentifier() or top.startswith("_")
-    return "" if is_there else _IMPORTED_AS.get(top, top.replace("_", "-"))
+    package = _IMPORTED_AS.get(top, top.replace("_", "-"))
+    return "" if is_there else f"packages=[{package!r}] (--package {package}) installs it."
 
 
 def _misses_local_sockets(error: BaseException) -> bool:

@@ -120,13 +120,14 @@ class Interpreter:
         if isinstance(error, SystemExit):
             return _exit(error)
         outcome = "memory" if failures.is_of_memory(error) else "error"
-        text, line, remark = type(error).__name__ + "\n", None, ""
+        text, line, remark, advice = type(error).__name__ + "\n", None, "", ""
         try:
             remark = failures.remark_on(error, self._limits["memory_bytes"], self._network)
             text, line = failures.explain(error)
+            advice = failures.advice_on(error)
         except BaseException:  # The exception's `__str__` may do anything.
             pass
-        text += f"[{remark}]\n" if remark else ""
+        text += f"[{remark or advice}]\n" if remark or advice else ""
         try:
             sys.stderr.write(text)
         except BaseException:  # The code may have replaced `sys.stderr`.
