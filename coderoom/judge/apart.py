@@ -214,8 +214,10 @@ async def judge_apart(
         or not (verdict.passed or confirm)
     ):
         return verdict
-    together = await _together(sandbox, timeout, "checks", "check_together", *given)
-    return _settled(verdict, together["why"] if together else None, shared)
+    cell = make_harness(MODULES, sandbox.preload) + call_inside("checks", "check_together", *given)
+    result = await sandbox.run(cell, timeout=timeout)
+    found = value_of(result)
+    return _settled(verdict, found["why"] if isinstance(found, dict) else why_no_answer(result), shared)
 
 
 async def judge_suite(
@@ -280,21 +282,15 @@ async def judge_suite(
             return await session.run(make_harness(MODULES, sandbox.preload) + cell, timeout=left)
 
     is_late = outcome is Outcome.TIMEOUT
-    found, _, _ = await _noted(together, timeout / 10 if is_late else timeout)
-    passed = {each.test for each in verdicts if each.passed}
-    whys = {
-        name: each["why"]
-        for name, each in found.items()
-        if each["outcome"] != "skipped"
-        and not (name in passed and each.get("ended", Outcome.TIMEOUT) != Outcome.TIMEOUT)
-    }
+    found, no_answer, _ = await _noted(together, timeout / 10 if is_late else timeout)
+    whys = {name: each["why"] for name, each in found.items() if each["outcome"] != "skipped"}
     settled = []
     for each in verdicts:
         inside = [name for name in found if name.startswith(each.test + "::")]  # It is a file that was not imported.
         for name in inside or [each.test]:
             verdict = each.model_copy(update={"test": name})
             is_skipped = not each.passed and found.get(name, {}).get("outcome") == "skipped"
-            said = "" if is_skipped else whys.get(name)
+            said = "" if is_skipped else whys.get(name, no_answer or None)
             settled.append(_settled(verdict, said, shared and not is_skipped) if each.test in left else verdict)
     return settled
 
@@ -352,18 +348,6 @@ def _settled(verdict: Verdict, why: str | None, shared: bool) -> Verdict:
     if why is None or not cannot or not shared:
         return verdict.model_copy(update={"cannot_separate": cannot})
     return verdict.model_copy(update={"cannot_separate": cannot, "can_be_fooled": True, "passed": not why, "why": why})
-
-
-async def _together(
-    sandbox: Sandbox, timeout: float, guest: str, function: str, *arguments: object
-) -> dict[str, Any] | None:
-    """Run tests in one process with the code, as if nothing were separated."""
-    cell = make_harness(MODULES, sandbox.preload) + call_inside(guest, function, *arguments)
-    result = await sandbox.run(cell, timeout=timeout)
-    found = value_of(result)
-    if result.outcome is Outcome.TIMEOUT:
-        return {"why": why_no_answer(result)}
-    return found if isinstance(found, dict) else None
 
 
 async def _apart(
