@@ -111,7 +111,8 @@ class CodeActSession:
         if self._variables is not None and not self._are_set:
             result = await self._runner.executor.run([self._variables], cancellation_token)
             if result.outcome in (Outcome.ERROR, Outcome.REJECTED):
-                why = result.output.strip().rpartition("\n")[2]
+                lines = [line for line in result.output.splitlines() if line and line[0] not in " ["]
+                why = lines[-1] if lines else result.outcome.value
                 raise RequestError(f"The initial imports and variables of a CodeActAgent cannot be set: {why}")
             self._are_set = result.outcome is Outcome.OK
 

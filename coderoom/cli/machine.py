@@ -42,7 +42,7 @@ def packages(
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> None:
-    """Show the packages that were installed for sandboxes, and remove them.
+    """Show the packages that code has been given, or remove them.
 
     A sandbox that still runs needs its own: prune what was not used for longer than that.
     """

@@ -208,11 +208,8 @@ async def judge_apart(
     verdict = Verdict(
         passed=not cannot and not found["why"], why=found["why"], cannot_separate=cannot, duration=seconds
     )
-    if (
-        (verdict.passed and plain_asserts(test) is not None)
-        or (cannot and not shared)
-        or not (verdict.passed or confirm)
-    ):
+    is_plain = plain_asserts(test.test, test.entry_point, test.before, test.names) is not None
+    if (verdict.passed and is_plain) or (cannot and not shared) or not (verdict.passed or confirm):
         return verdict
     cell = make_harness(MODULES, sandbox.preload) + call_inside("checks", "check_together", *given)
     result = await sandbox.run(cell, timeout=timeout)

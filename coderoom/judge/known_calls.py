@@ -174,7 +174,7 @@ async def find_calls(
     Raises:
         SandboxUnavailable: The sandbox broke, which says nothing about the code.
     """
-    asserts = plain_asserts(test)
+    asserts = plain_asserts(test.test, test.entry_point, test.before, test.names)
     if asserts is None:
         return None
     cell = call_inside("checks", "check_beside", dict(files), test.model_dump(mode="json"))

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from coderoom.judge.apart import TestCode
+from collections.abc import Iterable
+from typing import Final
 
 
-def plain_asserts(test: TestCode) -> list[tuple[ast.Assert, list[ast.Call]]] | None:
-    """The asserts of a test with their calls; `None` if it has more than asserts on calls with literal arguments."""
+def plain_asserts(
+    test: str, entry_point: str, before: str, names: Iterable[str]
+) -> list[tuple[ast.Assert, list[ast.Call]]] | None:
+    """The asserts of a test with their calls; `None` if it has more than asserts on calls with literal arguments.
+
+    The arguments are the fields of a `TestCode`.
+    """
     try:
-        body = ast.parse(test.test).body
+        body = ast.parse(test).body
     except (SyntaxError, ValueError, RecursionError):
         return None
-    called = set(test.names)
-    if test.entry_point:
+    called = set(names)
+    if entry_point:
         checks = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == "check"]
         others = [each for each in body if each not in checks and not _is_literal(getattr(each, "value", None))]
         if others or len(checks) != 1 or len(checks[0].args.args) != 1 or checks[0].decorator_list:
             return None
-        body, called = checks[0].body, {checks[0].args.args[0].arg, test.entry_point}
-    elif test.before.strip():
+        body, called = checks[0].body, {checks[0].args.args[0].arg, entry_point}
+    elif before.strip():
         return None
     found = []
     for each in body:
-        if isinstance(each, ast.Assert) and _is_plain_assert(each, called, not test.entry_point):
-            found.append((each, _calls(each.test, called, not test.entry_point)))
+        if isinstance(each, ast.Assert) and _is_plain_assert(each, called, not entry_point):
+            found.append((each, _calls(each.test, called, not entry_point)))
         elif not (isinstance(each, ast.Pass) or (isinstance(each, ast.Expr) and _is_literal(each.value))):
             return None
     return found

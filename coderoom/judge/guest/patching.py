@@ -39,9 +39,7 @@ class Patches:
 
     def watch_patches(self) -> None:
         """Watch what `unittest.mock` and pytest patch."""
-        from unittest import mock
-
-        kind: Any = vars(mock)["_patch"]
+        kind: Any = vars(importlib.import_module("unittest.mock"))["_patch"]
         enter = kind.__enter__
 
         def enter_and_watch(patch: Any) -> Any:

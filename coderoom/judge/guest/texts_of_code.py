@@ -103,11 +103,11 @@ def guard(peer: Any) -> None:
     def guarded_compile(source: Any, *given: Any, **more: Any) -> Any:
         frame = sys._getframe(1)
         if len(given) < 4 and not more.get("dont_inherit"):
-            inherited = frame.f_code.co_flags & _FUTURE
+            flags = frame.f_code.co_flags & _FUTURE
             if len(given) > 2:
-                given = (*given[:2], given[2] | inherited)
+                given = (*given[:2], given[2] | flags)
             else:
-                more["flags"] = more.get("flags", 0) | inherited
+                more["flags"] = more.get("flags", 0) | flags
             more["dont_inherit"] = True
         code = make(source, *given, **more)
         if isinstance(code, types.CodeType) and not _is_known(frame) and (text := of_code(source)) is not None:
