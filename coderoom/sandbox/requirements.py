@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,9 @@ _REQUIREMENT: Final = re.compile(
     re.ASCII,
 )
 _BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///\s*$")
+_INSTALLS: Final = re.compile(
+    r"(?m)^[ \t]*(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +([^\n;&|#]*)"
+)
 _FILES: Final = (".txt", ".lock")
 # Of packages that code often asks for, to find what was meant.
 _OFTEN: Final = (
@@ -111,3 +116,14 @@ def packages_in(code: str) -> list[str]:
 def near_names(name: str) -> list[str]:
     """The names of often used packages that are similar to a name, the nearest first."""
     return difflib.get_close_matches(name.lower(), _OFTEN.split(), 3, 0.7)
+
+
+def advice_on_installing(code: str) -> str:
+    """What installs the packages that a shell was asked to install; empty if it was not."""
+    found = []
+    for options in _INSTALLS.findall(code):
+        for word in options.split():
+            with contextlib.suppress(RequestError):
+                found.append(check_requirement(word.strip("'\"")))
+    named = " ".join(f"--package {shlex.quote(each)}" for each in found)
+    return f"Code installs no packages here: packages={found!r} ({named}) does, before it runs." if found else ""

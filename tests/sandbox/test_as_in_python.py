@@ -249,3 +249,10 @@ async def test_commands_of_notebooks_that_fail(session: Session, cell: str, word
     assert result.error is not None
     assert re.search(words, result.error.traceback), result.error
     assert result.stdout == ""
+
+
+async def test_a_shell_that_installs_packages_is_told_how(session: Session) -> None:
+    code = "pip() { return 1; }\npip install -q 'one-missing>=2' -r needs.txt || exit 4"
+    result = await session.run(code, language="sh")
+    assert result.exit_code == 4
+    assert "packages=['one-missing>=2', 'needs.txt'] (--package 'one-missing>=2' --package needs.txt)" in result.stderr

@@ -33,6 +33,7 @@ from coderoom.sandbox.engines.cpython.room import (
 )
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.requirements import advice_on_installing
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 # How many seconds interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25. Seconds
@@ -142,6 +143,9 @@ class CPythonSession:
             raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
         if cell.ended is not None:
             cell.ended = {**cell.ended, "limit": self._room.limit}
+            advice = advice_on_installing(code) if program is not None and cell.ended.get("status") else ""
+            if advice:
+                cell.output.add("stderr", f"[{advice}]\n".encode())
         if program is None:
             self._used = not final
         lost, self._lost = self._lost, False
