@@ -141,7 +141,10 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
             )
         for path in paths:
             config = value_at(checked.data, path)["config"]
-            config[name] = [*config.get(name, ()), *value] if name == "packages" else value
+            if name == "packages":  # More of them.
+                own = config.get(name, [])
+                value = [*([own] if isinstance(own, str) else own), *value]
+            config[name] = value
             try:
                 components[path].component_config_schema.model_validate(config)
             except ValidationError as error:

@@ -107,13 +107,18 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         ),
     )
 
-    packages: list[Annotated[str, AfterValidator(check_packages)]] = Field(
+    packages: list[Annotated[str, AfterValidator(check_packages)]] | Literal["on-request"] = Field(
         default_factory=list,
         description=(
             "Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`), besides "
             "the packages of the interpreter. They are installed once, without running their code (`pip install "
-            "'coderoom[packages]'`)."
+            "'coderoom[packages]'`). With `on-request`, alone or in the list, code may install more in its session: "
+            "`!pip install polars`."
         ),
+    )
+    allowed_packages: list[str] = Field(
+        default_factory=list,
+        description="Names of the packages that code may install on request, also as patterns; empty: all.",
     )
 
     @model_validator(mode="after")
@@ -149,6 +154,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             env={name: os.environ[name] for name in self.env if name in os.environ},
             python=self.python,
             packages=self.packages,
+            allowed_packages=self.allowed_packages,
             readable=self.readable,
             options=self.options,
         )

@@ -32,7 +32,7 @@ def _as_data(**arguments: Any) -> dict[str, Any]:
             arguments[name] = str(value)
         elif isinstance(value, Mapping):
             arguments[name] = dict(value)
-        elif name in ("preload", "env", "packages", "readable"):
+        elif name in ("preload", "env", "allowed_packages", "readable"):
             if isinstance(value, str):  # It is a sequence of strings too.
                 raise ValueError(f"{name}={value!r} must be a list, not one string")
             arguments[name] = [os.fspath(each) for each in value]
@@ -148,6 +148,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         options: Mapping[str, Any] | None = None,
         engine: EngineName = "cpython",
         packages: Sequence[str] = (),
+        allowed_packages: Sequence[str] = (),
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -165,7 +166,8 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     limits=limits,
                     env=env,
                     python=python,
-                    packages=packages,
+                    packages=packages if isinstance(packages, str) else list(packages),
+                    allowed_packages=allowed_packages,
                     readable=readable,
                     options=options or {},
                     engine=engine,

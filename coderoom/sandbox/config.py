@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from coderoom.errors import RequestError
 from coderoom.sandbox.policy import POLICIES
 from coderoom.sandbox.registry import ENGINES, WALLS
-from coderoom.sandbox.requirements import check_packages
+from coderoom.sandbox.requirements import ON_REQUEST, check_packages
 
 MIB = 1024 * 1024
 
@@ -41,7 +41,8 @@ _WRONG: Final = {
     "workspace": "is not the path of a folder; give a text or a Path",
     "network": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
-    "packages": "is not a list of texts, such as ['polars>=1']",
+    "packages": "is not a list of texts, such as ['polars>=1'], or 'on-request'",
+    "allowed_packages": "is not a list of names of packages",
     "readable": "is not a list of texts or Paths",
     "concurrency": "must be a whole number and at least 1",
 }
@@ -159,6 +160,10 @@ def _listed(value: object) -> object:
     return tuple(value) if is_list else value  # type: ignore[arg-type]
 
 
+def _packages(value: object) -> object:
+    return (value,) if value == ON_REQUEST else _listed(value)
+
+
 class SandboxConfig(BaseModel):
     """The checked arguments of `Sandbox`, which describes each of them.
 
@@ -177,7 +182,8 @@ class SandboxConfig(BaseModel):
     policy: Annotated[Literal["open", "restricted"], PlainValidator(_choice)] = "open"
     env: Annotated[Mapping[str, str], PlainValidator(_mapping)] = Field(default_factory=dict)
     python: Annotated[Path | None, BeforeValidator(_path)] = None
-    packages: Annotated[tuple[Annotated[str, PlainValidator(check_packages)], ...], BeforeValidator(_listed)] = ()
+    packages: Annotated[tuple[Annotated[str, PlainValidator(check_packages)], ...], BeforeValidator(_packages)] = ()
+    allowed_packages: Annotated[tuple[Name, ...], BeforeValidator(_listed)] = ()
     readable: Annotated[tuple[Annotated[Path, BeforeValidator(_path)], ...], BeforeValidator(_listed)] = ()
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)

@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -62,11 +62,39 @@ class Environment(NamedTuple):
     lock: str
     folder: Path
 
+    @property
+    def site_packages(self) -> Path:
+        """The folder of its packages."""
+        return _site_packages(self.folder)
+
 
 def cache_folder() -> Path:
     """The folder of all environments: `coderoom/packages` in `$XDG_CACHE_HOME` or `~/.cache`."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base.absolute() / "coderoom" / "packages"
+
+
+def made_cache_folder() -> Path:
+    """The folder of all environments, which is made if it does not exist.
+
+    Raises:
+        SandboxUnavailable: It cannot be made.
+    """
+    folder = cache_folder()
+    with _reporting(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _reporting(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"The packages cannot be stored in {str(folder)!r}: {error.strerror or error}. XDG_CACHE_HOME names "
+            "another folder."
+        ) from error
 
 
 async def environment_with(packages: Sequence[str], python: Path | None, workspace: Path | None) -> Environment:
@@ -83,9 +111,8 @@ async def environment_with(packages: Sequence[str], python: Path | None, workspa
         MissingDependencyError: There is neither uv nor pip.
     """
     base, kind, wanted = await asyncio.to_thread(_asked, packages, python, workspace)
-    folder = cache_folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = await asyncio.to_thread(made_cache_folder)
+    with _reporting(folder):
         lock_file = folder / f"{_digest(*kind, *wanted)}.lock"
         lock = lock_file.read_text("utf-8") if lock_file.exists() else None
         if lock is None:
@@ -104,11 +131,6 @@ async def environment_with(packages: Sequence[str], python: Path | None, workspa
                     await _build(place, lock, base, busy)
         for each in (lock_file, place / _MARK):
             os.utime(each)  # The last use.
-    except OSError as error:
-        raise SandboxUnavailable(
-            f"The packages cannot be stored in {str(folder)!r}: {error.strerror or error}. XDG_CACHE_HOME names "
-            "another folder."
-        ) from error
     found = place / "bin" / "python"
     know_interpreter(_interpreter_in(place, found, base))
     return Environment(found, lock, place)

@@ -6,7 +6,8 @@ import contextlib
 import difflib
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ _INSTALLS: Final = re.compile(
     r"(?m)^[ \t]*(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +([^\n;&|#]*)"
 )
 _FILES: Final = (".txt", ".lock")
+ON_REQUEST: Final = "on-request"
+"""In `packages`: code may install more while it runs."""
 # Of packages that code often asks for, to find what was meant.
 _OFTEN: Final = (
     "aiohttp altair beautifulsoup4 bokeh boto3 click cryptography django duckdb fastapi flask geopandas gensim httpx "
@@ -55,7 +58,7 @@ def check_packages(text: object) -> str:
     Raises:
         RequestError: It is something else.
     """
-    if isinstance(text, str) and text.endswith(_FILES):
+    if isinstance(text, str) and (text.endswith(_FILES) or text == ON_REQUEST):
         return text
     return check_requirement(text)
 
@@ -68,6 +71,8 @@ def requirements_of(packages: Iterable[str]) -> list[str]:
     """
     found = []
     for each in packages:
+        if each == ON_REQUEST:
+            continue
         found += _read(Path(each)) if each.endswith(_FILES) else [check_requirement(each)]
     return found
 
@@ -88,6 +93,29 @@ def _read(file: Path) -> list[str]:
         return [check_requirement(line) for line in lines if line.strip()]
     except RequestError as error:
         raise RequestError(f"{file}: {error}") from None
+
+
+def check_allowed(packages: Iterable[str], allowed: Collection[str]) -> list[str]:
+    """The packages that code asks for, if it may have them.
+
+    Args:
+        packages: The packages, with versions.
+        allowed: The names that it may have, also as patterns such as `types-*`; empty: all.
+
+    Raises:
+        RequestError: One is no package, or not allowed.
+    """
+    found = [check_requirement(each) for each in packages]
+    patterns = [_plain(each) for each in allowed]
+    for each in found:
+        name = re.match(_NAME, each)
+        if patterns and (name is None or not any(fnmatchcase(_plain(name[0]), pattern) for pattern in patterns)):
+            raise RequestError(f"The package {each!r} is not among those that code may install: {', '.join(allowed)}.")
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def packages_in(code: str) -> list[str]:

@@ -42,6 +42,8 @@ class Sandbox:
         packages: Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`),
             besides the packages of the interpreter. They are installed at the first start with them, outside of the
             sandbox and without running their code, and kept for all sandboxes (`pip install 'coderoom[packages]'`).
+            With `on-request`, alone or in the list, code may install more in its session: `!pip install polars`.
+        allowed_packages: The names of the packages that code may install then, also as patterns; empty: all.
         readable: More folders that the code may read, at their own paths.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
             (`pip install 'coderoom[monty]'`).
@@ -65,6 +67,7 @@ class Sandbox:
         env: Mapping[str, str] | None = None,
         python: str | Path | None = None,
         packages: Sequence[str] = (),
+        allowed_packages: Sequence[str] = (),
         readable: Sequence[str | Path] = (),
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
@@ -80,6 +83,7 @@ class Sandbox:
             env={} if env is None else env,
             python=python,
             packages=packages,
+            allowed_packages=allowed_packages,
             readable=readable,
             concurrency=concurrency,
             options={} if options is None else options,

@@ -32,6 +32,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "readable": ["/srv/data"],
         "options": {"image": "python:3.12-slim"},
         "packages": ["polars>=1"],
+        "allowed_packages": ["polars"],
     }
 
 

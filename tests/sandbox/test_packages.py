@@ -231,6 +231,21 @@ async def test_without_an_index_what_is_missing_is_no_fault_of_the_code(
         await environment_with(["unheard"], None, None)
 
 
+async def test_code_installs_what_it_may(index: Index) -> None:
+    async with Sandbox(packages=["dots", "on-request"], allowed_packages=["Circles", "many*"]) as sandbox:
+        async with sandbox.session() as session:
+            refused = await session.run("!pip install built")
+            assert refused.error is not None
+            assert "'built' is not among those that code may install: Circles, many*" in refused.error.message
+            assert (await session.run("%pip install -q 'circles<2'")).stdout == "Installed: circles<2\n"
+            code = "import circles, dots, subprocess, sys\nprint(circles.VERSION, dots.VERSION)\n"
+            code += "subprocess.run([sys.executable, '-c', 'import circles; print(circles.VERSION)'])\nNone"
+            assert (await session.run(code)).output == "1.0 1.5\n1.0\n"
+            assert (await session.run("!pip install many2 circles\nimport many2")).error is None
+        other = await sandbox.run("import circles")
+        assert other.error is not None
+
+
 @pytest.mark.slow
 async def test_pip_does_it_where_uv_is_missing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     by_uv = await environment_with(["circles", "many1"], None, None)

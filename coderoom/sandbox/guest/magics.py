@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import io
 import os
 import re
@@ -126,10 +127,10 @@ def run(mark: str, text: str, is_kept: bool, names: dict[str, Any]) -> Any:
         command = _filled(text if mark[0] == "!" else rest, names)
         words = command.split()
         if words[:2] in (["pip", "install"], ["pip3", "install"], ["conda", "install"], ["uv", "pip"]):
-            return _install(words)
+            return _install(words, names)
         return _shell(command, is_kept or mark == "!!")
     if name in ("pip", "conda"):
-        return _install([name, *rest.split()]) if rest.startswith("install") else _shell(text, is_kept)
+        return _install([name, *rest.split()], names) if rest.startswith("install") else _shell(text, is_kept)
     if name == "cd":
         os.chdir(os.path.expanduser(_filled(rest, names) or "~"))
         print(os.getcwd())
@@ -174,6 +175,8 @@ def timed(call: Callable[[], Any] | None = None) -> Any:
 
 
 _started: list[float] = []
+_asked: list[str] = []  # The packages that were installed at the code's request.
+_folders: list[str] = []  # Where they are; the last one has all of them.
 
 
 def start_timer() -> None:
@@ -247,11 +250,11 @@ def _environment(text: str) -> Any:
     return None
 
 
-def _install(words: list[str]) -> None:
-    """Say that packages are there, or what installs them: nothing is installed while code runs.
+def _install(words: list[str], names: dict[str, Any]) -> None:
+    """Have packages installed, if code may; or else say that they are there, or what installs them.
 
     Raises:
-        RuntimeError: Some are missing.
+        RuntimeError: Some are missing, and code may not install them.
     """
     from importlib import metadata
 
@@ -265,6 +268,17 @@ def _install(words: list[str]) -> None:
             there.append(f"{found[0]} {metadata.version(found[0])}")
         except metadata.PackageNotFoundError:
             missing.append(word.strip("'\""))
+    install = names.get("_install_packages")
+    if missing and install is not None:
+        folder = install(_asked[:] + missing)
+        _asked.extend(missing)
+        sys.path[:] = [folder, *(each for each in sys.path if each not in _folders)]
+        _folders.append(folder)
+        importlib.invalidate_caches()
+        os.environ["PYTHONPATH"] = folder  # For interpreters that the code starts.
+        os.environ["PATH"] = os.pathsep.join([folder.rpartition("/lib/")[0] + "/bin", os.environ.get("PATH", "")])
+        print(f"Installed: {', '.join(missing)}")
+        return
     if missing:
         options = " ".join(f"--package {shlex.quote(each)}" for each in missing)
         raise RuntimeError(f"Code installs no packages here: packages={missing!r} ({options}) does, before it runs.")

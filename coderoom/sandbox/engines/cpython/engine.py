@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coderoom._util.distribution import install_command
@@ -23,9 +24,11 @@ from coderoom.sandbox.config import SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
+from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.packages import environment_with
+from coderoom.sandbox.packages import environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
+from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, requirements_of
 from coderoom.sandbox.walls import choose, make_wall
 
 if TYPE_CHECKING:
@@ -89,8 +92,11 @@ class CPythonEngine:
                     f"packages: the wall {self._wall.name!r} has an interpreter of its own; use an image that has the "
                     "packages."
                 )
-            found = await environment_with(config.packages, config.python, config.workspace)
-            config = config.model_copy(update={"python": found.python})
+            if requirements_of(config.packages):
+                found = await environment_with(config.packages, config.python, config.workspace)
+                config = config.model_copy(update={"python": found.python})
+            if ON_REQUEST in config.packages:  # What is installed later is visible, too.
+                config = config.model_copy(update={"readable": (*config.readable, made_cache_folder())})
         worker = Worker(self._wall, config)
         await worker.start()
         self._worker = worker
@@ -103,7 +109,17 @@ class CPythonEngine:
         worker = self._worker
         assert worker is not None
         room = await worker.take_room()
+        if ON_REQUEST in self._config.packages:
+            install = replace(from_callable(self._install_packages), is_async=False)
+            functions = {**functions, install.name: install}
         return CPythonSession(worker.give_back, room, self._config, functions)
+
+    async def _install_packages(self, packages: list[str]) -> str:
+        """Install packages for code that runs, and return the folder that they are in."""
+        config = self._config
+        more = check_allowed(packages, config.allowed_packages)
+        found = await environment_with([*config.packages, *more], config.python, config.workspace)
+        return str(found.site_packages)
 
     async def close(self) -> None:
         """End everything."""

@@ -56,7 +56,7 @@ class MontyEngine:
 
     name = "monty"
     languages = ("python",)
-    lacks = ("network", "python", "packages", "readable", "options", "wall", "stdin")
+    lacks = ("network", "python", "packages", "allowed_packages", "readable", "options", "wall", "stdin")
     wall = "monty"
 
     def __init__(self, config: SandboxConfig) -> None:
