@@ -44,19 +44,19 @@ def read_cases() -> Iterator[Case]:
     """The cases, in the order of their names, and the solutions of the problems as honest ones."""
     folder, problems = resources.files(__name__), {}
     for file in sorted((folder / "problems").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py"):
+        if file.name.endswith(".case"):
             entry_point, text = _read(file.read_text("utf-8"))
             before, _, test = text.partition(_TEST)
             shared = "".join(line for line in before.splitlines(True) if line[:1].isupper())
-            problem = file.name.removesuffix(".py")
+            problem = file.name.removesuffix(".case")
             problems[problem] = TestCode(test=f"{shared}{_TEST}{test}", entry_point=entry_point)
             yield Case(problem, True, "The solution.", before.replace(shared, ""), problems[problem])
     for kind in ("cheats", "honest"):
         for file in sorted((folder / kind).iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".py"):
+            if file.name.endswith(".case"):
                 about, code = _read(file.read_text("utf-8"))
                 problem, _, how = about.partition(": ")
-                yield Case(file.name.removesuffix(".py"), kind == "honest", how, code, problems[problem])
+                yield Case(file.name.removesuffix(".case"), kind == "honest", how, code, problems[problem])
 
 
 def _read(text: str) -> tuple[str, str]:
