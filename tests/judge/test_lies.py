@@ -232,6 +232,7 @@ def of_its_own(text: str, number: int) -> str:
     return re.sub(r"(?<!%)\b(f|d|A|D|E|P|Down|Name|HERE)\b", rf"\g<1>{number}", text)
 
 
+@pytest.mark.slow
 async def test_honest_code_passes(default_sandbox: Sandbox) -> None:
     sources, tests = {}, {}
     for number, (source, cases) in enumerate(HONEST.values()):

@@ -71,6 +71,7 @@ async def test_code_with_two_answers_does_not_pass(sandbox: Sandbox) -> None:
     assert [names[int(name.removeprefix("even"))] for name in passed] == []
 
 
+@pytest.mark.slow
 async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
     [result] = await run(
         sandbox, f"{IMPORTS}def even(n):\n    return type(sys.stdout.buffer).__name__ == 'Printed'\n", 1
