@@ -177,6 +177,7 @@ class TestVerdicts:
 
 @needs_node
 class TestStates:
+    @pytest.mark.slow
     async def test_a_function_that_cannot_be_loaded_harms_no_other(self, runner: TestRunner) -> None:
         tests = freeze({name: [test_of(expected_output=1)] for name in "efghij"})
         sources = {

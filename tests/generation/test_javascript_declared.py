@@ -47,6 +47,7 @@ def test_values_are_of_the_declared_type(declared: str, data: Any, made: Any) ->
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed here")
+@pytest.mark.slow
 async def test_a_declared_type_is_what_callers_get(node_sandbox: Sandbox) -> None:
     types = {"power": "bigint", "ages": "Map<string, number>", "five": "int", "table": "dict[str, int]"}
     specs = [{**function(name), "outputs": {"type": kind}} for name, kind in types.items()]

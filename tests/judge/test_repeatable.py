@@ -79,6 +79,7 @@ async def test_both_answers_are_shown(sandbox: Sandbox) -> None:
     assert result.why == "not repeatable: one run returned True, and another one returned False"
 
 
+@pytest.mark.slow
 async def test_bytes_may_be_printed(sandbox: Sandbox) -> None:
     body = "print('n', end='')\n    sys.stdout.buffer.write('ü'.encode())\n    return n % 2 == 0"
     results = await run(sandbox, f"{IMPORTS}def even(n):\n    {body}\n")

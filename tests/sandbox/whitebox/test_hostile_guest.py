@@ -140,6 +140,7 @@ class HostileWall:
         return HostileWorker(*self._attack)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(STAGES), packets)
 def test_the_host_ends_with_a_result_or_a_typed_error(stage: str, sent: list[Any]) -> None:
