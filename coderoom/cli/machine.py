@@ -1,4 +1,4 @@
-"""The commands about this machine: `doctor`, and `models`."""
+"""The commands about this machine: `doctor`, `packages` and `models`."""
 
 from __future__ import annotations
 
