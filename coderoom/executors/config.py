@@ -120,6 +120,10 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         default_factory=list,
         description="Names of the packages that code may install on request, also as patterns; empty: all.",
     )
+    local_network: bool = Field(
+        default=False,
+        description="Whether the code's processes may talk to each other by TCP and UDP (`127.0.0.1`).",
+    )
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
@@ -157,4 +161,5 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             allowed_packages=self.allowed_packages,
             readable=self.readable,
             options=self.options,
+            local_network=self.local_network,
         )

@@ -149,6 +149,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         engine: EngineName = "cpython",
         packages: Sequence[str] = (),
         allowed_packages: Sequence[str] = (),
+        local_network: bool = False,
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -171,6 +172,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     readable=readable,
                     options=options or {},
                     engine=engine,
+                    local_network=local_network,
                 )
             )
         except ValidationError as error:

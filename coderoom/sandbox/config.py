@@ -40,6 +40,7 @@ _WRONG: Final = {
     "limits": "is neither Limits(...) nor a mapping of what differs from them",
     "workspace": "is not the path of a folder; give a text or a Path",
     "network": "is neither True nor False",
+    "local_network": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
     "packages": "is not a list of texts, such as ['polars>=1'], or 'on-request'",
     "allowed_packages": "is not a list of names of packages",
@@ -187,6 +188,7 @@ class SandboxConfig(BaseModel):
     readable: Annotated[tuple[Annotated[Path, BeforeValidator(_path)], ...], BeforeValidator(_listed)] = ()
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
+    local_network: bool = False
 
     def __init__(self, **arguments: Any) -> None:
         try:

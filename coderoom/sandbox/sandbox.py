@@ -49,6 +49,9 @@ class Sandbox:
             (`pip install 'coderoom[monty]'`).
         concurrency: How many runs and sessions there may be at a time; others wait.
         options: Options of the chosen wall, for instance `image` for `docker`.
+        local_network: Whether the processes of a session may talk to each other by TCP and UDP (`127.0.0.1`), so that
+            code may run servers. Each session has a network of its own, in which there is nothing else. Otherwise, and
+            without `network`, code can make no such socket.
 
     Raises:
         RequestError: An argument is wrong.
@@ -71,6 +74,7 @@ class Sandbox:
         readable: Sequence[str | Path] = (),
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
+        local_network: bool = False,
     ) -> None:
         self.config = SandboxConfig(
             wall=wall,
@@ -87,6 +91,7 @@ class Sandbox:
             readable=readable,
             concurrency=concurrency,
             options={} if options is None else options,
+            local_network=local_network,
         )
         self._engine: Engine = _make_engine(self.config)
         self._closed = False

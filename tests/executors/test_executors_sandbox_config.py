@@ -33,6 +33,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "options": {"image": "python:3.12-slim"},
         "packages": ["polars>=1"],
         "allowed_packages": ["polars"],
+        "local_network": True,
     }
 
 

@@ -8,11 +8,10 @@ import time
 from typing import NamedTuple
 
 from .isolation import linux
-from .isolation.boot import descendants
+from .isolation.boot import SOCKET_BYTES, descendants
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SOCKET = 212_992  # The bytes that a socket buffers before a writer has to wait.
 # Of /proc/PID/stat, counted from behind the name.
 _PARENT, _THREADS, _ADDRESSES, _RESIDENT, _STACK = 1, 17, 20, 21, 25
 _MOST_ROUNDS = 100
@@ -117,8 +116,8 @@ class Processes:
             addresses += max(int(fields[_ADDRESSES]) - int(base[_ADDRESSES]), 0)
         if memory > limit:
             memory = sum(map(_share, pids))  # Exact, and a hundred times slower.
-        if memory <= limit < memory + _SOCKET * sum(map(_open_files, pids)):
-            memory += _SOCKET * sum(map(_sockets, pids))
+        if memory <= limit < memory + SOCKET_BYTES * sum(map(_open_files, pids)):
+            memory += SOCKET_BYTES * sum(map(_sockets, pids))
         if memory <= limit < addresses:
             memory += _shared_without_a_file(pids)
         return Use(memory, threads, ticks / _TICKS)

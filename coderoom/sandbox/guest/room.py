@@ -171,7 +171,7 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     if nested and (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14):
         processes = limits["processes"] + _OWN_PROCESSES + config["checkpoints"]
     return lockdown.Lockdown(
-        network=config["network"],
+        network=config["internet_sockets"],
         address_space=False,
         memory_bytes=limits["memory_bytes"],
         open_files=limits["open_files"] + RESERVED_FILES,

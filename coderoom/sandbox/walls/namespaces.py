@@ -73,6 +73,7 @@ async def _lay_out(spec: SandboxConfig, facts: Facts, tidying: contextlib.ExitSt
         "rooms": "plain" if facts.nested else "namespaces",
         # No socket of the host has a path inside; with the host's network, some have abstract names.
         "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.network},
+        "own_network": not spec.network,
     }
     return layout, boot
 

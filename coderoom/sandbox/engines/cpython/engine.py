@@ -165,6 +165,12 @@ class Worker:
             if config.workspace is not None or config.readable:
                 # A process on the host may listen on a socket in one of these folders.
                 lockdown["local_sockets"] = False
+            own_network = bool(boot.get("own_network"))
+            if config.local_network and not (own_network or config.network) and lockdown.get("use_seccomp", True):
+                raise RequestError(
+                    f"local_network: behind the wall {self._wall.name!r} there is only the network of this machine; "
+                    "use 'bubblewrap', 'namespaces' or 'docker'."
+                )
             message = {
                 "boot": dict(boot),
                 "rooms": boot.get("rooms", "namespaces"),
@@ -175,6 +181,9 @@ class Worker:
                 "workspace_in_memory": config.workspace is None,
                 "lockdown": lockdown,
                 "network": config.network,
+                "internet_sockets": config.network or config.local_network,
+                # Otherwise sessions would reach each other's servers, and their ports would collide.
+                "network_per_room": own_network and config.local_network,
                 "limits": config.limits.model_dump(),
                 "checkpoints": MOST_CHECKPOINTS,
                 "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in config.preload],

@@ -56,7 +56,17 @@ class MontyEngine:
 
     name = "monty"
     languages = ("python",)
-    lacks = ("network", "python", "packages", "allowed_packages", "readable", "options", "wall", "stdin")
+    lacks = (
+        "network",
+        "local_network",
+        "python",
+        "packages",
+        "allowed_packages",
+        "readable",
+        "options",
+        "wall",
+        "stdin",
+    )
     wall = "monty"
 
     def __init__(self, config: SandboxConfig) -> None:

@@ -26,6 +26,8 @@ _NAMESPACES = linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linu
 _MS_REC, _MS_PRIVATE = 16384, 1 << 18
 _CAP_DAC_OVERRIDE, _CAP_KILL = 1, 5
 _SECONDS_TO_END = 5.0
+SOCKET_BYTES = 212_992
+"""The bytes that a socket buffers before a writer has to wait."""
 
 
 def boot(config: dict[str, Any]) -> None:
@@ -105,14 +107,18 @@ def _enter(enter: dict[str, Any]) -> None:
     os.setsid()
     socket.sethostname(enter["hostname"])
     if not enter["network"]:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:  # The loopback interface goes up.
-            fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
+        _start_loopback()
     mounts.build_root(enter["root"])
     # What is imported from now on is found at the new place only.
     isolation = __name__.rpartition(".")[0]
     for name, below in ((isolation.rpartition(".")[0], ()), (isolation, ("isolation",))):
         sys.modules[name].__path__[:] = [os.path.join(enter["inside"], "guest", *below)]
     sys.path_importer_cache.clear()
+
+
+def _start_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP | _IFF_RUNNING))
 
 
 def probe(control_fd: int) -> None:
@@ -190,12 +196,17 @@ def enter_room(config: dict[str, Any]) -> bool:
     if config["rooms"] != "namespaces":
         die_with_parent()
         return False
-    _unshare_room()
+    _unshare_room(linux.CLONE_NEWNET if config["network_per_room"] else 0)
     if fork():  # The child is process 1 of the namespace; this one is not in it.
         os._exit(0)
     os.setsid()
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)  # Keeps this tree and others apart.
     mounts.mount_proc()  # The old one shows the processes of all rooms.
+    if config["network_per_room"]:
+        _start_loopback()
+        for name in ("tcp_rmem", "tcp_wmem"):
+            with open(f"/proc/sys/net/ipv4/{name}", "w") as file:  # They would grow to what nobody counts.
+                file.write(f"4096 65536 {SOCKET_BYTES}")
     for place in config["in_memory"]:
         mode = "755" if place == config["workspace"] else "1777"
         # An interpreter below /tmp is mounted there already.
@@ -203,10 +214,10 @@ def enter_room(config: dict[str, Any]) -> bool:
     return True
 
 
-def _unshare_room() -> None:
+def _unshare_room(more: int = 0) -> None:
     """Enter the namespaces of a room, with the same user."""
     uid, gid = os.getuid(), os.getgid()
-    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC)
+    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | more)
     _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
 
 

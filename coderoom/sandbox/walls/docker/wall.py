@@ -146,6 +146,7 @@ class _Launch:
             "rooms": "plain",
             # A container has its own network and no socket of the host.
             "lockdown": {"own_pid_only": True, "local_sockets": True},
+            "own_network": True,
         }
         return DockerWorker(control, boot, container, memory_of(spec, self._options), undo.pop_all().close)
 
