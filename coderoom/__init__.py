@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coderoom._util.distribution import OnlyInFull
 from coderoom._util.lazy import lazy
 
 __version__ = "0.1.0.dev0"
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from coderoom.runs import execute_code
 
 __all__ = ["CodeRoomError", "__version__", "agent", "dump_team", "execute_code", "load_team"]
+
+OnlyInFull.install()
 
 # Lazy, so that `import coderoom` and `coderoom --help` do not import AutoGen.
 __getattr__, __dir__ = lazy(

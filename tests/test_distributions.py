@@ -72,7 +72,7 @@ _MISSING = """
 import importlib
 from coderoom.errors import MissingDependencyError
 
-for name in "agents", "teams", "approval", "executors", "generation", "studio":
+for name in "agents", "teams", "approval", "executors", "generation", "studio", "budgets", "ray", "agents.base":
     try:
         importlib.import_module(f"coderoom.{name}")
     except MissingDependencyError as error:
@@ -80,6 +80,10 @@ for name in "agents", "teams", "approval", "executors", "generation", "studio":
     else:
         raise AssertionError(name)
 import coderoom, coderoom.configs, coderoom.models, coderoom.runs
+try:
+    import coderoom.agent
+except ModuleNotFoundError as error:
+    assert str(error) == "No module named 'coderoom.agent'"
 for module, name in (coderoom, "load_team"), (coderoom, "execute_code"), (coderoom.configs, "make_model"), (
     coderoom.models, "Budget"), (coderoom.runs, "run_team"):
     try:
@@ -100,9 +104,10 @@ def test_slim_works_in_an_empty_environment(tmp_path: Path) -> None:
     dist["build"](tmp_path / "dist")
     wheels = {path.name.partition("-")[0]: zipfile.ZipFile(path) for path in (tmp_path / "dist").glob("*.whl")}
     files = {name: {each for each in wheel.namelist() if ".dist-info/" not in each} for name, wheel in wheels.items()}
-    assert files["coderoom"] == set()
     here = {str(path.relative_to(ROOT)) for path in (ROOT / "coderoom").rglob("*") if path.is_file()}
-    assert files["coderoom_slim"] == {name for name in here if "__pycache__" not in name}
+    assert sorted([*files["coderoom_slim"], *files["coderoom"]]) == sorted(
+        each for each in here if "__pycache__" not in each
+    )
 
     python = dist["install"](tmp_path / "dist", tmp_path / "venv", "coderoom-slim")
     site = next((tmp_path / "venv" / "lib").glob("python*/site-packages"))
@@ -132,6 +137,11 @@ def test_slim_works_in_an_empty_environment(tmp_path: Path) -> None:
     assert "isolation" in coderoom("doctor")
     run("-c", _CODE.replace("WALL", repr(wall)))
     run("-c", _MISSING)
+    wheels["coderoom"].extractall(tmp_path / "rest")  # As if the other one was uninstalled.
+    alone = f"import sys; sys.path.insert(0, {str(tmp_path / 'rest')!r}); import coderoom.agents"
+    command = [sys.executable, "-S", "-c", alone]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stderr
+    assert said.splitlines()[-1].endswith("pip install --force-reinstall coderoom")
 
     (tmp_path / "a.py").write_text("import sys\nprint(sys.argv[1:])\nopen('made.txt', 'w').close()")
     (tmp_path / "a.sh").write_text("echo $(( $1 + 1 ))")

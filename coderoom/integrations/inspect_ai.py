@@ -27,7 +27,6 @@ from coderoom.integrations.tool import missing
 from coderoom.judge import Judge, TestCode
 from coderoom.judge.answers import code_in
 from coderoom.outcome import Outcome
-from coderoom.runs.checks import make_check, verdict_on
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session
 
 try:
@@ -245,6 +244,7 @@ def judged(wall: str = "auto", timeout: float = 60.0, shared: bool = False) -> S
         shared: Whether tests that cannot be separated from the code run in its process, which can change the verdict;
             unless a check says it.
     """
+    from coderoom.runs import make_check, verdict_on  # They need AutoGen; the sandbox does without.
 
     async def score(state: TaskState, target: Target) -> Score:
         answer, facts = state.output.completion, state.metadata

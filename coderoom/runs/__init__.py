@@ -9,6 +9,7 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from coderoom.runs.batch import Batch
     from coderoom.runs.chat_loop import chat
+    from coderoom.runs.checks import make_check, verdict_on
     from coderoom.runs.doctor import (
         NOT_ISOLATED,
         Finding,
@@ -73,6 +74,7 @@ __all__ = [
     "examine",
     "execute_code",
     "exporting",
+    "make_check",
     "models_to_check",
     "open_journal",
     "prepare_run",
@@ -83,6 +85,7 @@ __all__ = [
     "services",
     "solve",
     "team_tree",
+    "verdict_on",
 ]
 
 # Lazy, because `coderoom doctor` and `coderoom exec` need no AutoGen.
@@ -91,6 +94,7 @@ __getattr__, __dir__ = lazy(
     {
         "coderoom.runs.batch": "Batch",
         "coderoom.runs.chat_loop": "chat",
+        "coderoom.runs.checks": "make_check verdict_on",
         "coderoom.runs.doctor": "NOT_ISOLATED Finding ModelCheck ServiceState "
         "check_model examine models_to_check services",
         "coderoom.runs.durable": "Run",
