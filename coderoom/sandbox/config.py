@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from coderoom.errors import RequestError
 from coderoom.sandbox.policy import POLICIES
+from coderoom.sandbox.proxy.rules import parse_rule
 from coderoom.sandbox.registry import ENGINES, WALLS
 from coderoom.sandbox.requirements import ON_REQUEST, check_packages
 
@@ -39,7 +40,7 @@ _WRONG: Final = {
     "preload": "is not a list of texts",
     "limits": "is neither Limits(...) nor a mapping of what differs from them",
     "workspace": "is not the path of a folder; give a text or a Path",
-    "network": "is neither True nor False",
+    "network": "is neither True nor False nor a list of hosts, such as ['api.example.org:443']",
     "local_network": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
     "packages": "is not a list of texts, such as ['polars>=1'], or 'on-request'",
@@ -48,6 +49,8 @@ _WRONG: Final = {
     "concurrency": "must be a whole number and at least 1",
 }
 _LONGEST_SHOWN: Final = 100
+OBSERVE: Final = "observe"
+"""In place of a list of hosts: nothing is let through, and what the code asks for is noted."""
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -100,6 +103,14 @@ class Limits(BaseModel):
     calls: int = Field(default=10_000, ge=0, description="Calls of a cell to functions of the host.")
     call_seconds: float = Field(
         default=60, gt=0, le=86_400, allow_inf_nan=False, description="Time of each of these calls."
+    )
+    network_bytes: int = Field(
+        default=1024 * MIB,
+        ge=0,
+        description="Bytes that a session may send and receive through the proxy, with a list of hosts as `network`.",
+    )
+    connect_seconds: float = Field(
+        default=20, gt=0, le=3600, allow_inf_nan=False, description="Time of the proxy to connect to a host."
     )
 
 
@@ -161,6 +172,18 @@ def _listed(value: object) -> object:
     return tuple(value) if is_list else value  # type: ignore[arg-type]
 
 
+def _hosts(value: object) -> object:
+    if value == OBSERVE:
+        return ()
+    hosts = _listed(value)
+    for host in hosts if isinstance(hosts, tuple) else ():
+        try:
+            parse_rule(host)
+        except ValueError as error:
+            raise RequestError(f"network: {error}.") from error
+    return hosts
+
+
 def _packages(value: object) -> object:
     return (value,) if value == ON_REQUEST else _listed(value)
 
@@ -179,7 +202,7 @@ class SandboxConfig(BaseModel):
     preload: Annotated[tuple[Name | SourceModule, ...], BeforeValidator(_listed)] = ()
     limits: Limits = Field(default_factory=Limits)
     workspace: Annotated[Path | None, BeforeValidator(_folder)] = None
-    network: bool = False
+    network: Annotated[bool | tuple[str, ...], BeforeValidator(_hosts)] = False
     policy: Annotated[Literal["open", "restricted"], PlainValidator(_choice)] = "open"
     env: Annotated[Mapping[str, str], PlainValidator(_mapping)] = Field(default_factory=dict)
     python: Annotated[Path | None, BeforeValidator(_path)] = None
@@ -189,6 +212,16 @@ class SandboxConfig(BaseModel):
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
     local_network: bool = False
+
+    @property
+    def host_network(self) -> bool:
+        """Whether the code uses the network of this machine, as a whole."""
+        return self.network is True
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The hosts that the proxy lets through."""
+        return () if isinstance(self.network, bool) else self.network
 
     def __init__(self, **arguments: Any) -> None:
         try:

@@ -93,6 +93,27 @@ class FunctionCall:
 
 
 @dataclass(frozen=True)
+class NetworkUse:
+    """What a cell asked the proxy for: one host, let through or refused. There is none without a list of hosts.
+
+    Attributes:
+        host: The name or the address.
+        port: The port; `None` if only the name was asked for.
+        why: Why it was refused, or the connection failed, and what would allow it; empty if it was let through.
+        connections: How many times.
+        sent: Bytes that went to it.
+        received: Bytes that came from it.
+    """
+
+    host: str
+    port: int | None
+    why: str = ""
+    connections: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True)
 class ExecutionResult:
     """The result of a cell.
 
@@ -123,6 +144,7 @@ class ExecutionResult:
         peak_memory: The peak memory of its process in bytes, including what it shares with the warm worker; in a
             session, since its start. `None` if it is not known.
         calls: Its calls to functions of the host, in the order of arrival.
+        network: The hosts that it asked for, with a list of hosts as `network`; also what ran beside it.
     """
 
     outcome: Outcome
@@ -144,6 +166,7 @@ class ExecutionResult:
     state_lost: bool = False
     peak_memory: int | None = None
     calls: tuple[FunctionCall, ...] = ()
+    network: tuple[NetworkUse, ...] = ()
 
     @property
     def success(self) -> bool:

@@ -65,7 +65,7 @@ class Sandbox:
         preload: Sequence[str | SourceModule] = (),
         limits: Limits | Mapping[str, Any] | None = None,
         workspace: str | Path | None = None,
-        network: bool = False,
+        network: bool | Sequence[str] = False,
         policy: str = "open",
         env: Mapping[str, str] | None = None,
         python: str | Path | None = None,

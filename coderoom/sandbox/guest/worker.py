@@ -60,8 +60,8 @@ def serve(control_fd: int) -> None:
         if request is None:
             return
         message, fds = request
-        if message.get("op") == "room" and len(fds) == 1:
-            _open_room(channel, fds[0], config, runner)
+        if message.get("op") == "room" and fds:
+            _open_room(channel, fds, config, runner)
 
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +106,8 @@ def _make_module(name: str, source: str, compiled: str) -> None:
         setattr(sys.modules[package], last, module)
 
 
-def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner) -> None:
+def _open_room(channel: Channel, fds: list[int], config: dict[str, Any], runner: Runner) -> None:
+    fd, *listeners = fds
     try:
         pid = forks.fork()
     except OSError as error:
@@ -114,7 +115,8 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
             Channel(sock).send({"event": "failed", "error": f"fork: {error}", "errno": error.errno})
         return
     if pid:
-        os.close(fd)
+        for each in fds:
+            os.close(each)
         return
     status = 1
     try:
@@ -123,6 +125,8 @@ def _open_room(channel: Channel, fd: int, config: dict[str, Any], runner: Runner
         room = Channel(socket.socket(fileno=fd))
         try:
             nested = boot.enter_room(config)
+            for each in listeners:
+                boot.hand_over_listeners(each, config["proxy_ports"])
             RoomSupervisor(room, config, nested, runner).serve()
             status = 0
         except Exception as error:

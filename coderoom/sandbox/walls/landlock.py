@@ -108,7 +108,7 @@ class PathRuleWall(ProbedWall):
             "rooms": "plain",
             "supervised": True,
             "lockdown": {
-                "read": [*readable, *(_FOR_NETWORK if spec.network else ())],
+                "read": [*readable, *(_FOR_NETWORK if spec.host_network else ())],
                 "write": [workspace, str(temporary)],
                 "own_pid_only": True,
                 "local_sockets": False,

@@ -228,7 +228,7 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)
     layout = _base(interpreter, readable)
-    layout = replace(layout, files=_files(uid, spec.network))
+    layout = replace(layout, files=_files(uid, spec))
     if spec.workspace is None:
         return layout
     workspace = spec.workspace.resolve()
@@ -371,7 +371,7 @@ def check_workspace(workspace: Path) -> None:
         )
 
 
-def _files(uid: int, network: bool) -> dict[str, str]:
+def _files(uid: int, spec: SandboxConfig) -> dict[str, str]:
     files = {
         "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{WORKSPACE}:/bin/sh\n"
         "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -380,7 +380,9 @@ def _files(uid: int, network: bool) -> dict[str, str]:
         "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
         "/etc/hostname": f"{HOSTNAME}\n",
     }
-    if network:
+    if not isinstance(spec.network, bool):
+        files["/etc/resolv.conf"] = "nameserver 127.0.0.1\n"
+    elif spec.network:
         with contextlib.suppress(OSError):
             # Often a link into /run, so that its text is copied.
             files["/etc/resolv.conf"] = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")

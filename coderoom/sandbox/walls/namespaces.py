@@ -72,8 +72,8 @@ async def _lay_out(spec: SandboxConfig, facts: Facts, tidying: contextlib.ExitSt
         "below_tmp": [path for path in layout.targets if path.startswith("/tmp/")],
         "rooms": "plain" if facts.nested else "namespaces",
         # No socket of the host has a path inside; with the host's network, some have abstract names.
-        "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.network},
-        "own_network": not spec.network,
+        "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.host_network},
+        "own_network": not spec.host_network,
     }
     return layout, boot
 
@@ -96,7 +96,7 @@ class NamespacesWall(MountNamespaceWall):
         }
         enter = {
             "user": boot["identity"] is None,
-            "network": spec.network,
+            "network": spec.host_network,
             "hostname": HOSTNAME,
             "inside": INSIDE,
             "root": root,
@@ -159,7 +159,7 @@ class BubblewrapWall(MountNamespaceWall):
             arguments += ["--hostname", HOSTNAME]
             # Without --as-pid-1, process 1 would be bwrap, which has the host's environment.
             arguments += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
-            if not spec.network:
+            if not spec.host_network:
                 arguments.append("--unshare-net")
             if as_root:
                 for name in _ROOT_CAPABILITIES:

@@ -28,6 +28,8 @@ from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.packages import environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
+from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
+from coderoom.sandbox.proxy.server import PROXY_PORT
 from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, requirements_of
 from coderoom.sandbox.walls import choose, make_wall
 
@@ -60,7 +62,8 @@ class CPythonEngine:
     lacks = ()
 
     def __init__(self, config: SandboxConfig) -> None:
-        self._config = config.model_copy(update={"env": environment(config.env)})
+        proxy = {} if isinstance(config.network, bool) else environment_for(config)
+        self._config = config.model_copy(update={"env": environment({**proxy, **config.env})})
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
         self._dropped: weakref.finalize[..., Any]
@@ -109,6 +112,8 @@ class CPythonEngine:
         worker = self._worker
         assert worker is not None
         room = await worker.take_room()
+        if room.network is not None:
+            room.network.begin()
         if ON_REQUEST in self._config.packages:
             install = replace(from_callable(self._install_packages), is_async=False)
             functions = {**functions, install.name: install}
@@ -150,12 +155,19 @@ class Worker:
         self._tidying: set[Room] = set()
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
+        self._proxy = None if isinstance(config.network, bool) else Proxy(config)
         self._ready: asyncio.Future[Mapping[str, Any]] | None = None
         self.facts: Mapping[str, Any] = {}
 
     async def start(self) -> None:
         """Start it and wait until it is warm."""
-        self._started = started = await self._wall.start(self._config)
+        if self._proxy is not None:
+            await self._proxy.start()
+        try:
+            self._started = started = await self._wall.start(self._config)
+        except BaseException:
+            await self.close()
+            raise
         self._ready = asyncio.get_running_loop().create_future()
         try:
             self._control = HostChannel(started.control, self._on_message, self._on_end)
@@ -166,24 +178,31 @@ class Worker:
                 # A process on the host may listen on a socket in one of these folders.
                 lockdown["local_sockets"] = False
             own_network = bool(boot.get("own_network"))
-            if config.local_network and not (own_network or config.network) and lockdown.get("use_seccomp", True):
+            rooms = boot.get("rooms", "namespaces")
+            if self._proxy is not None and not (own_network and rooms == "namespaces"):
+                raise RequestError(
+                    f"network: behind the wall {self._wall.name!r} sessions have no network of their own, which a list "
+                    "of hosts needs; use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
+                )
+            if config.local_network and not (own_network or config.host_network) and lockdown.get("use_seccomp", True):
                 raise RequestError(
                     f"local_network: behind the wall {self._wall.name!r} there is only the network of this machine; "
                     "use 'bubblewrap', 'namespaces' or 'docker'."
                 )
             message = {
                 "boot": dict(boot),
-                "rooms": boot.get("rooms", "namespaces"),
+                "rooms": rooms,
                 "workspace": workspace,
                 "scratch": boot.get("scratch", "/tmp"),
                 "in_memory": ["/tmp", "/dev/shm", *([workspace] if config.workspace is None else [])],
                 "kept": list(boot.get("below_tmp", [])),
                 "workspace_in_memory": config.workspace is None,
                 "lockdown": lockdown,
-                "network": config.network,
-                "internet_sockets": config.network or config.local_network,
+                "network": config.network is not False,
+                "internet_sockets": config.network is not False or config.local_network,
                 # Otherwise sessions would reach each other's servers, and their ports would collide.
-                "network_per_room": own_network and config.local_network,
+                "network_per_room": own_network and (self._proxy is not None or config.local_network),
+                "proxy_ports": [] if self._proxy is None else [PROXY_PORT, *ports_for(config)],
                 "limits": config.limits.model_dump(),
                 "checkpoints": MOST_CHECKPOINTS,
                 "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in config.preload],
@@ -247,6 +266,8 @@ class Worker:
         self._tidying.clear()
         if self._control is not None:
             self._control.close()
+        if self._proxy is not None:
+            self._proxy.close()
         started, self._started = self._started, None
         if started is not None:
             await asyncio.shield(started.end())
@@ -257,6 +278,8 @@ class Worker:
             room.abandon()
         if self._control is not None:
             self._control.close()
+        if self._proxy is not None:
+            self._proxy.close()
 
     def kill(self) -> None:
         """End it without an event loop."""
@@ -292,7 +315,8 @@ class Worker:
                 try:
                     if self._control is None or self.lost:
                         raise await self._failed("has ended")
-                    room = await Room.open(self._control.send, self._config.limits.value_bytes + _MESSAGE)
+                    largest = self._config.limits.value_bytes + _MESSAGE
+                    room = await Room.open(self._control.send, largest, self._proxy)
                 except Exception as error:
                     # A fork bomb in another room may leave no place for one more process until it is ended.
                     failing = failing or time.monotonic() + _MOST_FAILING

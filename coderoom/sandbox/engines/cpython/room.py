@@ -33,6 +33,7 @@ from coderoom.sandbox.engines.cpython.channel import (
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
 from coderoom.sandbox.guest.frames import CONTENT, KEY_SIZE, STDOUT
+from coderoom.sandbox.proxy.client import Proxy, RoomNetwork
 from coderoom.sandbox.result import CodeError, ExecutionResult, FunctionCall, Limit
 
 _PATIENCE = 20.0  # How many seconds a request to a process behind the wall may take.
@@ -46,6 +47,7 @@ _FORKING = 30.0
 _MOST_CONTENT = 8 * 1024 * 1024
 _T = TypeVar("_T")
 _LONGEST = 30_000
+_MOST_SOCKETS = 64
 
 _LIMIT_OF_ERRNO: dict[int, Limit] = {
     errno.EMFILE: "open_files",
@@ -329,23 +331,32 @@ class Room(ForkServerClient):
     def __init__(self, sock: socket.socket, largest: int) -> None:
         super().__init__(sock)
         self.largest = largest
+        self.network: RoomNetwork | None = None
         self.spare: Runner | None = None
         self._spare_number = 0
         self._kept: list[int] = []
         self._reusable: Runner | None = None  # The supervisor has its remote ends, and its forks inherit them.
 
     @classmethod
-    async def open(cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int) -> Room:
-        """Make a room; `ask_worker` sends a request with descriptors to the worker."""
+    async def open(
+        cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int, proxy: Proxy | None = None
+    ) -> Room:
+        """Make a room; `ask_worker` sends a request with descriptors to the worker; `proxy` serves its network."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
         try:
             room.announce("room")
-            try:
-                await ask_worker({"op": "room"}, [theirs.fileno()])
-            finally:
+            with contextlib.ExitStack() as handed:
+                fds = [handed.enter_context(theirs).fileno()]
+                if proxy is not None:
+                    listeners, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+                    fds.append(sender.fileno())
+                await ask_worker({"op": "room"}, fds)
                 theirs.close()
-            await room.expect("room")
+                await room.expect("room")
+                if proxy is not None:  # No code has run in the room yet.
+                    _, sockets, _, _ = socket.recv_fds(listeners, 1, _MOST_SOCKETS, socket.MSG_DONTWAIT)
+                    room.network = proxy.add(sockets)
         except BaseException:
             room.close()
             raise
@@ -397,6 +408,8 @@ class Room(ForkServerClient):
         """Close the room's sockets and pipes without waking waiters, whose event loop may be closed."""
         self.lost = True
         self._control.close()
+        if self.network is not None:
+            self.network.close()
         if self._reusable is not None:
             self._reusable.close()
 
@@ -463,6 +476,8 @@ class Room(ForkServerClient):
         """Close the connection, whereupon the supervisor ends everything in the room."""
         super().close()
         self.spare = None
+        if self.network is not None:
+            self.network.close()
         if self._reusable is not None:
             self._reusable.close()
 

@@ -34,7 +34,7 @@ from coderoom.sandbox.engines.cpython.room import (
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.requirements import advice_on_installing
-from coderoom.sandbox.result import ExecutionResult, OutputChunk
+from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
 
 # How many seconds interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25. Seconds
 # of processor time, on a busy machine.
@@ -44,6 +44,7 @@ _MOST_GRACE, _MOMENT = 5.0, 0.05
 _CLOSING = 1.0  # How long the end of an interpreter may take when a session is closed.
 # For replacing the state by a fork of itself, which takes milliseconds unless code keeps the interpreter's lock.
 _LEAVING_THREADS = 5.0
+_MOST_REASONS = 5
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _cells = itertools.count(1)
 
@@ -82,6 +83,7 @@ class CPythonSession:
         self._lost = False  # Whether variables were lost since the last result.
         self._used = False  # Whether code has run since the fresh state.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
+        self._told: set[str] = set()  # Why connections were refused, as far as it was said.
 
     async def run(
         self,
@@ -146,6 +148,12 @@ class CPythonSession:
             advice = advice_on_installing(code) if program is not None and cell.ended.get("status") else ""
             if advice:
                 cell.output.add("stderr", f"[{advice}]\n".encode())
+        used = () if self._room.network is None else await self._room.network.used()
+        refused = [each.why for each in used if each.why]
+        for why in refused:
+            if why not in self._told:
+                cell.output.add("stderr", f"[{why}]\n".encode())
+        self._told.update(refused)
         if program is None:
             self._used = not final
         lost, self._lost = self._lost, False
@@ -155,6 +163,8 @@ class CPythonSession:
             result = await aside(conclude, *facts, large=True)
         else:
             result = conclude(*facts)
+        if used:
+            result = replace(result, network=used, error=_with_reasons(result.error, refused))
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
@@ -462,6 +472,15 @@ class CPythonSession:
         if self._work is not None:
             await asyncio.wait((self._work,))
             self._work = None
+
+
+def _with_reasons(error: CodeError | None, refused: Sequence[str]) -> CodeError | None:
+    """The error, with why connections were refused as its last lines."""
+    if error is None or not refused:
+        return error
+    lines = "\n".join(refused[:_MOST_REASONS])
+    traceback = f"{error.traceback.rstrip()}\n{lines}\n" if error.traceback else ""
+    return replace(error, message=f"{error.message}\n{lines}", traceback=traceback)
 
 
 def _pids_of(checkpoints: Sequence[CheckpointHandle]) -> list[int]:

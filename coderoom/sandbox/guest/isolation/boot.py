@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..forks import fork
+from ..frames import send_packet
 from . import linux, mounts
 
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -212,6 +213,28 @@ def enter_room(config: dict[str, Any]) -> bool:
         # An interpreter below /tmp is mounted there already.
         mounts.cover(place, config["limits"]["disk_bytes"], mode, config["kept"] if place == "/tmp" else ())
     return True
+
+
+def hand_over_listeners(fd: int, ports: list[int]) -> None:
+    """Make the sockets at which the proxy of the host serves a room, and send them to the host.
+
+    The first port is that of the proxy. At the others, code finds hosts by their names, which it resolves with the last
+    socket (DNS): each name gets an address of the loopback of its own.
+    """
+    sockets = []
+    for port in ports:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1" if not sockets else "0.0.0.0", port))
+        sock.listen(128)
+        sockets.append(sock)
+    names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    names.bind(("127.0.0.1", 53))
+    sockets.append(names)
+    with socket.socket(fileno=fd) as sender:
+        send_packet(sender, b".", [sock.fileno() for sock in sockets])
+    for sock in sockets:
+        sock.close()
 
 
 def _unshare_room(more: int = 0) -> None:

@@ -251,7 +251,7 @@ def container_config(
             mounts=mounts,
             tmpfs=folders,
             shm_size=size,
-            network_mode="bridge" if spec.network else "none",
+            network_mode="bridge" if spec.host_network else "none",
             auto_remove=True,
             cap_drop=["ALL"],
             cgroupns="private",

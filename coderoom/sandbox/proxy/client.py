@@ -1,0 +1,221 @@
+"""The host's side of the proxy: starts its process, hands it the sockets of rooms, and asks what was used."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom.errors import SandboxUnavailable
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.proxy.rules import AllowList, parse_rule
+from coderoom.sandbox.proxy.server import PROXY_PORT
+from coderoom.sandbox.result import NetworkUse
+
+_PATIENCE: Final = 20.0
+_LARGEST_PACKET: Final = 1 << 17
+_MOST_PORTS: Final = 48
+_numbers = itertools.count(1)
+_HERE: Final = Path(__file__).resolve().parent
+# Under a name of its own, so that the package `coderoom` with all that it imports is not needed.
+_PROGRAM: Final = """
+import sys
+sys.modules["coderoom_proxy"] = type(sys)("coderoom_proxy")
+sys.modules["coderoom_proxy"].__path__ = [sys.argv[1]]
+from coderoom_proxy.server import main
+main(int(sys.argv[2]))
+"""
+
+
+def environment_for(config: SandboxConfig) -> dict[str, str]:
+    """What programs behind the wall need to find the proxy."""
+    rules = AllowList(map(parse_rule, config.allowed_hosts))
+    own = [each for each in ("localhost", "127.0.0.1", "::1") if not rules.allows(each, None)]
+    address = f"http://127.0.0.1:{PROXY_PORT}"
+    found = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": ",".join(own)}
+    return {**found, **{name.lower(): value for name, value in found.items()}, "NODE_USE_ENV_PROXY": "1"}
+
+
+def ports_for(config: SandboxConfig) -> list[int]:
+    """The ports at which code finds hosts by their names, without asking the proxy: those of the web, and named ones."""
+    return list(dict.fromkeys([80, 443, *AllowList(map(parse_rule, config.allowed_hosts)).ports]))[:_MOST_PORTS]
+
+
+class Proxy:
+    """The process of the proxy of one sandbox. If it dies, another one takes its place, with the same sockets."""
+
+    def __init__(self, config: SandboxConfig) -> None:
+        self._message = {
+            "rules": list(map(parse_rule, config.allowed_hosts)),
+            "connect_seconds": config.limits.connect_seconds,
+            "network_bytes": config.limits.network_bytes,
+        }
+        self._rooms: dict[int, RoomNetwork] = {}
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._restarting: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            SandboxUnavailable: It did not start.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_HERE), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._control = ours
+        ours.setblocking(False)
+        # For a sandbox that is never closed: the process ends with the socket.
+        weakref.finalize(self, ours.close)
+        try:
+            self._send(self._message)
+            async with asyncio.timeout(_PATIENCE):
+                answer = await self._loop.sock_recv(ours, _LARGEST_PACKET)
+            if not answer:
+                raise ConnectionError("it has ended")
+        except OSError as error:
+            self.close()
+            raise SandboxUnavailable(f"The proxy for the sandbox's network did not start: {error}.") from error
+        self._loop.add_reader(ours, self._take)
+
+    def add(self, sockets: Sequence[int]) -> RoomNetwork:
+        """Serve the listening sockets of a room, which belong to the result from now on."""
+        number = next(_numbers)
+        room = self._rooms[number] = RoomNetwork(self, number, sockets)
+        self.tell({"op": "room", "id": number}, sockets)
+        return room
+
+    def tell(self, message: Mapping[str, Any], sockets: Sequence[int] = ()) -> bool:
+        """Send a message; return whether that was possible."""
+        try:
+            self._send(message, sockets)
+        except OSError:  # It has died, and the next one is told all that it needs.
+            return False
+        return True
+
+    def forget(self, number: int) -> None:
+        """Stop serving a room."""
+        if self._rooms.pop(number, None) is not None:
+            self.tell({"op": "end", "id": number})
+
+    def close(self) -> None:
+        """End the process; a second call does nothing."""
+        self._closed = True
+        self._disconnect()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _send(self, message: Mapping[str, Any], sockets: Sequence[int] = ()) -> None:
+        if self._control is None:
+            raise ConnectionError("it has ended")
+        socket.send_fds(self._control, [json.dumps(message).encode()], sockets)
+
+    def _take(self) -> None:
+        assert self._control is not None
+        try:
+            data = self._control.recv(_LARGEST_PACKET)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            message = json.loads(data)
+            room = self._rooms.get(message["id"])
+            if room is not None:
+                room.answered(message)
+            return
+        self._disconnect()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        for room in self._rooms.values():
+            room.answered({"uses": [], "left_out": 0})
+        self._restarting = self._loop.create_task(self._restart())
+
+    async def _restart(self) -> None:
+        with contextlib.suppress(SandboxUnavailable):  # Then connections go unanswered.
+            await self.start()
+            for number, room in self._rooms.items():
+                self.tell({"op": "room", "id": number}, room.sockets)
+
+    def _disconnect(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            with contextlib.suppress(RuntimeError):  # The event loop is closed already.
+                self._loop.remove_reader(control)
+            control.close()
+
+
+class RoomNetwork:
+    """The network of a room: the sockets at which the proxy serves it."""
+
+    def __init__(self, proxy: Proxy, number: int, sockets: Sequence[int]) -> None:
+        self._proxy = proxy
+        self._number = number
+        self.sockets = sockets
+        self._answers: list[asyncio.Future[Mapping[str, Any]]] = []
+        self._close_sockets = weakref.finalize(self, _close_all, sockets)
+
+    def begin(self) -> None:
+        """Begin a session: what an earlier one has left is cut off."""
+        self._proxy.tell({"op": "begin", "id": self._number})
+
+    async def used(self) -> tuple[NetworkUse, ...]:
+        """What was let through and refused since the last call."""
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers.append(answer)
+        if not self._proxy.tell({"op": "report", "id": self._number}):
+            self._answers.remove(answer)
+            return ()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                message = await answer
+        except TimeoutError:
+            return ()
+        finally:
+            if answer in self._answers:
+                self._answers.remove(answer)
+        uses = [NetworkUse(**use) for use in message["uses"]]
+        if message["left_out"]:
+            uses.append(NetworkUse("", None, f"{message['left_out']} more are not listed."))
+        return tuple(uses)
+
+    def answered(self, message: Mapping[str, Any]) -> None:
+        """Take the answer to a report."""
+        for answer in self._answers:
+            if not answer.done():
+                answer.set_result(message)
+                return
+
+    def close(self) -> None:
+        """Stop serving the room."""
+        self._proxy.forget(self._number)
+        self._close_sockets()
+
+
+def _close_all(fds: Sequence[int]) -> None:
+    for fd in fds:
+        os.close(fd)
