@@ -33,7 +33,9 @@ class Sandbox:
         limits: `Limits`, or a mapping of those that differ from the defaults.
         workspace: A folder that the code may read and write, at `/workspace`; it is created if it does not exist.
             `None`: each run and each session has an empty one in memory.
-        network: Whether the code may use the network.
+        network: Whether the code may use the network of this machine; or a list of hosts that it may reach through a
+            proxy, such as `api.example.org`, `api.example.org:443`, `*.example.org` or an address; or `observe`, an
+            empty list that is known to be too short. See `docs/network.md`.
         policy: `open`, or `restricted` for a small subset of Python. Code that breaks its rules is rejected with an
             explanation. A policy is early feedback, never security.
         env: Environment variables for the code, besides the few that programs need.

@@ -52,7 +52,7 @@ def is_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
-def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
+def remark_on(error: BaseException, memory_bytes: int, network: bool | str) -> str:
     """The limit of the sandbox that caused an exception; empty if none is known."""
     if is_of_memory(error):
         size = memory_bytes // (1024 * 1024)
@@ -69,6 +69,8 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool) -> str:
         )
     if not network and any(_misses_network(each) for each in _linked(error)):
         return "There is no network here: network=True (--network) turns it on."
+    if network == "listed" and any(getattr(each, "errno", None) == errno.ENETUNREACH for each in _linked(error)):
+        return "Here, a host is reached by its name, or through the proxy that HTTP_PROXY names (also SOCKS 5)."
     return ""
 
 

@@ -46,7 +46,7 @@ def environment_for(config: SandboxConfig) -> dict[str, str]:
 
 
 def ports_for(config: SandboxConfig) -> list[int]:
-    """The ports at which code finds hosts by their names, without asking the proxy: those of the web, and named ones."""
+    """The ports at which code finds hosts without asking the proxy: those of the web, and those of the list."""
     return list(dict.fromkeys([80, 443, *AllowList(map(parse_rule, config.allowed_hosts)).ports]))[:_MOST_PORTS]
 
 
@@ -74,7 +74,7 @@ class Proxy:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - a millisecond
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, str(_HERE), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

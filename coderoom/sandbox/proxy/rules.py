@@ -11,6 +11,7 @@ from typing import NamedTuple
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
 _SHAPE = re.compile(r"\[(?P<v6>[^\[\]]*)\](?::(?P<port6>\d+))?|(?P<host>[^:\[\]]*)(?::(?P<port>\d+))?")
+_NUMBER = re.compile(r"\d+|0x[\da-f]*", re.ASCII)
 _LONGEST_NAME = 253
 _LOOPBACK = ("127.0.0.1", "::1")
 # Services for the machines of clouds that have public addresses: Azure.
@@ -60,8 +61,8 @@ def parse_rule(text: object) -> Rule:
     name = "*" if host == "*" else normal_host(host[2:] if wild else host)
     if name is None or (wild and address_of(name) is not None):
         raise ValueError(
-            f"{shown} is not the name of a host; write 'api.example.org', 'api.example.org:443', '*.example.org', or an "
-            "address such as '192.0.2.7:8080' or '[2001:db8::7]:443'"
+            f"{shown} is not the name of a host; write 'api.example.org', 'api.example.org:443', '*.example.org', or "
+            "an address such as '192.0.2.7:8080' or '[2001:db8::7]:443'"
         )
     return Rule(f"*.{name}" if wild else name, port)
 
@@ -86,11 +87,7 @@ def normal_host(host: str) -> str | None:
         return None
     labels = name.split(".")
     # A last label that is a number, also a hexadecimal one, makes `inet_aton` read the whole as an address.
-    if (
-        len(name) > _LONGEST_NAME
-        or not all(map(_LABEL.fullmatch, labels))
-        or re.fullmatch(r"\d+|0x[\da-f]*", labels[-1])
-    ):
+    if len(name) > _LONGEST_NAME or not all(map(_LABEL.fullmatch, labels)) or _NUMBER.fullmatch(labels[-1]):
         return None
     return name
 

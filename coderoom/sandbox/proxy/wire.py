@@ -105,7 +105,7 @@ def chunk_size(line: bytes) -> int:
 
 
 def server_name(data: bytes) -> str | None:
-    """The name of the host in the first message of a TLS client; empty if it names none, `None` if more bytes are needed.
+    """The name of the host in the first message of a TLS client; empty if it names none, `None` if it is not whole.
 
     See RFC 8446, section 4.1.2, and RFC 6066, section 3.
     """

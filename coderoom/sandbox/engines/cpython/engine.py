@@ -198,7 +198,7 @@ class Worker:
                 "kept": list(boot.get("below_tmp", [])),
                 "workspace_in_memory": config.workspace is None,
                 "lockdown": lockdown,
-                "network": config.network is not False,
+                "network": config.network if isinstance(config.network, bool) else "listed",
                 "internet_sockets": config.network is not False or config.local_network,
                 # Otherwise sessions would reach each other's servers, and their ports would collide.
                 "network_per_room": own_network and (self._proxy is not None or config.local_network),

@@ -221,7 +221,7 @@ def hand_over_listeners(fd: int, ports: list[int]) -> None:
     The first port is that of the proxy. At the others, code finds hosts by their names, which it resolves with the last
     socket (DNS): each name gets an address of the loopback of its own.
     """
-    sockets = []
+    sockets: list[socket.socket] = []
     for port in ports:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
