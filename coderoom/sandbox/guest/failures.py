@@ -71,6 +71,12 @@ def remark_on(error: BaseException, memory_bytes: int, network: bool | str) -> s
         return "There is no network here: network=True (--network) turns it on."
     if network == "listed" and any(getattr(each, "errno", None) == errno.ENETUNREACH for each in _linked(error)):
         return "Here, a host is reached by its name, or through the proxy that HTTP_PROXY names (also SOCKS 5)."
+    refused = [each for each in _linked(error) if isinstance(each, ConnectionRefusedError)]
+    if network == "listed" and any("'127.64." in str(each) for each in refused):
+        return (
+            "Without the proxy that HTTP_PROXY names (aiohttp: trust_env=True), a host is reached at the ports 80 and "
+            "443, and at those that `network` names."
+        )
     return ""
 
 
