@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
     from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
     from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on
-    from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule, WallName
+    from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule, WallName
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.function import HostFunction
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         CodeError,
         ExecutionResult,
         FunctionCall,
+        NetworkUse,
         OnOutput,
         OutputChunk,
     )
@@ -54,6 +55,7 @@ __all__ = [
     "CallRecorder",
     "Checkpoint",
     "CodeError",
+    "Credential",
     "Engine",
     "EngineName",
     "EngineSession",
@@ -61,6 +63,7 @@ __all__ = [
     "FunctionCall",
     "HostFunction",
     "Limits",
+    "NetworkUse",
     "OnOutput",
     "OutputChunk",
     "RecordedCall",
@@ -94,7 +97,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.errors": "SandboxUnavailable",
         "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
         "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on",
-        "coderoom.sandbox.config": "EngineName Limits SandboxConfig SourceModule WallName",
+        "coderoom.sandbox.config": "Credential EngineName Limits SandboxConfig SourceModule WallName",
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.function": "HostFunction",
@@ -102,7 +105,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.guest.restricted": "Rulebook",
         "coderoom.sandbox.policy": "find_violations=find restricted_rules",
         "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
-        "ExecutionResult FunctionCall OnOutput OutputChunk",
+        "ExecutionResult FunctionCall NetworkUse OnOutput OutputChunk",
         "coderoom.sandbox.sandbox": "Sandbox",
         "coderoom.sandbox.session": "Checkpoint Session stream_gathered with_output",
         "coderoom.sandbox.walls": "choose_wall=choose probe_walls=probe_all",

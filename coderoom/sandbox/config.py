@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic_core import ErrorDetails
 
 from coderoom.errors import RequestError
@@ -120,6 +129,23 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**DEFAULTS, **zone, **extra}
 
 
+class Credential(BaseModel):
+    """What the proxy adds to the code's requests to a host, so that the code never has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    value: SecretStr = Field(
+        description="The header's value, such as `Bearer ${GITHUB_TOKEN}`; the variables are those of this process."
+    )
+    header: str = Field(default="Authorization", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="Its name.")
+    methods: tuple[Annotated[str, Field(pattern=r"^[A-Z]+$")], ...] = Field(
+        default=(), description="The methods that are let through, such as `GET`; empty: all."
+    )
+    paths: tuple[Annotated[str, Field(pattern=r"^/[^?#]*$")], ...] = Field(
+        default=(), description="The beginnings of the paths that are let through, such as `/repos/me`; empty: all."
+    )
+
+
 class SourceModule(NamedTuple):
     """A module for `Sandbox(preload=...)` that is not installed inside; the worker makes it from its source.
 
@@ -184,6 +210,24 @@ def _hosts(value: object) -> object:
     return hosts
 
 
+def _credentials(value: object, info: ValidationInfo) -> Mapping[str, Credential]:
+    found = {}
+    for host, given in _mapping(value, info).items():
+        try:
+            rule = parse_rule(host)
+            if "*" in rule.host:
+                raise ValueError(f"{host!r} has a wildcard, and a credential is for one host")
+            found[host] = given if isinstance(given, Credential) else Credential.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"])) or "its settings"
+            message = f"credentials: {host}: {place}: {first['msg']}."
+            raise RequestError(message) from None  # The value may be in it.
+        except ValueError as error:
+            raise RequestError(f"credentials: {error}.") from None
+    return found
+
+
 def _packages(value: object) -> object:
     return (value,) if value == ON_REQUEST else _listed(value)
 
@@ -212,6 +256,14 @@ class SandboxConfig(BaseModel):
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
     local_network: bool = False
+    credentials: Annotated[Mapping[str, Credential], PlainValidator(_credentials)] = Field(default_factory=dict)
+    # Of the proxy that opens TLS for these hosts; not an argument of `Sandbox`.
+    authority: str = Field(default="", repr=False)
+
+    @property
+    def proxied(self) -> bool:
+        """Whether the code reaches some hosts, through the proxy."""
+        return not isinstance(self.network, bool) or bool(self.credentials)
 
     @property
     def host_network(self) -> bool:
@@ -228,6 +280,10 @@ class SandboxConfig(BaseModel):
             super().__init__(**arguments)
         except ValidationError as error:
             raise RequestError(_explain(error.errors(include_url=False), arguments)) from error
+        if self.credentials and self.host_network:
+            raise RequestError(
+                "credentials: with network=True, nothing is between the code and the hosts; give a list of hosts."
+            )
 
 
 def shown(value: object) -> str:

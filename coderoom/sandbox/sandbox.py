@@ -11,7 +11,7 @@ from typing import Any, Self
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import check, check_cell, input_of, reporting_failures
-from coderoom.sandbox.config import EngineName, Limits, SandboxConfig, SourceModule
+from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.contracts import Engine, EngineSession
 from coderoom.sandbox.functions.callables import Offer, Offered
 from coderoom.sandbox.functions.function import HostFunction
@@ -54,6 +54,9 @@ class Sandbox:
         local_network: Whether the processes of a session may talk to each other by TCP and UDP (`127.0.0.1`), so that
             code may run servers. Each session has a network of its own, in which there is nothing else. Otherwise, and
             without `network`, code can make no such socket.
+        credentials: What the proxy adds to the code's requests to a host (`pip install 'coderoom[proxy]'`), such as
+            `{"api.github.com": {"header": "Authorization", "value": "Bearer ${GITHUB_TOKEN}"}}`: the code can use the
+            host and never has the value. See `Credential` and `docs/network.md`.
 
     Raises:
         RequestError: An argument is wrong.
@@ -77,6 +80,7 @@ class Sandbox:
         concurrency: int = 256,
         options: Mapping[str, Any] | None = None,
         local_network: bool = False,
+        credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
     ) -> None:
         self.config = SandboxConfig(
             wall=wall,
@@ -94,6 +98,7 @@ class Sandbox:
             concurrency=concurrency,
             options={} if options is None else options,
             local_network=local_network,
+            credentials={} if credentials is None else credentials,
         )
         self._engine: Engine = _make_engine(self.config)
         self._closed = False

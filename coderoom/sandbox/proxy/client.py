@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,15 +17,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from coderoom.errors import SandboxUnavailable
-from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.proxy.rules import AllowList, parse_rule
-from coderoom.sandbox.proxy.server import PROXY_PORT
+from coderoom._util.distribution import install_command
+from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.sandbox.config import Credential, SandboxConfig
+from coderoom.sandbox.proxy.rules import AllowList, Rule, parse_rule
+from coderoom.sandbox.proxy.server import AUTHORITY, PROXY_PORT
 from coderoom.sandbox.result import NetworkUse
+from coderoom.sandbox.walls.layout import AUTHORITIES
 
 _PATIENCE: Final = 20.0
 _LARGEST_PACKET: Final = 1 << 17
 _MOST_PORTS: Final = 48
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+# What programs read the file of the authorities from that they trust.
+_TRUSTING: Final = (
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE"),
+    *("CARGO_HTTP_CAINFO", "npm_config_cafile"),
+)
 _numbers = itertools.count(1)
 _HERE: Final = Path(__file__).resolve().parent
 # Under a name of its own, so that the package `coderoom` with all that it imports is not needed.
@@ -42,7 +52,10 @@ def environment_for(config: SandboxConfig) -> dict[str, str]:
     own = [each for each in ("localhost", "127.0.0.1", "::1") if not rules.allows(each, None)]
     address = f"http://127.0.0.1:{PROXY_PORT}"
     found = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": ",".join(own)}
-    return {**found, **{name.lower(): value for name, value in found.items()}, "NODE_USE_ENV_PROXY": "1"}
+    found |= {name.lower(): value for name, value in found.items()}
+    if config.credentials:
+        found |= {**dict.fromkeys(_TRUSTING, AUTHORITIES), "NODE_EXTRA_CA_CERTS": AUTHORITY}
+    return {**found, "NODE_USE_ENV_PROXY": "1"}
 
 
 def ports_for(config: SandboxConfig) -> list[int]:
@@ -54,10 +67,14 @@ class Proxy:
     """The process of the proxy of one sandbox. If it dies, another one takes its place, with the same sockets."""
 
     def __init__(self, config: SandboxConfig) -> None:
+        self.authority = ""
+        listed = [_told(parse_rule(host), credential) for host, credential in config.credentials.items()]
         self._message = {
-            "rules": list(map(parse_rule, config.allowed_hosts)),
+            "rules": [*map(parse_rule, config.allowed_hosts), *((each["host"], each["port"]) for each in listed)],
             "connect_seconds": config.limits.connect_seconds,
             "network_bytes": config.limits.network_bytes,
+            "credentials": listed,
+            "path": _places_of_packages() if listed else [],
         }
         self._rooms: dict[int, RoomNetwork] = {}
         self._control: socket.socket | None = None
@@ -79,7 +96,7 @@ class Proxy:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={},
+                env={name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ},
                 cwd="/",
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
@@ -94,6 +111,7 @@ class Proxy:
                 answer = await self._loop.sock_recv(ours, _LARGEST_PACKET)
             if not answer:
                 raise ConnectionError("it has ended")
+            self.authority = json.loads(answer)["authority"] or self.authority
         except OSError as error:
             self.close()
             raise SandboxUnavailable(f"The proxy for the sandbox's network did not start: {error}.") from error
@@ -214,6 +232,38 @@ class RoomNetwork:
         """Stop serving the room."""
         self._proxy.forget(self._number)
         self._close_sockets()
+
+
+def _told(rule: Rule, credential: Credential) -> dict[str, Any]:
+    """What the proxy is told of a credential, with the values of its variables."""
+    secrets = []
+
+    def value_of(found: re.Match[str]) -> str:
+        value = os.environ.get(found[1])
+        if not value:
+            raise RequestError(f"credentials: {rule.host}: the environment variable {found[1]!r} is not set.")
+        secrets.append(value)
+        return value
+
+    value = _VARIABLE.sub(value_of, credential.value.get_secret_value())
+    if not value.isprintable() or not value.isascii():
+        raise RequestError(f"credentials: {rule.host}: its value has characters that a header cannot have.")
+    # Without `Bearer` and the like, which is no secret.
+    secrets += [value, value.partition(" ")[2] or value]
+    told = {"host": rule.host, "port": rule.port or 443, "header": credential.header, "value": value}
+    return {**told, "secrets": secrets, "methods": credential.methods, "paths": credential.paths}
+
+
+def _places_of_packages() -> list[str]:
+    """Where the packages are that the proxy needs for credentials."""
+    places = []
+    for name in ("cryptography", "h11", "cffi"):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            places.append(str(Path(spec.origin).parent.parent))
+        elif name != "cffi":
+            raise MissingDependencyError(f"Credentials need the package {name!r}: {install_command('proxy')}")
+    return list(dict.fromkeys(places))
 
 
 def _close_all(fds: Sequence[int]) -> None:

@@ -198,3 +198,12 @@ async def _both(*ways: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def copy(source: Source, writer: asyncio.StreamWriter) -> None:
+    """Copy bytes to the end of a stream."""
+    while source.begun or await source.more():
+        writer.write(source.begun)
+        source.begun = b""
+        await writer.drain()
+    writer.write_eof()

@@ -17,18 +17,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import functools
 import json
 import os
 import resource
 import socket
+import ssl
 import struct
+import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import wire
-from .link import Link, Source
+from .link import Link, Source, copy
 from .rules import AllowList, Rule, address_of, normal_host, shown
 from .wire import Head, MalformedError
+
+if TYPE_CHECKING:  # It needs packages.
+    from .credentials import Credentials
+
+AUTHORITY = "/etc/coderoom-authority.pem"
+"""Where code finds the certificate of the authority of the proxy."""
 
 PROXY_PORT = 3128
 """The port at code's loopback that understands requests to HTTP proxies and SOCKS 5."""
@@ -39,6 +49,8 @@ _LONGEST_HOST = 253
 _AT_ONCE = 1 << 18
 _SECONDS_TO_ASK = 30.0
 _LARGEST_PACKET, _MOST_SOCKETS = 1 << 17, 64
+_PR_SET_DUMPABLE = 4
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _SOCKS_GRANTED, _SOCKS_FORBIDDEN, _SOCKS_UNREACHABLE = 0, 2, 4
 # They belong to a connection, not to the request (RFC 9110, section 7.6.1), or to the proxy.
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade"}
@@ -131,13 +143,16 @@ class Room:
         reader = asyncio.StreamReader(_AT_ONCE)
         protocol = asyncio.StreamReaderProtocol(reader)
         address, port = sock.getsockname()[:2]
+        is_asked = (address, port) == ("127.0.0.1", PROXY_PORT)
+        host = "" if is_asked else self._name_at(address)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, sock)
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         try:
-            if (address, port) == ("127.0.0.1", PROXY_PORT):
+            if is_asked:
                 await self._answer_request(reader, writer)
+            elif self._proxy.opens(host, port):
+                await self._open(host, port, Source(reader), writer)
             else:
-                host = self._name_at(address)
                 async with self._linked(host, port, Source(reader), writer) as link:
                     await link.tunnel()
             writer.close()
@@ -162,12 +177,17 @@ class Room:
                     await _say(writer, 400, f"The proxy cannot read this: {error}.")
                     return
         try:
+            name = normal_host(host)
+            if name is not None and (head is None or head.method == "CONNECT") and self._proxy.opens(name, port):
+                await self._open(
+                    name, port, source, writer, _socks_answer(_SOCKS_GRANTED) if head is None else _ESTABLISHED
+                )
+                return
             async with self._linked(host, port, source, writer) as link:
                 if head is not None and head.method != "CONNECT":
                     await link.forward(_for_origin(head, shown(host, None if port == 80 else port)))
                     return
-                established = b"HTTP/1.1 200 Connection established\r\n\r\n"
-                writer.write(_socks_answer(_SOCKS_GRANTED) if head is None else established)
+                writer.write(_socks_answer(_SOCKS_GRANTED) if head is None else _ESTABLISHED)
                 await link.tunnel()
         except RefusedError as error:
             if head is not None:
@@ -196,6 +216,69 @@ class Room:
             raise ConnectionAbortedError(str(error)) from error
         finally:
             onward_writer.close()
+
+    async def _open(
+        self, host: str, port: int, source: Source, writer: asyncio.StreamWriter, granted: bytes = b""
+    ) -> None:
+        """Open TLS in the place of a host, and add its credential to each request."""
+        from .credentials import Opened
+
+        credentials = self._proxy.credentials
+        assert credentials is not None
+
+        async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            try:
+                sock = await self._proxy.connect(host, port)
+                self.note(host, port, connections=1)
+                return await asyncio.open_connection(
+                    sock=sock, limit=_AT_ONCE, ssl=credentials.verifying, server_hostname=host
+                )
+            except RefusedError as error:
+                raise self.refused(host, port, str(error), error.status) from error
+            except ssl.SSLCertVerificationError as error:
+                why = f"The certificate of {shown(host, port)} is not valid: {error.verify_message.rstrip('.')}."
+                raise self.refused(host, port, why, 502) from error
+            except OSError as error:
+                raise self.refused(host, port, f"No TLS with {shown(host, port)}: {error}.", 502) from error
+
+        if self._spent > self._proxy.network_bytes:
+            raise self.refused(host, port, self._proxy.spent)
+        writer.write(granted)
+        # What was read already is for TLS, too: it goes through a socket of its own.
+        inner, outer = socket.socketpair()
+        outer_reader, outer_writer = await asyncio.open_connection(sock=outer, limit=_AT_ONCE)
+        ways = [
+            asyncio.ensure_future(copy(source, outer_writer)),
+            asyncio.ensure_future(copy(Source(outer_reader), writer)),
+        ]
+        try:
+            reader = asyncio.StreamReader(_AT_ONCE)
+            protocol = asyncio.StreamReaderProtocol(reader)
+            try:
+                transport, _ = await self._loop.connect_accepted_socket(
+                    lambda: protocol, inner, ssl=credentials.context(host, port)
+                )
+            except ssl.SSLError as error:
+                cause = "it asks for another host" if error.reason == "CALLBACK_FAILED" else error.reason
+                why = f"The code, which has to trust {AUTHORITY}, did not agree on TLS for {host}: {cause}."
+                raise self.refused(host, port, why) from error
+            opened = Opened(
+                credentials.of(host, port),
+                reader,
+                asyncio.StreamWriter(transport, protocol, reader, self._loop),
+                connect,
+                functools.partial(self.spend, host, port),
+            )
+            await opened.serve(functools.partial(self.refused, host, port))
+            transport.close()
+            await ways[1]
+        except RefusedError as error:  # It is too late to say so in an answer.
+            raise ConnectionAbortedError(str(error)) from error
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            outer_writer.close()
 
     def _name_at(self, address: str) -> str:
         place = struct.unpack(">I", socket.inet_aton(address))[0] - _FIRST_NAME
@@ -226,6 +309,11 @@ class Proxy:
         self.network_bytes: int = config["network_bytes"]
         self.spent = f"The session has used up its network_bytes, {self.network_bytes}."
         self._connect_seconds: float = config["connect_seconds"]
+        self.credentials: Credentials | None = None
+        if config["credentials"]:
+            from .credentials import Credentials as Known
+
+            self.credentials = Known(config["credentials"])
         self._rooms: dict[int, Room] = {}
         self._control = control
         self.ended = asyncio.get_running_loop().create_future()
@@ -254,6 +342,10 @@ class Proxy:
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to the host."""
         self._control.send(json.dumps(message).encode())
+
+    def opens(self, host: str, port: int) -> bool:
+        """Whether TLS is opened for a host, which has a credential."""
+        return self.credentials is not None and self.credentials.context(host, port) is not None
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """Connect to a host that is allowed, by an address that is."""
@@ -363,9 +455,10 @@ async def _say(writer: asyncio.StreamWriter, status: int, text: str) -> None:
 async def _serve(control: socket.socket) -> None:
     control.setblocking(True)
     config = json.loads(control.recv(_LARGEST_PACKET))
+    sys.path += config["path"]
     control.setblocking(False)
     proxy = Proxy(control, config)
-    proxy.send({"ready": True})
+    proxy.send({"ready": True, "authority": proxy.credentials.authority if proxy.credentials else ""})
     asyncio.get_running_loop().add_reader(control, proxy.take)
     await proxy.ended
 
@@ -375,6 +468,8 @@ def main(control_fd: int) -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Other processes of this user must not read the secrets in its memory.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     with socket.socket(fileno=control_fd) as control:
         asyncio.run(_serve(control))
     os._exit(0)  # Not waiting for names that are still being resolved.

@@ -21,6 +21,7 @@ import coderoom
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.proxy.server import AUTHORITY
 
 _OLDEST = (3, 8)
 _PATIENCE = 20.0
@@ -42,6 +43,9 @@ INSIDE = "/run/coderoom"
 _OURS = Path(__file__).resolve().parent.parent / "guest"
 NO_ENTRY_POINTS = _OURS / "no_entry_points.txt"
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+AUTHORITIES = "/etc/coderoom-authorities.pem"
+"""The authorities that this machine trusts, and that of the proxy, if it opens TLS for a host."""
+_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _ETC = (
     "alternatives",
     "ca-certificates/extracted",
@@ -371,6 +375,17 @@ def check_workspace(workspace: Path) -> None:
         )
 
 
+def _usual_authorities() -> str:
+    """The certificates of the authorities that this machine trusts."""
+    import ssl  # Late: few sandboxes need it.
+
+    places = [os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, *_BUNDLES]
+    for place in filter(None, places):
+        with contextlib.suppress(OSError):
+            return Path(place).read_text(encoding="utf-8", errors="replace") + "\n"
+    return ""
+
+
 def _files(uid: int, spec: SandboxConfig) -> dict[str, str]:
     files = {
         "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{WORKSPACE}:/bin/sh\n"
@@ -380,9 +395,12 @@ def _files(uid: int, spec: SandboxConfig) -> dict[str, str]:
         "/etc/hosts": f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost\n",
         "/etc/hostname": f"{HOSTNAME}\n",
     }
-    if not isinstance(spec.network, bool):
+    if spec.proxied:
         files["/etc/resolv.conf"] = "nameserver 127.0.0.1\n"
-    elif spec.network:
+        if spec.authority:
+            files[AUTHORITY] = spec.authority
+            files[AUTHORITIES] = _usual_authorities() + spec.authority
+    elif spec.host_network:
         with contextlib.suppress(OSError):
             # Often a link into /run, so that its text is copied.
             files["/etc/resolv.conf"] = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace")

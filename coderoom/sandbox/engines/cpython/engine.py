@@ -62,7 +62,7 @@ class CPythonEngine:
     lacks = ()
 
     def __init__(self, config: SandboxConfig) -> None:
-        proxy = {} if isinstance(config.network, bool) else environment_for(config)
+        proxy = environment_for(config) if config.proxied else {}
         self._config = config.model_copy(update={"env": environment({**proxy, **config.env})})
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
@@ -155,7 +155,7 @@ class Worker:
         self._tidying: set[Room] = set()
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
-        self._proxy = None if isinstance(config.network, bool) else Proxy(config)
+        self._proxy = Proxy(config) if config.proxied else None
         self._ready: asyncio.Future[Mapping[str, Any]] | None = None
         self.facts: Mapping[str, Any] = {}
 
@@ -163,6 +163,7 @@ class Worker:
         """Start it and wait until it is warm."""
         if self._proxy is not None:
             await self._proxy.start()
+            self._config = self._config.model_copy(update={"authority": self._proxy.authority})
         try:
             self._started = started = await self._wall.start(self._config)
         except BaseException:
@@ -198,8 +199,8 @@ class Worker:
                 "kept": list(boot.get("below_tmp", [])),
                 "workspace_in_memory": config.workspace is None,
                 "lockdown": lockdown,
-                "network": config.network if isinstance(config.network, bool) else "listed",
-                "internet_sockets": config.network is not False or config.local_network,
+                "network": "listed" if config.proxied else config.network,
+                "internet_sockets": config.host_network or config.proxied or config.local_network,
                 # Otherwise sessions would reach each other's servers, and their ports would collide.
                 "network_per_room": own_network and (self._proxy is not None or config.local_network),
                 "proxy_ports": [] if self._proxy is None else [PROXY_PORT, *ports_for(config)],

@@ -59,6 +59,7 @@ class MontyEngine:
     lacks = (
         "network",
         "local_network",
+        "credentials",
         "python",
         "packages",
         "allowed_packages",
