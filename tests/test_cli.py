@@ -202,7 +202,7 @@ def test_a_missing_key_is_a_missing_thing(tmp_path: Path, as_json: bool) -> None
         (["exec", str(ROOT / "examples" / "notebook.md"), "--workspace", "/etc"], "system folder"),
         (["exec", str(NILE)], "not a kind of file that runs here"),
         (["exec", str(ROOT / "README.md"), "-w", "nowhere/at/all"], "nowhere"),
-        (["exec", str(ROOT / "examples" / "notebook.md"), "--language", "ruby"], "'ruby'"),
+        (["exec", str(ROOT / "examples" / "notebook.md"), "--language", "cobol"], "'cobol'"),
         (["validate", "nothing.yaml"], "nothing.yaml"),
         (["validate", str(ROOT / "examples" / "team.yml")], "team.yaml'?"),
         (["fly"], "No such command"),

@@ -261,7 +261,7 @@ def execute(
     file: Annotated[
         str,
         typer.Argument(
-            help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .bash, .js, .mjs). '-' reads standard input: "
+            help="Markdown, a notebook (.ipynb), or a script (.py, .sh, .js, .c and so on). '-' reads standard input: "
             "Markdown, if --language does not name a script's."
         ),
     ],
@@ -295,8 +295,8 @@ def execute(
     """Run the code blocks of a file, without a model.
 
     They run in order, up to the first that fails, in one session in a sandbox: variables, imports and files of
-    earlier blocks stay. Blocks in python, sh, bash and javascript run; one marked no-run (```python no-run) does
-    not.
+    earlier blocks stay. Blocks in python, sh, bash, javascript and the other languages that `coderoom doctor` lists
+    run; one marked no-run (```python no-run) does not.
     """
     from coderoom._util.terminal import make_console
     from coderoom.runs import Writer, open_journal, read_blocks, run_file

@@ -115,7 +115,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     Blocks run in order, up to the first that fails. With `state="session"` each is a cell of one session: variables
     and imports are kept from block to block and from call to call, also after a failure; if they are lost, the output
     says so. With `state="fresh"` each block has a fresh state except for the files. The output is the printed text and
-    the value of a last expression. Languages: `python`, `sh` (`shell`), `bash`, and `javascript` if `node` is
+    the value of a last expression. Languages: `python`, `sh` (`shell`), `bash`, `javascript` and more, where they are
     installed. A first line `# filename: src/a.py` also saves the block to that file. The executor starts with the first
     code, and can be used again after `stop` and in another event loop.
 
@@ -300,9 +300,9 @@ class LocalCodeExecutor(SandboxedExecutor, Component[LocalCodeExecutorConfig]):
     but the time, and without the value of a last expression in the output. It needs Linux.
 
     Blocks run in order, up to the first that fails, each with a fresh state except for the files. Languages: `python`,
-    `sh` (`shell`), `bash`, and `javascript` if `node` is installed. A first line `# filename: src/a.py` also saves the
-    block to that file. Of output above 1 MiB the result has the beginning and the end. The executor starts with the
-    first code.
+    `sh` (`shell`), `bash`, `javascript` and more, where they are installed. A first line `# filename: src/a.py` also
+    saves the block to that file. Of output above 1 MiB the result has the beginning and the end. The executor starts
+    with the first code.
 
     The arguments are the fields of `LocalCodeExecutorConfig`. Programs get the variables that they need to run (`PATH`,
     `HOME`, the locale, ...) without `env`, and `python` may be a name in `PATH`, too.

@@ -16,12 +16,10 @@ from coderoom.errors import RequestError
 from coderoom.judge.apart import TestCode, TestFiles, tests_in
 from coderoom.judge.files import read_tests
 from coderoom.judge.problem_sets import read_programs
-from coderoom.judge.programs import LANGUAGES, Programs
+from coderoom.judge.programs import Programs
+from coderoom.sandbox import SUFFIXES
 
-_SUFFIXES: Final = {
-    **{language: suffix for suffix, language in reversed(LANGUAGES.items())},
-    **{"c": ".c", "cpp": ".cpp", "go": ".go", "rust": ".rs", "java": ".java"},
-}
+_SUFFIXES: Final = {language: suffix for suffix, language in reversed([*SUFFIXES.items()])}
 _PATH: Final = re.compile(r"[^\n]+\.(py|json|jsonl)")
 _FOLDER: Final = re.compile(r"[^\n\0]{1,4096}")
 

@@ -7,25 +7,24 @@ room of a checker, where the output is data.
 from __future__ import annotations
 
 import json
-import marshal
 import re
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import zip_longest
 from pathlib import PurePath
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from coderoom._util.tasks import aside
 from coderoom._util.text import visible
-from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.errors import RequestError
 from coderoom.judge.cases import Data
 from coderoom.judge.harness import START
 from coderoom.judge.session import Verdict, why_no_answer
 from coderoom.judge.values import TaggedError, compare, encode
 from coderoom.outcome import Outcome
-from coderoom.sandbox import PROGRAMS, ExecutionResult, Limits, Sandbox
+from coderoom.sandbox import SUFFIXES, ExecutionResult, Limits, Sandbox
 
 _MIB = 1024 * 1024
 _MOST_PRINTED = 10_000
@@ -35,55 +34,6 @@ _PRELOAD = (  # What programs mostly import.
     *("bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "io", "itertools"),
     *("json", "math", "operator", "random", "re", "statistics", "string", "typing"),
 )
-LANGUAGES = {".py": "python", **{suffix: name for name, each in PROGRAMS.items() for suffix in each.suffixes}}
-
-
-class _Compiler(NamedTuple):
-    """How a language is compiled: the name of its source, the commands that compile and run it, and the package."""
-
-    source: str
-    build: str
-    run: str
-    package: str
-
-
-_BUILD_SECONDS = 60.0
-_COMMAND_NOT_FOUND = 127
-_CPP = _Compiler("main.cpp", "g++ -O2 -std=gnu++17 -o built/main main.cpp", "exec built/main", "g++")
-_SMALL = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=64m -XX:CompressedClassSpaceSize=64m -Xmx384m"
-_COMPILERS = {
-    ".c": _Compiler("main.c", "gcc -O2 -std=gnu17 -o built/main main.c -lm", "exec built/main", "gcc"),
-    **dict.fromkeys((".cpp", ".cc", ".cxx"), _CPP),
-    ".go": _Compiler("main.go", "GOCACHE=/tmp/go go build -o built/main main.go", "exec built/main", "golang-go"),
-    ".rs": _Compiler("main.rs", "rustc -O -o built/main main.rs", "exec built/main", "rustc"),
-    ".java": _Compiler(
-        "Main.java",
-        f"javac {' '.join(f'-J{each}' for each in _SMALL.split())} -d built Main.java",
-        f"MALLOC_ARENA_MAX=1 exec java {_SMALL} -Xss32m -cp built Main",
-        "default-jdk",
-    ),
-    ".ts": _Compiler(  # Only errors of syntax (TS1...) count: the types of Node's modules may not be there.
-        "main.ts",
-        "tsc --target es2022 --module commonjs --outDir built main.ts > errors || code=$?; cat errors; "
-        "test -f built/main.js && ! grep -q 'error TS1[0-9]*:' errors || exit $code",
-        "exec node built/main.js",
-        "node-typescript",
-    ),
-}
-# Files cross as bytes that only the interpreter behind the wall reads.
-_WRITE = """\
-import marshal, os, sys
-os.makedirs("built", exist_ok=True)
-for name, data in marshal.load(sys.stdin.buffer):
-    with open(name, "wb") as file:
-        file.write(data)
-    os.chmod(name, 0o755)
-"""
-_READ = """\
-import marshal, os
-names = [os.path.join("built", each) for each in os.listdir("built")]
-marshal.dumps([(each, open(each, "rb").read()) for each in names])
-"""
 
 
 def sandbox_for_programs(wall: str = "auto", **options: Any) -> Sandbox:
@@ -181,10 +131,9 @@ async def judge_programs(
         raise RequestError(f"A program is one file, and there are {len(code)}.")
     [(name, source)] = code.items()
     suffix = PurePath(name).suffix.lower()
-    language, compiler = LANGUAGES.get(suffix), _COMPILERS.get(suffix)
-    if language is None and compiler is None:
-        known = ", ".join([*LANGUAGES, *_COMPILERS])
-        raise RequestError(f"{name}: programs end in {known}, which says what their language is.")
+    language = SUFFIXES.get(suffix)
+    if language is None:
+        raise RequestError(f"{name}: programs end in {', '.join(SUFFIXES)}, which says what their language is.")
     if (programs.function or programs.before) and language != "python":
         raise RequestError(f"{name}: only a program in Python can have function= and before=.")
     limits = sandbox.limits
@@ -193,11 +142,6 @@ async def judge_programs(
     if max(len(each.stdout or "") for each in programs.tests) > limits.output_bytes:
         raise RequestError(f"stdout: outputs of more than {limits.output_bytes:,} bytes need limits.output_bytes.")
     names = [test.name or str(number) for number, test in enumerate(programs.tests, 1)]
-    built = b"" if compiler is None else await _build(sandbox, compiler, source)
-    if isinstance(built, ExecutionResult):
-        why = f"it does not compile: {visible((built.output.strip() or why_no_answer(built)).splitlines()[0])}"
-        error, outcome = built.output[:_MOST_PRINTED], built.outcome
-        return [Verdict(test=each, passed=False, why=why, error=error, outcome=outcome) for each in names]
     verdicts: list[Verdict] = []
     failed = ""
     for test_name, test in zip(names, programs.tests, strict=True):
@@ -207,12 +151,12 @@ async def judge_programs(
         seconds = programs.timeout or timeout
         if programs.function or programs.before:
             result = await _run_after(sandbox, source, programs, test, seconds)
-        elif compiler is not None:
-            async with sandbox.session() as session:
-                await session.run(_WRITE, stdin=built)
-                result = await session.run(compiler.run, language="sh", stdin=test.stdin, timeout=seconds)
         else:
-            result = await sandbox.run(source, language=language or "", stdin=test.stdin, timeout=seconds)
+            result = await sandbox.run(source, language=language, stdin=test.stdin, timeout=seconds)
+        refused = result.error
+        if refused is not None and refused.type == "CompileError":  # No code raises it in a program that is built.
+            why, error = f"it does not compile: {visible(refused.message)}", result.stderr[:_MOST_PRINTED]
+            return [Verdict(test=each, passed=False, why=why, error=error, outcome=result.outcome) for each in names]
         outcome, why = result.outcome, ""
         if outcome is Outcome.OK and programs.memory_bytes and (result.peak_memory or 0) > programs.memory_bytes:
             outcome = Outcome.MEMORY
@@ -237,24 +181,6 @@ async def judge_programs(
             )
         )
     return verdicts
-
-
-async def _build(sandbox: Sandbox, compiler: _Compiler, source: str) -> bytes | ExecutionResult:
-    """Compile a program, in a room of its own; what is built, or the result of the compiler if it fails."""
-    async with sandbox.session() as session:
-        await session.run(_WRITE, stdin=marshal.dumps([(compiler.source, source.encode("utf-8", "surrogatepass"))], 2))
-        result = await session.run(compiler.build, language="sh", timeout=_BUILD_SECONDS)
-        if result.exit_code == _COMMAND_NOT_FOUND:
-            raise MissingDependencyError(
-                f"The sandbox has no compiler for {compiler.source}: {result.output.strip()}. It may read programs in "
-                f"/usr: apt-get install {compiler.package}"
-            )
-        if result.outcome is not Outcome.OK:
-            return result
-        built = await session.run(_READ)
-    if not isinstance(built.value, bytes):
-        raise RequestError(f"What is built of {compiler.source} is too large: raise limits.value_bytes of the sandbox.")
-    return built.value
 
 
 async def _run_after(

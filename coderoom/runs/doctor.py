@@ -43,6 +43,7 @@ NOT_ISOLATED = (
 )
 
 _OLLAMA: Final = "http://127.0.0.1:11434"
+_SEEN_BY_CODE: Final = "/usr/local/bin:/usr/bin:/bin"
 _PLOTS: Final = "the team 'analyst' needs it: pip install 'coderoom[plots]'"
 _REINSTALL = "reinstall CodeRoom: pip install --force-reinstall coderoom"
 _NO_WALL = (
@@ -146,12 +147,15 @@ def _plugins(plugins: Plugins) -> Iterator[Finding]:
 def _languages() -> list[Finding]:
     found = []
     for language, program in PROGRAMS.items():
-        path = shutil.which(program.argv[0])
-        if path is None:
-            detail = f"{program.argv[0]!r} is not on the PATH; such blocks cannot run here"
+        paths = {each: shutil.which(each, path=_SEEN_BY_CODE) for each in program.needs}
+        if "node" in paths:
+            paths["node"] = shutil.which("node")  # Its folder is shown to code, wherever it is.
+        if lacks := [name for name, path in paths.items() if path is None]:
+            detail = f"there is no {' and no '.join(lacks)}, so that such code cannot run: {program.install}"
             found.append(Finding(language, "missing", detail))
         else:
-            found.append(Finding(language, "ok", path))
+            detail = ", ".join(filter(None, paths.values())) or "Python's own SQLite"
+            found.append(Finding(language, "ok", detail))
     return found
 
 

@@ -13,18 +13,16 @@ from typing import Any, Final, Literal
 
 from coderoom.blocks import Block, extract_code_blocks, normalize_language
 from coderoom.errors import RequestError
-from coderoom.sandbox import LANGUAGES, PROGRAMS
+from coderoom.sandbox import INTERPRETERS, LANGUAGES, SUFFIXES
 from coderoom.sandbox.guest import magics
 from coderoom.sandbox.guest.cells import dedented
 
 STDIN: Final = "<stdin>"
 
-_SCRIPTS: Final = {".py": "python"} | {suffix: name for name, each in PROGRAMS.items() for suffix in each.suffixes}
-_BY_PROGRAM: Final = {"python": "python"} | {each.argv[0]: name for name, each in PROGRAMS.items()}
 _LISTED: Final = f"{', '.join(LANGUAGES[:-1])} and {LANGUAGES[-1]}"
 _MARKDOWN: Final = frozenset({"", ".md", ".markdown", ".mdown", ".mdx", ".mkd", ".qmd", ".rmd", ".txt"})
 _NOTEBOOK: Final = ".ipynb"
-_FIRST_LINE: Final = re.compile(rf"#!.*?\b({'|'.join(_BY_PROGRAM)})(?:[\d.]*)\b")
+_FIRST_LINE: Final = re.compile(rf"#!.*?\b({'|'.join(INTERPRETERS)})(?:[\d.]*)\b")
 _TAG: Final = "execute"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 
@@ -93,12 +91,12 @@ def _kind_of(file: str, text: str) -> str:
     if suffix == _NOTEBOOK:
         return "notebook"
     if shebang is not None and (suffix == "" or (suffix, shebang[1]) == (".sh", "bash")):
-        return _BY_PROGRAM[shebang[1]]
+        return INTERPRETERS[shebang[1]]
     if suffix in _MARKDOWN:
         return "markdown"
-    if suffix in _SCRIPTS:
-        return _SCRIPTS[suffix]
-    scripts = ", ".join(_SCRIPTS)
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    scripts = ", ".join(SUFFIXES)
     raise RequestError(
         f"{file!r} is not a kind of file that runs here. These are: Markdown (.md, .txt and similar), notebooks "
         f"({_NOTEBOOK}), and scripts in {_LISTED} ({scripts}). If it is one of them, pass --language."

@@ -21,13 +21,14 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
     from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
-    from coderoom.sandbox.cell import LANGUAGES, PROGRAMS, STATE_LOST, remark_on
+    from coderoom.sandbox.cell import STATE_LOST, remark_on
     from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule, WallName
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.function import HostFunction
     from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
     from coderoom.sandbox.guest.restricted import Rulebook
+    from coderoom.sandbox.languages import INTERPRETERS, LANGUAGES, PROGRAMS, SUFFIXES
     from coderoom.sandbox.policy import find as find_violations
     from coderoom.sandbox.policy import restricted_rules
     from coderoom.sandbox.result import (
@@ -47,9 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANCELLED_CODE",
+    "INTERPRETERS",
     "LANGUAGES",
     "PROGRAMS",
     "STATE_LOST",
+    "SUFFIXES",
     "Artifact",
     "BlocksRun",
     "CallRecorder",
@@ -96,13 +99,14 @@ __getattr__, __dir__ = lazy(
     {
         "coderoom.errors": "SandboxUnavailable",
         "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
-        "coderoom.sandbox.cell": "LANGUAGES PROGRAMS STATE_LOST remark_on",
+        "coderoom.sandbox.cell": "STATE_LOST remark_on",
         "coderoom.sandbox.config": "Credential EngineName Limits SandboxConfig SourceModule WallName",
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.function": "HostFunction",
         "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",
         "coderoom.sandbox.guest.restricted": "Rulebook",
+        "coderoom.sandbox.languages": "INTERPRETERS LANGUAGES PROGRAMS SUFFIXES",
         "coderoom.sandbox.policy": "find_violations=find restricted_rules",
         "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
         "ExecutionResult FunctionCall NetworkUse OnOutput OutputChunk",

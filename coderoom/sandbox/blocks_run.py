@@ -14,7 +14,7 @@ from coderoom._util.files import name_inside, write_inside
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import empty_folder, remove_folder
 from coderoom._util.text import with_line
-from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST, remark_on
 from coderoom.sandbox.functions.function import HostFunction
@@ -211,7 +211,7 @@ class BlocksRun:
             raise
         try:
             result = self._worded(cell.result(), is_kept=True)
-        except RequestError as error:  # The language is unknown.
+        except (MissingDependencyError, RequestError) as error:  # The language is unknown, or not installed.
             result = ExecutionResult(Outcome.ERROR, 1, output=f"{error}\n")
         if lost and not result.state_lost:
             result = replace(result, output=f"[{STATE_LOST}]\n{result.output}", state_lost=True)

@@ -18,13 +18,14 @@ from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from coderoom._util.tasks import aside
 from coderoom._util.text import encodable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig, shown
+from coderoom.sandbox.languages import LANGUAGES, PROGRAMS, Program, language_named
 from coderoom.sandbox.policy import check_apart, check_restricted
 from coderoom.sandbox.registry import ENGINES
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
@@ -43,36 +44,7 @@ _LONGEST_NAME = 4096
 _NOT_IN_OUTPUT = ("Limit", "Timeout", "Cancelled", "Signal")
 
 
-class Program(NamedTuple):
-    """What runs the cells of a language other than Python.
-
-    Attributes:
-        argv: Its command. `{file}` stands for the file with the cell; without it, the cell is the standard input.
-        suffixes: The suffixes of its files.
-        address_space: Whether the limit on memory may bound its address space.
-        reading: Its command if it has a standard input of its own; `None`: the same.
-    """
-
-    argv: tuple[str, ...]
-    suffixes: tuple[str, ...]
-    address_space: bool = True
-    reading: tuple[str, ...] | None = None
-
-
 _engine = functools.cache(ENGINES.load)  # Each cell asks for it.
-PROGRAMS = {
-    "sh": Program(("sh", "{file}"), (".sh",)),
-    "bash": Program(("bash", "{file}"), (".bash",)),
-    # V8 reserves far more address space than it uses.
-    "javascript": Program(
-        ("node", "-"),
-        (".js", ".mjs"),
-        address_space=False,
-        reading=("node", "--preserve-symlinks-main", "{file}"),  # It has a path, but cannot be found by its real one.
-    ),
-}
-LANGUAGES = ("python", *PROGRAMS)
-_ALIASES = {"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"}
 
 
 async def check(
@@ -103,8 +75,7 @@ def check_cell(
         )
     if not isinstance(language, str):
         raise RequestError(f"language={language!r} is not the name of a language; there are {', '.join(LANGUAGES)}.")
-    name = language.strip().lower()
-    name = _ALIASES.get(name, name)
+    name = language_named(language)
     error, engine = None, _engine(config.engine)
     if name != "python" and config.policy == "restricted":
         error = CodeError("PolicyError", f"Only Python runs under the policy {config.policy!r}, not {language!r}.")

@@ -121,6 +121,13 @@ class Limits(BaseModel):
     connect_seconds: float = Field(
         default=20, gt=0, le=3600, allow_inf_nan=False, description="Time of the proxy to connect to a host."
     )
+    compile_seconds: float = Field(
+        default=60,
+        gt=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="Time of the compiler, before a program runs (`wall`).",
+    )
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -179,7 +179,7 @@ class Sandbox:
 
         Args:
             code: The code.
-            language: `python`, `sh`, `bash` or `javascript`.
+            language: `python`, or one that a separate program runs; `LANGUAGES` has all.
             timeout: How many seconds it may take; `None`: `limits.wall_seconds`.
             stdin: What it reads from standard input; `None`: nothing. See `Session.run`.
 

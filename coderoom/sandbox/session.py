@@ -100,7 +100,7 @@ class Session:
 
         Args:
             code: The cell.
-            language: `python`; or `sh`, `bash` or `javascript` for a separate program in the same workspace.
+            language: `python`; or another of `LANGUAGES`, for a separate program in the same workspace.
             timeout: How many seconds it may take; `None`: the sandbox's `limits.wall_seconds`.
             stdin: What the cell, and all that it starts, reads from standard input; `None`: nothing. Such a cell prints
                 as a program in a pipe does: its standard output is buffered.
@@ -114,6 +114,7 @@ class Session:
         Raises:
             SandboxUnavailable: The sandbox broke; that says nothing about the code.
             RequestError: The language is not supported, or the session is closed.
+            MissingDependencyError: The compiler or the interpreter of the language is not installed.
         """
         given = input_of(self._config, stdin)
         program, rejected = await check(self._config, code, language, timeout)

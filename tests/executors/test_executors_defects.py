@@ -182,7 +182,7 @@ async def test_l9_output_is_text_in_the_order_written(executor: Executor) -> Non
 
 
 async def test_l10_dk8_a_language_that_is_not_there_is_an_error_result(executor: Executor) -> None:
-    for language in ("powershell", "cobol", ""):
+    for language in ("fortran", "cobol", ""):
         block = CodeBlock(code="# filename: a.txt\nx", language=language)
         result = await run_in(executor, shell("echo before"), block, shell("echo never"))
         assert (result.execution.outcome, result.exit_code) == (Outcome.ERROR, 1)

@@ -13,7 +13,7 @@ from autogen_core import CancellationToken
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, HostFunction, Limits, host_functions
+from coderoom.sandbox import LANGUAGES, CallRecorder, HostFunction, Limits, host_functions
 from tests.executors.helpers import python
 from tests.executors.helpers import run_in as run
 
@@ -72,7 +72,7 @@ async def test_without_a_session_nothing_can_be_offered() -> None:
 @pytest.mark.parametrize(
     ("arguments", "languages"),
     [
-        ({}, ("python", "sh", "bash", "javascript")),
+        ({}, LANGUAGES),
         ({"policy": "restricted"}, ("python",)),
         ({"engine": "monty"}, ("python",)),
     ],

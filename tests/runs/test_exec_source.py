@@ -20,7 +20,7 @@ def notebook(*sources: Any, **facts: Any) -> str:
     return json.dumps({"nbformat": 4, "cells": cells, **facts})
 
 
-@pytest.mark.parametrize("name", ["x.rb", "x.csv", "x.yaml", "x.PNG"])
+@pytest.mark.parametrize("name", ["x.hs", "x.csv", "x.yaml", "x.PNG"])
 def test_a_kind_that_does_not_run_is_told_what_does(tmp_path: Path, name: str) -> None:
     with pytest.raises(RequestError) as told:
         read(tmp_path, name, "```python\nprint(1)\n```\n")
@@ -29,8 +29,8 @@ def test_a_kind_that_does_not_run_is_told_what_does(tmp_path: Path, name: str) -
 
 
 def test_a_file_without_code_is_told_which_languages_run(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="python, sh, bash and javascript"):
-        read(tmp_path, "n.md", "# Nothing\n```ruby\nputs 1\n```\n")
+    with pytest.raises(RequestError, match="python, sh, bash, javascript, "):
+        read(tmp_path, "n.md", "# Nothing\n```haskell\nmain\n```\n")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List
 from .forks import fork
 from .frames import Channel
 from .isolation import linux
+from .programs import is_missing
 
 Start = Callable[[Dict[str, Any], List[int]], None]
 
@@ -74,6 +75,9 @@ class ForkServer:
             os.close(fd)
 
     def _fork(self, start: Start, message: dict[str, Any], fds: list[int]) -> None:
+        if any(map(is_missing, message.get("needs", ()))):
+            self.control.send({"event": "ended", "id": message["id"], "missing": True})
+            return
         try:
             pid = fork()
         except OSError as error:

@@ -16,6 +16,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,20 +36,25 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     """Become a program; never returns unless it cannot be started.
 
     The `code` goes to the file that replaces `{file}` in `argv`, or to its standard input if there is no `{file}`. The
-    descriptors are those of its standard output, its standard error and perhaps its standard input.
+    descriptors are those of its standard output, its standard error, perhaps its standard input, and in the place of
+    the code perhaps the file that was built of it.
     """
-    code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
-    data = message["code"].encode("utf-8", "surrogateescape")
-    while data:
-        data = data[os.write(code, data) :]
-    os.lseek(code, 0, os.SEEK_SET)
+    fds = list(fds)
+    if message["code"] is None:
+        code = fds.pop()
+    else:
+        code = os.open(config["in_memory"][0], os.O_TMPFILE | os.O_RDWR, 0o600)
+        data = message["code"].encode("utf-8", "surrogateescape")
+        while data:
+            data = data[os.write(code, data) :]
+        os.lseek(code, 0, os.SEEK_SET)
     argv = list(message["argv"])
-    if "{file}" not in argv:
+    if "{file}" not in "".join(argv):
         os.dup2(code, 0)
     else:
         os.dup2(fds[2] if len(fds) > 2 else os.open(os.devnull, os.O_RDONLY), 0)
         os.set_inheritable(code, True)
-        argv = [part.replace("{file}", "/dev/fd/%d" % code) for part in argv]
+        argv = [part.replace("{file}", "/dev/fd/%d" % code).replace("{python}", sys.executable) for part in argv]
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
     _keep_order(fds[0])
@@ -60,6 +66,12 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode())
         os._exit(127)
+
+
+def is_missing(name: str) -> bool:
+    """Whether a program is not on the path."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return not any(os.access(os.path.join(place, name), os.X_OK) for place in places)
 
 
 def _keep_order(pipe: int) -> None:

@@ -47,6 +47,7 @@ AUTHORITIES = "/etc/coderoom-authorities.pem"
 """The authorities that this machine trusts, and that of the proxy, if it opens TLS for a host."""
 _BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _ETC = (
+    "R",
     "alternatives",
     "ca-certificates/extracted",
     "crypto-policies",

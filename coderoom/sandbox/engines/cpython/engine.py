@@ -12,25 +12,28 @@ import marshal
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coderoom._util.distribution import install_command
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import LANGUAGES, unavailable
+from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import SandboxConfig, environment
+from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.languages import LANGUAGES, Program
 from coderoom.sandbox.packages import environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
 from coderoom.sandbox.proxy.server import PROXY_PORT
 from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, requirements_of
+from coderoom.sandbox.result import ExecutionResult
 from coderoom.sandbox.walls import choose, make_wall
 
 if TYPE_CHECKING:
@@ -57,15 +60,16 @@ def _compiled(name: str, source: str) -> str:
 class CPythonEngine:
     """The real interpreter, in forks of a warm worker behind a wall."""
 
-    name = "cpython"
-    languages = LANGUAGES
-    lacks = ()
+    name: ClassVar[str] = "cpython"
+    languages: ClassVar[Sequence[str]] = LANGUAGES
+    lacks: ClassVar[Collection[str]] = ()
 
     def __init__(self, config: SandboxConfig) -> None:
         proxy = environment_for(config) if config.proxied else {}
         self._config = config.model_copy(update={"env": environment({**proxy, **config.env})})
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
+        self._builds: Builds | None = None
         self._dropped: weakref.finalize[..., Any]
 
     @property
@@ -117,7 +121,13 @@ class CPythonEngine:
         if ON_REQUEST in self._config.packages:
             install = replace(from_callable(self._install_packages), is_async=False)
             functions = {**functions, install.name: install}
-        return CPythonSession(worker.give_back, room, self._config, functions)
+        return CPythonSession(worker.give_back, room, self._config, functions, self._build)
+
+    async def _build(self, program: Program, code: str) -> bytes | ExecutionResult:
+        """Compile a program, or find what was built of the same code before."""
+        if self._builds is None:
+            self._builds = Builds(CPythonEngine(building_config(self._config, self.wall)))
+        return await self._builds.build(program, code, self._config.limits.compile_seconds)
 
     async def _install_packages(self, packages: list[str]) -> str:
         """Install packages for code that runs, and return the folder that they are in."""
@@ -128,6 +138,8 @@ class CPythonEngine:
 
     async def close(self) -> None:
         """End everything."""
+        if self._builds is not None:
+            await self._builds.close()
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
@@ -135,6 +147,8 @@ class CPythonEngine:
 
     def kill(self) -> None:
         """As `close`, without an event loop."""
+        if self._builds is not None:
+            self._builds.kill()
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()

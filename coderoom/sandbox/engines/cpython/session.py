@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from coderoom._util.tasks import LARGE, aside, retrieve_exception, run_uncancellable
-from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Collector, Program
+from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.room import (
     MOST_CHECKPOINTS,
@@ -33,6 +33,7 @@ from coderoom.sandbox.engines.cpython.room import (
 )
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.languages import Program
 from coderoom.sandbox.requirements import advice_on_installing
 from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
 
@@ -68,12 +69,15 @@ class CPythonSession:
         room: Room,
         config: SandboxConfig,
         functions: Mapping[str, HostFunction],
+        build: Callable[[Program, str], Coroutine[Any, Any, bytes | ExecutionResult]],
     ) -> None:
         self._give_back = give_back
         self._room = room
         self._config = config
         self._limits = config.limits
         self._functions = functions
+        self._build = build
+        self._building: asyncio.Task[bytes | ExecutionResult] | None = None
         self._live: Runner | None = None  # The process that has the current state.
         self._checkpoints: list[CheckpointHandle] = []
         self._parent: CheckpointHandle | None = None  # Whose fork the current state is.
@@ -95,19 +99,30 @@ class CPythonSession:
         stdin: bytes | None = None,
     ) -> ExecutionResult:
         """Run a cell that `check_cell` has accepted; `final`: nothing follows, and the state ends with it."""
-        if stdin is None:
-            return await self._run(code, program, timeout, final, on_chunk, ())
-        given = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with contextlib.ExitStack() as given:
+            built = b""
+            if program is not None and program.build:
+                made = await self._built(program, code)
+                if isinstance(made, ExecutionResult):
+                    if on_chunk is not None and made.output:
+                        on_chunk(OutputChunk("stderr", made.output))
+                    return replace(made, code=code)
+                built = made
+            inputs = [_sealed(each, given) for each in ((stdin,) if stdin is not None else ())]
+            program_file = [_sealed(built, given)] if built else []
+            return await self._run(code, program, timeout, final, on_chunk, inputs, program_file)
+
+    async def _built(self, program: Program, code: str) -> bytes | ExecutionResult:
+        """Compile a program; `cancel` ends that, too."""
+        building = self._building = asyncio.ensure_future(self._build(program, code))
         try:
-            left = memoryview(stdin)
-            while left:
-                left = left[os.write(given, left) :]
-            os.lseek(given, 0, os.SEEK_SET)
-            # The code must not use it as memory that nobody counts.
-            fcntl.fcntl(given, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-            return await self._run(code, program, timeout, final, on_chunk, (given,))
+            return await building
+        except asyncio.CancelledError:
+            if building is self._building:  # It was not `cancel`.
+                raise
+            return ExecutionResult(**stopped(None, None, STATE_KEPT))
         finally:
-            os.close(given)
+            self._building = None
 
     async def _run(
         self,
@@ -117,6 +132,7 @@ class CPythonSession:
         final: bool,
         on_chunk: Callable[[OutputChunk], None] | None,
         stdin: Sequence[int],
+        built: Sequence[int],
     ) -> ExecutionResult:
         output = Collector(self._limits.output_bytes, on_chunk, asyncio.get_running_loop())
         cell = self._running = RunningCell(next(_cells), output)
@@ -129,7 +145,7 @@ class CPythonSession:
         if program is None:
             live = await self._send_cell(cell, code, final, stdin)
         else:
-            live = await self._launch(cell, code, program, stdin)
+            live = await self._launch(cell, code, program, stdin, built)
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
@@ -143,6 +159,11 @@ class CPythonSession:
             await self._room.look()  # Whoever killed it from outside has killed the room too.
         if self._room.lost:
             raise SandboxUnavailable("Everything in the sandbox was ended from outside while the code ran.")
+        if program is not None and cell.ended is not None and cell.ended.get("missing"):
+            raise MissingDependencyError(
+                f"The sandbox has no {' or no '.join(program.needs)}, which code in this language needs: "
+                f"{program.install}. A sandbox of the wall docker needs an image with it."
+            )
         if cell.ended is not None:
             cell.ended = {**cell.ended, "limit": self._room.limit}
             advice = advice_on_installing(code) if program is not None and cell.ended.get("status") else ""
@@ -170,6 +191,9 @@ class CPythonSession:
 
     async def cancel(self) -> None:
         """End the cell that runs."""
+        building, self._building = self._building, None
+        if building is not None:
+            building.cancel()
         if self._running is not None:
             self._running.finish(Ending.CANCELLED)
 
@@ -268,13 +292,20 @@ class CPythonSession:
             pass
         return live
 
-    async def _launch(self, cell: RunningCell, code: str, program: Program, stdin: Sequence[int]) -> Runner:
+    async def _launch(
+        self, cell: RunningCell, code: str, program: Program, stdin: Sequence[int], built: Sequence[int]
+    ) -> Runner:
         runner = Runner()
         try:
             runner.attach(cell)
-            argv = (stdin and program.reading) or program.argv
-            runner.remote_fds += map(os.dup, stdin)  # It closes them once they are sent.
-            await self._room.start(runner, "exec", code=code, argv=argv, address_space=program.address_space)
+            runner.remote_fds += map(os.dup, [*stdin, *built])  # It closes them once they are sent.
+            request = {
+                "code": None if built else code,
+                "argv": (stdin and program.reading) or program.argv,
+                "needs": program.needs,
+                "address_space": program.address_space,
+            }
+            await self._room.start(runner, "exec", **request)
         except BaseException:
             runner.close()
             raise
@@ -481,6 +512,19 @@ def _with_reasons(error: CodeError | None, refused: Sequence[str]) -> CodeError 
     lines = "\n".join(refused[:_MOST_REASONS])
     traceback = f"{error.traceback.rstrip()}\n{lines}\n" if error.traceback else ""
     return replace(error, message=f"{error.message}\n{lines}", traceback=traceback)
+
+
+def _sealed(content: bytes, closing: contextlib.ExitStack) -> int:
+    """A file in memory with some content, which is closed with a stack."""
+    file = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    closing.callback(os.close, file)
+    left = memoryview(content)
+    while left:
+        left = left[os.write(file, left) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    # The code must not use it as memory that nobody counts.
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return file
 
 
 def _pids_of(checkpoints: Sequence[CheckpointHandle]) -> list[int]:

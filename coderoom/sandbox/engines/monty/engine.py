@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from coderoom._util.distribution import install_command
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
-from coderoom.sandbox.cell import STATE_LOST, Program, artifacts_of, stopped
+from coderoom.sandbox.cell import STATE_LOST, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig
 from coderoom.sandbox.engines.monty.cells import ELSE, MODULES, MontyCell, prelude, returned, trip_of
 from coderoom.sandbox.engines.monty.workers import Guard, Tap, launcher, resident
@@ -32,6 +32,7 @@ from coderoom.sandbox.guest.files import Workspace
 from coderoom.sandbox.guest.frames import encode
 from coderoom.sandbox.guest.functions import result_of, too_many
 from coderoom.sandbox.guest.values import as_argument
+from coderoom.sandbox.languages import Program
 from coderoom.sandbox.result import ExecutionResult, FunctionCall, OutputChunk
 
 if TYPE_CHECKING:

@@ -1,0 +1,170 @@
+"""The languages of cells: what compiles and runs each, and the Debian package that it comes with.
+
+The one place that knows them. Used by engines, `coderoom exec`, the judge, servers and `coderoom doctor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Program(NamedTuple):
+    """What runs the cells of a language other than Python.
+
+    Attributes:
+        argv: Its command. `{file}` stands for the file with the cell, or with what was built of it; without it, the
+            cell is the standard input. `{python}` stands for the sandbox's interpreter.
+        suffixes: The suffixes of its files.
+        address_space: Whether the limit on memory may bound its address space.
+        reading: Its command if it has a standard input of its own; `None`: the same.
+        package: The Debian package that has its programs; empty if it comes with every system.
+        source: The name of the file that is compiled; empty if nothing is.
+        build: The shell command that compiles that file to a file `built`.
+        compiler: The program that this needs.
+    """
+
+    argv: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    address_space: bool = True
+    reading: tuple[str, ...] | None = None
+    package: str = ""
+    source: str = ""
+    build: str = ""
+    compiler: str = ""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The programs that have to be installed."""
+        own = (self.compiler, self.argv[0]) if self.compiler else (self.argv[0],)
+        return tuple(each for each in own if not each.startswith("{"))
+
+    @property
+    def install(self) -> str:
+        """What installs them."""
+        return f"apt-get install {self.package}" if self.package else "https://aka.ms/powershell has it"
+
+
+# It has a path, but cannot be found by its real one. V8 reserves far more address space than it uses.
+_NODE: Final = ("node", "--preserve-symlinks-main", "{file}")
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m", "-XX:CompressedClassSpaceSize=64m", "-Xmx384m")
+# As the program `sqlite3` prints: columns separated by `|`, without their names.
+_SQL: Final = r"""
+import glob, re, sqlite3, sys
+code = open(sys.argv[1], encoding="utf-8").read()
+named = re.match(r"\s*--\s*database:\s*(\S.*?)\s*$", code, re.M)
+found = [named[1]] if named else sorted(each for kind in ("db", "sqlite", "sqlite3") for each in glob.glob("*." + kind))
+if len(found) > 1:
+    sys.exit("There are several databases: " + ", ".join(found) + ". A first line `-- database: NAME` chooses one.")
+statements, begun, line = [], "", 1
+for part in re.split("(?<=[;\n])", code):
+    line += begun.count("\n") if not begun.strip() else 0
+    begun = begun + part if begun.strip() else part
+    if part.endswith(";") and sqlite3.complete_statement(begun):
+        statements.append((line, begun))
+        line, begun = line + begun.count("\n"), ""
+database = sqlite3.connect(found[0] if found else "database.db", isolation_level=None)
+for line, statement in [*statements, (line, begun)]:
+    try:
+        for row in database.execute(statement):
+            print(*["" if each is None else str(each) for each in row], sep="|")
+    except sqlite3.Error as error:
+        sys.stdout.flush()
+        sys.exit("Error: line %d: %s" % (line, error))
+"""
+
+_PWSH: Final = "& ([ScriptBlock]::Create([IO.File]::ReadAllText('{file}')))"  # `-File` wants a name with a suffix.
+
+PROGRAMS: Final[Mapping[str, Program]] = {
+    "sh": Program(("sh", "{file}"), (".sh",)),
+    "bash": Program(("bash", "{file}"), (".bash",)),
+    "javascript": Program(("node", "-"), (".js", ".mjs"), address_space=False, reading=_NODE, package="nodejs"),
+    "typescript": Program(
+        _NODE,
+        (".ts",),
+        address_space=False,
+        package="node-typescript",
+        source="main.ts",
+        # Only errors of syntax (TS1...) count: the types of Node's modules may not be there.
+        build="tsc --target es2022 --module commonjs main.ts > errors || code=$?; cat errors; "
+        "test -f main.js && ! grep -q 'error TS1[0-9]*:' errors || exit $code; mv main.js built",
+        compiler="tsc",
+    ),
+    "c": Program(
+        ("{file}",),
+        (".c",),
+        package="gcc",
+        source="main.c",
+        build="gcc -O2 -std=gnu17 -o built main.c -lm",
+        compiler="gcc",
+    ),
+    "cpp": Program(
+        ("{file}",),
+        (".cpp", ".cc", ".cxx"),
+        package="g++",
+        source="main.cpp",
+        build="g++ -O2 -std=gnu++17 -o built main.cpp",
+        compiler="g++",
+    ),
+    "go": Program(
+        ("{file}",),
+        (".go",),
+        address_space=False,
+        package="golang-go",
+        source="main.go",
+        build="CGO_ENABLED=0 GOCACHE=$PWD/cache go build -ldflags=-s -o built main.go",
+        compiler="go",
+    ),
+    "rust": Program(
+        ("{file}",),
+        (".rs",),
+        package="rustc",
+        source="main.rs",
+        build="rustc --edition 2021 -O -o built main.rs",
+        compiler="rustc",
+    ),
+    "java": Program(
+        ("java", *_JVM, "-Xss32m", "-cp", "{file}", "Main"),
+        (".java",),
+        address_space=False,
+        package="default-jdk-headless",
+        source="Main.java",
+        build=f"javac {' '.join(f'-J{each}' for each in _JVM)} -d classes Main.java && jar -c0f built -C classes .",
+        compiler="javac",
+    ),
+    "r": Program(("Rscript", "--vanilla", "{file}"), (".r",), package="r-base-core"),
+    "ruby": Program(("ruby", "{file}"), (".rb",), package="ruby"),
+    "php": Program(("php", "{file}"), (".php",), package="php-cli"),
+    "perl": Program(("perl", "{file}"), (".pl",), package="perl"),
+    "lua": Program(("lua", "{file}"), (".lua",), package="lua5.4"),
+    "sql": Program(("{python}", "-I", "-c", _SQL, "{file}"), (".sql",)),
+    "pwsh": Program(
+        ("pwsh", "-NoProfile", "-NonInteractive", "-Command", _PWSH),
+        (".ps1",),
+        address_space=False,
+    ),
+}
+"""What runs each language but Python."""
+
+LANGUAGES: Final = ("python", *PROGRAMS)
+_ALIASES: Final = {
+    **{"py": "python", "python3": "python", "shell": "sh", "js": "javascript", "node": "javascript"},
+    **{"ts": "typescript", "c++": "cpp", "golang": "go", "rs": "rust", "rb": "ruby", "pl": "perl"},
+    **{"sqlite": "sql", "powershell": "pwsh"},
+}
+SUFFIXES: Final[Mapping[str, str]] = {
+    ".py": "python",
+    **{suffix: name for name, each in PROGRAMS.items() for suffix in each.suffixes},
+}
+"""The language of each kind of file."""
+INTERPRETERS: Final[Mapping[str, str]] = {
+    "python": "python",
+    **{each.argv[0]: name for name, each in PROGRAMS.items() if not each.build and each.needs},
+}
+"""The language that the program of a first line `#!` runs."""
+
+
+def language_named(name: str) -> str:
+    """The name of a language as `LANGUAGES` has it; one that is not known stays as it is, in lower case."""
+    name = name.strip().lower()
+    return _ALIASES.get(name, name)
