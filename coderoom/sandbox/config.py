@@ -263,7 +263,7 @@ class SandboxConfig(BaseModel):
     concurrency: int = Field(default=256, ge=1)
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
     local_network: bool = False
-    credentials: Annotated[Mapping[str, Credential], PlainValidator(_credentials)] = Field(default_factory=dict)
+    credentials: Annotated[Mapping[str, Any], PlainValidator(_credentials)] = Field(default_factory=dict)
     # Of the proxy that opens TLS for these hosts; not an argument of `Sandbox`.
     authority: str = Field(default="", repr=False)
 

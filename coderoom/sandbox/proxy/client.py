@@ -60,7 +60,8 @@ def environment_for(config: SandboxConfig) -> dict[str, str]:
 
 def ports_for(config: SandboxConfig) -> list[int]:
     """The ports at which code finds hosts without asking the proxy: those of the web, and those of the list."""
-    return list(dict.fromkeys([80, 443, *AllowList(map(parse_rule, config.allowed_hosts)).ports]))[:_MOST_PORTS]
+    ports = AllowList(map(parse_rule, (*config.allowed_hosts, *config.credentials))).ports
+    return list(dict.fromkeys([80, 443, *ports]))[:_MOST_PORTS]
 
 
 class Proxy:
@@ -75,6 +76,7 @@ class Proxy:
             "network_bytes": config.limits.network_bytes,
             "credentials": listed,
             "path": _places_of_packages() if listed else [],
+            "key": "",
         }
         self._rooms: dict[int, RoomNetwork] = {}
         self._control: socket.socket | None = None
@@ -101,21 +103,27 @@ class Proxy:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        self._control = ours
         ours.setblocking(False)
         # For a sandbox that is never closed: the process ends with the socket.
         weakref.finalize(self, ours.close)
         try:
-            self._send(self._message)
+            await self._loop.sock_sendall(ours, json.dumps(self._message).encode())
             async with asyncio.timeout(_PATIENCE):
                 answer = await self._loop.sock_recv(ours, _LARGEST_PACKET)
             if not answer:
                 raise ConnectionError("it has ended")
-            self.authority = json.loads(answer)["authority"] or self.authority
         except OSError as error:
+            ours.close()
             self.close()
             raise SandboxUnavailable(f"The proxy for the sandbox's network did not start: {error}.") from error
+        authority = json.loads(answer)["authority"]
+        if authority is not None:
+            self.authority = authority["certificate"]
+            self._message["key"] = authority["key"]  # For the next process, whose certificates the code has to trust.
+        self._control = ours
         self._loop.add_reader(ours, self._take)
+        for number, room in self._rooms.items():
+            self.tell({"op": "room", "id": number}, room.sockets)
 
     def add(self, sockets: Sequence[int]) -> RoomNetwork:
         """Serve the listening sockets of a room, which belong to the result from now on."""
@@ -176,8 +184,6 @@ class Proxy:
     async def _restart(self) -> None:
         with contextlib.suppress(SandboxUnavailable):  # Then connections go unanswered.
             await self.start()
-            for number, room in self._rooms.items():
-                self.tell({"op": "room", "id": number}, room.sockets)
 
     def _disconnect(self) -> None:
         control, self._control = self._control, None

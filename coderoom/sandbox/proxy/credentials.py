@@ -74,10 +74,14 @@ class Credential(NamedTuple):
 
 
 class Authority:
-    """An authority for certificates, whose key exists in this process only."""
+    """An authority for certificates; `key` is that of an earlier process, whose certificate the code trusts."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
+        if key:
+            found = serialization.load_pem_private_key(key.encode("ascii"), None)
+            assert isinstance(found, ec.EllipticCurvePrivateKey)
+            self._key = found
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "CodeRoom sandbox")])
         usage = x509.KeyUsage(
             digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
@@ -88,6 +92,7 @@ class Authority:
         builder = builder.add_extension(usage, critical=True)
         identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         self._certificate = builder.add_extension(identifier, critical=False).sign(self._key, hashes.SHA256())
+        self.key = _private(self._key).decode("ascii")
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
     def context_for(self, host: str) -> ssl.SSLContext:
@@ -101,9 +106,6 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         certificate = builder.add_extension(issuer, critical=False).sign(self._key, hashes.SHA256())
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["http/1.1"])
 
@@ -114,7 +116,7 @@ class Authority:
         context.sni_callback = check
         fd = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:
-            os.write(fd, private + certificate.public_bytes(serialization.Encoding.PEM))
+            os.write(fd, _private(key) + certificate.public_bytes(serialization.Encoding.PEM))
             context.load_cert_chain(f"/proc/self/fd/{fd}")
         finally:
             os.close(fd)
@@ -124,6 +126,12 @@ class Authority:
         now = datetime.datetime.now(datetime.UTC)
         builder = x509.CertificateBuilder(self._name, subject, key, x509.random_serial_number())
         return builder.not_valid_before(now - _VALID).not_valid_after(now + _VALID)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 class Mask:
@@ -311,10 +319,10 @@ class Opened:
 class Credentials:
     """The credentials of a sandbox by host and port, and their authority."""
 
-    def __init__(self, listed: list[Mapping[str, Any]]) -> None:
+    def __init__(self, listed: list[Mapping[str, Any]], key: str) -> None:
         self._found = {(each["host"], each["port"]): Credential(**each) for each in listed}
-        authority = Authority()
-        self.authority = authority.pem
+        authority = Authority(key)
+        self.authority = {"certificate": authority.pem, "key": authority.key}
         self._contexts = {place: authority.context_for(place[0]) for place in self._found}
         self.verifying = ssl.create_default_context()
         self.verifying.set_alpn_protocols(["http/1.1"])

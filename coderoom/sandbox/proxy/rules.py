@@ -16,12 +16,19 @@ _LONGEST_NAME = 253
 _LOOPBACK = ("127.0.0.1", "::1")
 # Services for the machines of clouds that have public addresses: Azure.
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
-# Ranges that `is_global` of some versions of Python lets pass: IPv6 for addresses of IPv4 (NAT64, 6to4, mapped and
-# compatible ones, Teredo), which a router may translate, site-local addresses, and IPv4's "this network".
-_TRANSLATED = [
+# IANA's registries of special addresses, in full: `ipaddress` knows them in another way in each version of Python. Of
+# IPv6, what is not in use as public addresses is left out by `_PUBLIC`.
+_SPECIAL = [
     ipaddress.ip_network(each)
-    for each in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "::/96", "2001::/32", "fec0::/10", "0.0.0.0/8")
+    for each in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
+        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+    )
 ]
+_PUBLIC = ipaddress.ip_network("2000::/3")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class Rule(NamedTuple):
@@ -76,7 +83,8 @@ def normal_host(host: str) -> str | None:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     try:
-        return str(ipaddress.ip_address(host))
+        address = ipaddress.ip_address(host)
+        return str(getattr(address, "ipv4_mapped", None) or address)
     except ValueError:
         pass
     name = host.removesuffix(".").lower()
@@ -137,16 +145,16 @@ class AllowList:
         """Why no connection may be made to an address, whatever name has led to it; empty if one may."""
         found = ipaddress.ip_address(address.partition("%")[0])
         mapped = getattr(found, "ipv4_mapped", None)
-        if mapped is not None:
-            found = mapped
+        if mapped is not None or found in _NAT64:
+            found = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if not self._rules.isdisjoint((Rule(str(found), None), Rule(str(found), port))):
             return ""
         if found.is_loopback or found.is_unspecified or is_own(found):
             return "an address of this machine"
         if found in _METADATA or found.is_link_local:
             return "an address of its network's own services"
-        if not found.is_global or found.is_multicast or any(found in each for each in _TRANSLATED):
-            return "a private address"
+        if any(found in each for each in _SPECIAL) or (found.version == 6 and found not in _PUBLIC):
+            return "no public address"
         return ""
 
 

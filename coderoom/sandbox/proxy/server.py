@@ -313,7 +313,7 @@ class Proxy:
         if config["credentials"]:
             from .credentials import Credentials as Known
 
-            self.credentials = Known(config["credentials"])
+            self.credentials = Known(config["credentials"], config["key"])
         self._rooms: dict[int, Room] = {}
         self._control = control
         self.ended = asyncio.get_running_loop().create_future()
@@ -458,7 +458,7 @@ async def _serve(control: socket.socket) -> None:
     sys.path += config["path"]
     control.setblocking(False)
     proxy = Proxy(control, config)
-    proxy.send({"ready": True, "authority": proxy.credentials.authority if proxy.credentials else ""})
+    proxy.send({"ready": True, "authority": proxy.credentials.authority if proxy.credentials else None})
     asyncio.get_running_loop().add_reader(control, proxy.take)
     await proxy.ended
 

@@ -1,0 +1,130 @@
+"""Credentials: what the host gets, and what code can see of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.sandbox import Sandbox
+from coderoom.sandbox.proxy.credentials import Authority, Credential, Mask
+
+from ..places import Place
+from .servers import echo
+
+TOKEN = "s3cr3t/Token+of=mine&more"
+FETCH = """
+import http.client, json, ssl
+def fetch(method, path, **headers):
+    connection = http.client.HTTPSConnection("127.0.0.1", 3128)
+    connection.set_tunnel("localhost", PORT)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    return [answer.status, dict(answer.headers), answer.read().decode()]
+"""
+
+
+@pytest.fixture
+async def opened(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Sandbox, Any]]:
+    if not place.has_mounts:
+        pytest.skip("sessions have no network of their own")
+    authority = Authority()
+    (tmp_path / "authority.pem").write_text(authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("CODEROOM_TEST_TOKEN", TOKEN)
+    with echo(authority.context_for("localhost")) as server:
+        credential = {"value": "Bearer ${CODEROOM_TEST_TOKEN}", "methods": ["GET", "POST"], "paths": ["/repos/me"]}
+        hosts = {f"localhost:{server.server_port}": credential}
+        async with place.sandbox(network=["127.0.0.1"], credentials=hosts) as sandbox:
+            yield sandbox, server
+
+
+async def test_the_host_gets_it_and_code_never_has_it(opened: tuple[Sandbox, Any]) -> None:
+    sandbox, server = opened
+    async with sandbox.session() as session:
+        await session.run(FETCH.replace("PORT", str(server.server_port)))
+        result = await session.run("fetch('GET', '/repos/me/x?y', Range='bytes=0-3', Authorization='mine')")
+        status, headers, body = result.value
+        assert (status, headers["x-seen"], len(headers["x-seen"])) == (200, "*" * 32, len("Bearer " + TOKEN))
+        assert json.loads(body)["headers"]["Authorization"] == "*" * 32
+        assert "range" not in body.lower()
+        assert server.heads == [f"GET /repos/me/x?y HTTP/1.1|localhost:{server.server_port}"]
+        for method, path, host in (
+            ("DELETE", "/repos/me", None),
+            ("GET", "/repos/merry", None),
+            ("GET", "/repos/me/../you", None),
+            ("GET", "/repos/me/%2e%2E/you", None),
+            ("GET", "/repos/me", "other.example"),
+            ("GET", "https://other.example/repos/me", None),
+        ):
+            arguments = f", Host={host!r}" if host else ""
+            result = await session.run(f"fetch({method!r}, {path!r}{arguments})")
+            assert result.value[0] == 403, (method, path, host)
+            assert result.network[-1].why.startswith("A request to localhost")
+        assert len(server.heads) == 1
+        wrong = await session.run("import os\nopen(os.environ['SSL_CERT_FILE']).read().count('BEGIN CERT')")
+        assert wrong.value >= 1
+        for shown in (repr(sandbox.config), str(sandbox.config.model_dump()), repr(result)):
+            assert TOKEN not in shown
+            assert "s3cr3t" not in shown
+
+
+async def test_a_host_whose_certificate_is_not_valid_gets_nothing(opened: tuple[Sandbox, Any], place: Place) -> None:
+    with echo(Authority().context_for("localhost")) as server:
+        hosts = {f"localhost:{server.server_port}": {"value": "Bearer ${CODEROOM_TEST_TOKEN}"}}
+        async with place.sandbox(network=["127.0.0.1"], credentials=hosts) as sandbox:
+            result = await sandbox.run(FETCH.replace("PORT", str(server.server_port)) + "\nfetch('GET', '/')")
+            assert result.value[0] == 502
+            assert "is not valid" in result.value[2]
+            assert server.heads == []
+
+
+@pytest.mark.parametrize(
+    ("credentials", "network", "said"),
+    [
+        ({"api.example.org": {"value": "Bearer ${NOT_SET_AT_ALL}"}}, [], "'NOT_SET_AT_ALL' is not set"),
+        ({"*.example.org": {"value": "x"}}, [], "a credential is for one host"),
+        ({"api.example.org": {"value": "x", "header": "A b"}}, [], "credentials: api.example.org: header: "),
+        ({"api.example.org": {"valu": "x"}}, [], "credentials: api.example.org: value: "),
+        ({"api.example.org": {"value": "x"}}, True, "give a list of hosts"),
+    ],
+)
+async def test_wrong_credentials_are_refused(credentials: Any, network: Any, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        async with Sandbox(credentials=credentials, network=network):
+            pass
+
+
+def test_the_mask_finds_every_spelling_wherever_it_is_cut() -> None:
+    raw = TOKEN.encode()
+    spellings = [
+        raw,
+        raw.upper(),
+        raw.hex().encode(),
+        raw[::-1],
+        b"s3cr3t%2FToken%2Bof%3Dmine%26more",
+        *(base64.b64encode(b"x" * before + raw + b"y") for before in range(3)),
+    ]
+    for spelling in spellings:
+        for cut in range(len(spelling) + 1):
+            mask = Mask([TOKEN])
+            text = mask.feed(b"before " + spelling[:cut]) + mask.feed(spelling[cut:] + b" after") + mask.end()
+            assert len(text) == len(spelling) + 13
+            assert text.startswith(b"before ")
+            assert text.endswith(b" after")
+            assert text.count(b"*") >= len(spelling) - 8, (spelling, cut, text)
+    assert mask.whole(b"nothing of it") == b"nothing of it"
+
+
+def test_paths_are_whole_segments() -> None:
+    credential = Credential("h.example", 443, "A", "v", ["v"], [], ["/a", "/b/"])
+    for path in ("/a", "/a/", "/a/b?c=/../", "/b/c"):
+        assert not credential.objection("GET", path), path
+    for path in ("/", "/ab", "/b", "/a/..", "/a/./b", "/a//b", "/a\\b", "/a/%2F..", "/a;x", "/A"):
+        assert credential.objection("GET", path), path
+    assert credential.objection("TRACE", "/a")
