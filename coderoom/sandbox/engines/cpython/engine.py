@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coderoom._util.distribution import install_command
-from coderoom._util.tasks import call_in_loop
+from coderoom._util.tasks import call_in_loop, cancel_and_wait
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import SandboxConfig, environment
@@ -175,12 +175,17 @@ class Worker:
 
     async def start(self) -> None:
         """Start it and wait until it is warm."""
-        if self._proxy is not None:
-            await self._proxy.start()
-            self._config = self._config.model_copy(update={"authority": self._proxy.authority})
+        starting = None if self._proxy is None else asyncio.ensure_future(self._proxy.start())
         try:
+            if self._proxy is not None and starting is not None and self._config.credentials:
+                await starting  # The code has to trust its authority.
+                self._config = self._config.model_copy(update={"authority": self._proxy.authority})
             self._started = started = await self._wall.start(self._config)
+            if starting is not None:
+                await starting
         except BaseException:
+            if starting is not None:
+                await cancel_and_wait(starting)
             await self.close()
             raise
         self._ready = asyncio.get_running_loop().create_future()
