@@ -59,7 +59,8 @@ def map_batches(
         batch_size: How many rows an actor takes at a time; it runs them one after the other.
         cpus: The processors that an actor takes.
         concurrency: The number of actors, or the least and the most; `None`: Ray decides.
-        arguments: Further arguments of `prepare_run`: `trust`, `max_turns`, `network`, `timeout`.
+        arguments: Further arguments of `prepare_run`: `trust`, `max_turns`, `network`, `allowed_hosts`,
+            `timeout`.
 
     Returns:
         The dataset with a column `result`: a struct with the fields of a `coderoom.runs.batch.Result`. A row that is

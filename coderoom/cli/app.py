@@ -154,6 +154,16 @@ PackageOption = Annotated[
         "--package",
     ),
 ]
+NetworkOption = Annotated[bool, typer.Option("--network", help="Let the code use the network.")]
+HostsOption = Annotated[
+    list[str] | None,
+    option(
+        "HOST",
+        "Let the code reach this host, and nothing else: 'api.example.org:443', '*.example.org'; 'observe' lets "
+        "nothing through. What else the code asks for is noted. May be repeated.",
+        "--allow-host",
+    ),
+]
 TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. May be repeated.", "--team")]
 TrustOption = Annotated[
     list[str] | None, option("NAMESPACE", "Load components of this package too. May be repeated.", "--trust")
@@ -211,6 +221,13 @@ RecordOption = Annotated[
 
 OutFileOption = Annotated[Path | None, option("FILE", "Write this file; standard output by default.", "--out", "-o")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file, whatever it contains.")]
+
+
+def network_of(whole: bool, hosts: list[str] | None) -> bool | list[str]:
+    """What code may use of the network, by the options of a command."""
+    if whole and hosts:
+        raise RequestError("--network lets the code use the whole network: leave out that, or --allow-host.")
+    return hosts or whole
 
 
 def show_result(as_json: bool, facts: dict[str, Any], *lines: object) -> None:

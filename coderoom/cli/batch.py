@@ -14,7 +14,7 @@ from coderoom._util.files import refusing
 from coderoom._util.terminal import log_to_stderr
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, end_code, print_json, typer
-from coderoom.cli.runs import MaxTurnsOption, TeamWallOption, TimeoutOption, budgets_of
+from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, TimeoutOption, budgets_of
 from coderoom.errors import CodeRoomError, RequestError
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def batch(
     wall: TeamWallOption = None,
     max_turns: MaxTurnsOption = None,
     timeout: TimeoutOption = None,
+    network: NetworkOption = None,
+    allowed_hosts: app.HostsOption = None,
     budget: Annotated[
         list[str] | None, app.option("LIMIT=N", "A limit of all runs together, as cost_usd=5; of each: run.cells=9.")
     ] = None,
@@ -118,7 +120,13 @@ def batch(
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         wall=wall,
-        arguments={"trust": trust or (), "max_turns": max_turns, "timeout": timeout},
+        arguments={
+            "trust": trust or (),
+            "max_turns": max_turns,
+            "timeout": timeout,
+            "network": network,
+            "allowed_hosts": allowed_hosts or (),
+        },
         engine=engine.value,
         address=address,
         cpus=cpus,

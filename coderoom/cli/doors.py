@@ -31,7 +31,8 @@ def mcp(
     host: HostOption = "127.0.0.1",
     workspace: WorkspaceOption = None,
     wall: app.WallOption = "auto",
-    network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
+    network: app.NetworkOption = False,
+    allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
     timeout: Annotated[
         float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
@@ -59,7 +60,7 @@ def mcp(
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(
         wall=wall,
-        network=network,
+        network=app.network_of(network, allowed_hosts),
         packages=packages or (),
         limits=limits,
         preload=preload or (),
@@ -86,6 +87,7 @@ def serve(
     model: app.ModelOption = None,
     wall: TeamWallOption = None,
     network: NetworkOption = None,
+    allowed_hosts: app.HostsOption = None,
     timeout: TimeoutOption = None,
     max_turns: MaxTurnsOption = None,
     budget: Annotated[
@@ -111,7 +113,16 @@ def serve(
     limits, of_agents = budgets_of(budget)
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `serve` limits whole answers, not single agents.")
-    request = RunRequest(team, "", model=model, wall=wall, network=network, timeout=timeout, max_turns=max_turns)
+    request = RunRequest(
+        team,
+        "",
+        model=model,
+        wall=wall,
+        network=network,
+        allowed_hosts=allowed_hosts or (),
+        timeout=timeout,
+        max_turns=max_turns,
+    )
     server = ChatServer(
         request,
         budget=make_budget(limits),

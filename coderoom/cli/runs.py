@@ -63,6 +63,7 @@ def _request(
     max_turns: MaxTurnsOption = None,
     timeout: TimeoutOption = None,
     network: NetworkOption = None,
+    allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
     trust: app.TrustOption = None,
 ) -> Any:
@@ -81,6 +82,7 @@ def _request(
         network=network,
         timeout=timeout,
         packages=packages or (),
+        allowed_hosts=allowed_hosts or (),
         budgets=budgets,
         more_tasks=more_tasks,
     )
@@ -123,7 +125,8 @@ def run(
     kept = open_journal(journal, off=no_journal)
     if goes_on:
         max_turns = options.pop("max_turns")
-        given = {"--file" if name == "files" else f"--{name}": value for name, value in options.items()}
+        singular = {"files": "file", "packages": "package", "allowed_hosts": "allow-host"}
+        given = {f"--{singular.get(name, name)}": value for name, value in options.items()}
         given["--cache"] = cache or None
         if kept_as_is := [name for name, value in given.items() if value is not None]:
             raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
@@ -274,7 +277,8 @@ def execute(
     ] = Path(),
     timeout: Annotated[float, app.option("SEC", "The timeout of each block.", min=0.1, max=86_400)] = 60.0,
     wall: app.WallOption = "auto",
-    network: Annotated[bool, typer.Option("--network", help="Let the code use the network.")] = False,
+    network: app.NetworkOption = False,
+    allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
@@ -318,7 +322,7 @@ def execute(
             workspace=workspace,
             timeout=timeout,
             wall=wall,
-            network=network,
+            network=app.network_of(network, allowed_hosts),
             packages=packages or (),
             fresh=fresh,
             writer=writer,

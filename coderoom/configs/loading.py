@@ -60,6 +60,7 @@ from coderoom.models.services import (
     says,
     service_of,
 )
+from coderoom.sandbox import SandboxConfig
 
 T = TypeVar("T")
 _MAKERS = {"claude": "anthropic", "google": "gemini"}
@@ -73,9 +74,10 @@ def load_team(
     trust: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     max_turns: int | None = None,
-    network: bool | None = None,
+    network: bool | Sequence[str] | None = None,
     timeout: float | None = None,
     packages: Sequence[str] = (),
+    allowed_hosts: Sequence[str] = (),
     agents: Collection[str] = (),
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
@@ -91,6 +93,7 @@ def load_team(
         network: Replaces `network` of every executor that has this field.
         timeout: Replaces `timeout` of every executor, in seconds.
         packages: Is added to `packages` of every executor that has this field.
+        allowed_hosts: Is added to the hosts in `network` of every executor that has this field.
         agents: The names of agents that the team must have.
 
     Returns:
@@ -105,7 +108,12 @@ def load_team(
     checked = examine(find_source(path_or_name), TEAM, trust, env, replace_models=model is not None)
     checked.refuse_mistakes()
     _replace(checked, "team", max_turns=max_turns)
-    _replace(checked, "code_executor", network=network, timeout=timeout, packages=packages or None)
+    for given in (network, allowed_hosts):
+        SandboxConfig(network=given or False)  # Says better what is wrong than the union in a file.
+    if not isinstance(network, bool | str | None):
+        network = list(network)
+    _replace(checked, "code_executor", network=network, timeout=timeout)
+    _replace(checked, "code_executor", packages=packages or None, allowed_hosts=allowed_hosts or None)
     components: dict[Location, Any] = dict(checked.components)
     configs = [
         value_at(checked.data, path)["config"] for path, each in components.items() if each.component_type == "agent"
@@ -123,7 +131,8 @@ def load_team(
 
 def _replace(checked: Checked, kind: str, **settings: Any) -> None:
     """Replace settings, which are not `None`, of the team itself or of all executors."""
-    for name, value in settings.items():
+    for setting, value in settings.items():
+        name = "network" if setting == "allowed_hosts" else setting
         if value is None:
             continue
         components: dict[Location, Any] = dict(checked.components)
@@ -141,10 +150,16 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
             )
         for path in paths:
             config = value_at(checked.data, path)["config"]
-            if name == "packages":  # More of them.
-                own = config.get(name, [])
-                value = [*([own] if isinstance(own, str) else own), *value]
-            config[name] = value
+            if setting in ("packages", "allowed_hosts"):  # More of them.
+                own = getattr(components[path].component_config_schema.model_validate(config), name)
+                if own is True:
+                    raise RequestError(
+                        f"{', '.join(value)}: the team lets code use the whole network (network: true). Hosts can be "
+                        "named instead of it, with --no-network (network=False)."
+                    )
+                config[name] = [*(own if isinstance(own, list) else [own] if own else []), *value]
+            else:
+                config[name] = value
             try:
                 components[path].component_config_schema.model_validate(config)
             except ValidationError as error:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_serializer, field_validator, m
 
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import EngineName, Limits, WallName
+from coderoom.sandbox.proxy.rules import parse_rule
 from coderoom.sandbox.registry import ENGINES, asked_in_vain
 from coderoom.sandbox.requirements import check_packages
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 State = Literal["session", "fresh"]
 Policy = Literal["open", "restricted"]
+
+
+def _checked_host(text: str) -> str:
+    parse_rule(text)
+    return text
 
 
 class LocalCodeExecutorConfig(StrictConfig):
@@ -82,7 +88,14 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
     preload: list[str] = Field(
         default_factory=list, description="Modules that are imported once at the start, for all blocks."
     )
-    network: bool = Field(default=False, description="Whether the code may use the network.")
+    network: bool | list[Annotated[str, AfterValidator(_checked_host)]] | Literal["observe"] = Field(
+        default=False,
+        description=(
+            "Whether the code may use the network of this machine; or the hosts that it may reach and nothing else, "
+            "such as `api.example.org:443` or `*.example.org`; or `observe`, which lets nothing through and notes what "
+            "the code asks for."
+        ),
+    )
     policy: Policy = Field(
         default="open",
         description=(

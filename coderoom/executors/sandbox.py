@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from coderoom.errors import RequestError
 from coderoom.executors.base import SandboxedExecutor
 from coderoom.executors.config import LocalCodeExecutorConfig, Policy, SandboxCodeExecutorConfig, State
-from coderoom.sandbox import EngineName, Limits, WallName
+from coderoom.sandbox import EngineName, Limits, SandboxConfig, WallName
 from coderoom.sandbox.registry import ENGINES, WALLS
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         state: State = "session",
         wall: WallName = "auto",
         preload: Sequence[str] = (),
-        network: bool = False,
+        network: bool | Sequence[str] = False,
         policy: Policy = "open",
         limits: Limits | Mapping[str, Any] | None = None,
         env: Sequence[str] = (),
@@ -154,6 +154,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
         python = _take_autogens("SandboxCodeExecutor", of_autogen, python)
+        SandboxConfig(network=network, packages=packages)  # Says better what is wrong with these than a union.
         try:
             config = SandboxCodeExecutorConfig(
                 **_as_data(
@@ -162,7 +163,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     state=state,
                     wall=wall,
                     preload=preload,
-                    network=network,
+                    network=network if isinstance(network, bool | str) else list(network),
                     policy=policy,
                     limits=limits,
                     env=env,

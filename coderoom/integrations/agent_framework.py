@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from coderoom.errors import SandboxUnavailable
-from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, NAME, CodeSession, describe_tool, missing
 
 try:
     from agent_framework import FunctionInvocationContext, FunctionTool, MiddlewareFailure, tool
@@ -46,4 +46,4 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
             except SandboxUnavailable as error:
                 raise MiddlewareFailure(str(error)) from error
 
-        yield tool(run, name=NAME, description=DESCRIPTION)
+        yield tool(run, name=NAME, description=describe_tool(options.get("network", False)))

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, PrivateAttr
 
-from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, NAME, CodeSession, describe_tool, missing
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -46,12 +46,14 @@ class CodeTool(
     """
 
     name: str = NAME
-    description: str = DESCRIPTION
+    description: str = describe_tool()
     args_schema: type[BaseModel] = Arguments
     _session: CodeSession = PrivateAttr()
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
+        if self.description == describe_tool():
+            self.description = describe_tool(options.get("network", False))
         self._session = CodeSession(**options)
 
     def _run(self, code: str, config: RunnableConfig) -> str:

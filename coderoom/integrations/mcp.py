@@ -30,6 +30,7 @@ from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.tool import missing, text_of
 from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
+from coderoom.sandbox.config import OBSERVE, network_in_words
 
 try:
     import anyio
@@ -72,7 +73,7 @@ Runs code in {place}. Variables of a session stay from call to call. Files are i
 all sessions share; code finds them by relative paths. {reach}"""
 _ISOLATED: Final = {
     "place": "an isolated sandbox",
-    "reach": "Nothing else of the user's machine is visible, and there is no network unless the user has allowed it.",
+    "reach": "Nothing else of the user's machine is visible. {network}",
 }
 _NOT_ISOLATED: Final = {
     "place": "ordinary processes of the user",
@@ -236,7 +237,8 @@ class MCPServer:
             "model": model,
             "timeout": timeout,
             "wall": wall,
-            "network": sandbox.network or None,
+            "network": sandbox.host_network or None,
+            "allowed_hosts": () if isinstance(sandbox.network, bool) else sandbox.network or (OBSERVE,),
         }
 
     async def try_out(self) -> str:
@@ -288,7 +290,9 @@ class MCPServer:
             finally:
                 await run_uncancellable(client.close())
 
-        rules = _RULES.format(**(_NOT_ISOLATED if self._sandbox.wall == "none" else _ISOLATED))
+        words = _NOT_ISOLATED if self._sandbox.wall == "none" else _ISOLATED
+        network = network_in_words(self._sandbox.network)
+        rules = _RULES.format(place=words["place"], reach=words["reach"].format(network=network))
         # It would write its log, and that of all others, as boxes of 80 columns.
         logging.basicConfig(level=logging.ERROR)
         server = _Tools("coderoom", rules, lifespan=one_client, log_level="ERROR", **http)

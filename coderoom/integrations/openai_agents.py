@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, NAME, CodeSession, describe_tool, missing
 
 try:
     from agents import FunctionTool, RunContextWrapper, function_tool
@@ -42,4 +42,5 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
         async def run(context: RunContextWrapper[Any], code: Annotated[str, CODE]) -> str:
             return await session.answer(code, context.context)
 
-        yield function_tool(run, name_override=NAME, description_override=DESCRIPTION, failure_error_function=None)
+        words = describe_tool(options.get("network", False))
+        yield function_tool(run, name_override=NAME, description_override=words, failure_error_function=None)

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from coderoom.errors import RequestError
-from coderoom.integrations.tool import CODE, DESCRIPTION, NAME, CodeSession, missing
+from coderoom.integrations.tool import CODE, NAME, CodeSession, describe_tool, missing
 from coderoom.sandbox import Sandbox
 
 try:
@@ -48,7 +48,7 @@ class CodeToolset(FunctionToolset):  # type: ignore[misc, type-arg, unused-ignor
         self._session: CodeSession | None = None
         self._users = 0
         self._runs: dict[str | None, str | None] = {}
-        self.add_function(self._run, name=NAME, description=DESCRIPTION)
+        self.add_function(self._run, name=NAME, description=describe_tool(options.get("network", False)))
 
     async def _run(self, ctx: RunContext[Any], code: Annotated[str, Field(description=CODE)]) -> str:
         if self._session is None:

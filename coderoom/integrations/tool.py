@@ -15,13 +15,13 @@ from coderoom._util.distribution import install_command
 from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, Session, remark_on
+from coderoom.sandbox.config import network_in_words
 
 NAME: Final = "run_code"
-DESCRIPTION: Final = """\
+_DESCRIPTION: Final = """\
 Run Python code in an isolated sandbox and return what it prints and the value of its last expression.
 
-Variables, imports and files last from call to call. There is no network, unless the user has allowed it. The last line
-says how the code ended if it failed."""
+Variables, imports and files last from call to call. {reach} The last line says how the code ended if it failed."""
 CODE: Final = "The Python code."
 _CLOSED: Final = "The session is closed; make a new one."
 _END_SECONDS: Final = 10.0
@@ -34,6 +34,11 @@ OUTPUT_BYTES: Final = 32_768
 def missing(name: str, extra: str) -> MissingDependencyError:
     """The error for a framework that is not installed."""
     return MissingDependencyError(f"{name} is not installed: {install_command(extra)}")
+
+
+def describe_tool(network: bool | Sequence[str] = False) -> str:
+    """What a model is told of the tool, by the sandbox's `network`."""
+    return _DESCRIPTION.format(reach=network_in_words(network))
 
 
 def text_of(result: ExecutionResult, limits: Limits, *, in_session: bool = True) -> str:

@@ -93,7 +93,8 @@ class Batch:
         requests_per_minute: The requests to models in a minute.
         tokens_per_minute: The tokens in a minute.
         wall: The wall, of the team and of checks.
-        arguments: Further arguments of `prepare_run`: `trust`, `max_turns`, `network`, `timeout`.
+        arguments: Further arguments of `prepare_run`: `trust`, `max_turns`, `network`, `allowed_hosts`,
+            `timeout`.
         engine: `local`: this process; `ray`: a Ray cluster.
         address: The address of the cluster; `None`: that of `RAY_ADDRESS`, or a cluster of this machine alone.
         cpus: The processors of the cluster that one run takes.

@@ -115,7 +115,7 @@ async def run_file(
     workspace: Path,
     timeout: float,
     wall: str = "auto",
-    network: bool = False,
+    network: bool | Sequence[str] = False,
     packages: Sequence[str] = (),
     fresh: bool = False,
     writer: Writer | None = None,
@@ -132,7 +132,7 @@ async def run_file(
         workspace: The folder to run in. It is created if its parent exists.
         timeout: Seconds for each block.
         wall: The name of the wall around the code, or `auto`.
-        network: Whether the code may use the network.
+        network: Whether the code may use the network, or the hosts that it may reach.
         packages: Packages for the code, besides those that its inline metadata (`# /// script`) names.
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.

@@ -503,11 +503,15 @@ class _Owners:
 
 FILES_IN: Final = "\n\nFiles in the working folder: "
 """Between a task and the names of the files that came with it."""
+HOSTS_IN: Final = "\n\nHosts that code can reach: "
+"""The same for hosts, after the files."""
 
 
 def without_files(task: str) -> str:
     """A task as its author wrote it."""
-    return task.rpartition(FILES_IN)[0] or task
+    for words in (HOSTS_IN, FILES_IN):
+        task = task.rpartition(words)[0] or task
+    return task
 
 
 def summary(entry: RunEntry) -> dict[str, Any]:

@@ -43,12 +43,13 @@ from coderoom.models.prices import price_table, priced_as
 from coderoom.models.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL
 from coderoom.runs.interrupts import cancel_on_signal
-from coderoom.runs.journal import FILES_IN
+from coderoom.runs.journal import FILES_IN, HOSTS_IN
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunFacts, RunRecord, watching
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
+from coderoom.sandbox.config import OBSERVE
 from coderoom.steps import StepObserver, observing
 from coderoom.teams import BudgetTermination, conditions_of
 
@@ -84,9 +85,11 @@ class RunRequest:
         files: Files to copy into the workspace.
         trust: Namespaces of other packages whose components may be loaded.
         max_turns: The team's turns, in place of those of its file.
-        network: Whether the code may use the network, in place of what the team's file says.
+        network: Whether the code may use the network, or the hosts that it may reach, in place of what the team's
+            file says.
         timeout: The seconds that code may run, in place of those of the team's file.
         packages: Packages for the code, besides those of the team's file.
+        allowed_hosts: Hosts that the code may reach, besides those of the team's file.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
     """
@@ -99,9 +102,10 @@ class RunRequest:
     files: Sequence[Path] = ()
     trust: Sequence[str] = ()
     max_turns: int | None = None
-    network: bool | None = None
+    network: bool | Sequence[str] | None = None
     timeout: float | None = None
     packages: Sequence[str] = ()
+    allowed_hosts: Sequence[str] = ()
     budgets: Mapping[str, Mapping[str, float]] | None = None
     more_tasks: bool = False
 
@@ -112,9 +116,19 @@ class RunRequest:
         return {name: value for name, value in vars(self).items() if name not in not_kept}
 
     def with_files(self, task: str) -> str:
-        """A task that names the files that are copied into the workspace; empty if there is no task."""
-        names = ", ".join(file.name for file in self.files)
-        return f"{task}{FILES_IN}{names}" if task and names else task
+        """A task that names the files that are copied into the workspace, and the hosts; empty if there is no task.
+
+        The messages to models in a team's file know nothing of them.
+        """
+        for words, names in ((FILES_IN, [file.name for file in self.files]), (HOSTS_IN, self._hosts)):
+            if task and names and words not in task:
+                task += f"{words}{', '.join(names)}"
+        return task
+
+    @property
+    def _hosts(self) -> list[str]:
+        named = () if isinstance(self.network, bool | str | None) else self.network
+        return [host for host in (*named, *self.allowed_hosts) if host != OBSERVE]
 
     def prepare(self) -> PreparedRun:
         """Load the team and copy the files into its workspace.
@@ -144,6 +158,7 @@ class RunRequest:
             network=self.network,
             timeout=self.timeout,
             packages=self.packages,
+            allowed_hosts=self.allowed_hosts,
             agents=self.budgets or (),
         )
         executors = executors_of(team)

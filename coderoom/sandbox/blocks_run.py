@@ -18,7 +18,7 @@ from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavail
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST, remark_on
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.result import CANCELLED_CODE, ExecutionResult, OnOutput
+from coderoom.sandbox.result import CANCELLED_CODE, ExecutionResult, OnOutput, network_sum
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
 
@@ -84,6 +84,7 @@ def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
         code="\n".join(result.code for result in results),
         state_lost=any(result.state_lost for result in results),
         calls=tuple(call for result in results for call in result.calls),
+        network=network_sum(use for result in results for use in result.network),
     )
 
 

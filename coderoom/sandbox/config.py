@@ -58,8 +58,9 @@ _WRONG: Final = {
     "concurrency": "must be a whole number and at least 1",
 }
 _LONGEST_SHOWN: Final = 100
+_MOST_HOSTS: Final = 50
 OBSERVE: Final = "observe"
-"""In place of a list of hosts: nothing is let through, and what the code asks for is noted."""
+"""In place of a list of hosts, or in it: what the code asks for besides is noted. A list is enough for that, too."""
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -206,10 +207,11 @@ def _listed(value: object) -> object:
 
 
 def _hosts(value: object) -> object:
-    if value == OBSERVE:
-        return ()
-    hosts = _listed(value)
-    for host in hosts if isinstance(hosts, tuple) else ():
+    hosts = _listed((value,) if value == OBSERVE else value)
+    if not isinstance(hosts, tuple):
+        return hosts
+    hosts = tuple(host for host in hosts if host != OBSERVE)
+    for host in hosts:
         try:
             parse_rule(host)
         except ValueError as error:
@@ -291,6 +293,17 @@ class SandboxConfig(BaseModel):
             raise RequestError(
                 "credentials: with network=True, nothing is between the code and the hosts; give a list of hosts."
             )
+
+
+def network_in_words(network: bool | Sequence[str]) -> str:
+    """What code can reach of the network, in a sentence for a model."""
+    if isinstance(network, bool):
+        return "The network can be used." if network else "There is no network."
+    hosts = [host for host in network if host != OBSERVE] if network != OBSERVE else []
+    if not hosts:
+        return "Nothing of the network can be reached."
+    more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
+    return f"Of the network, code reaches these hosts and no others: {', '.join(hosts[:_MOST_HOSTS])}{more}."
 
 
 def shown(value: object) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,6 +111,17 @@ class NetworkUse:
     connections: int = 0
     sent: int = 0
     received: int = 0
+
+
+def network_sum(uses: Iterable[NetworkUse]) -> tuple[NetworkUse, ...]:
+    """What several cells asked for, with one entry for each host and port, and for each reason why it was refused."""
+    found: dict[tuple[str, int | None, str], NetworkUse] = {}
+    for use in uses:
+        key = use.host, use.port, use.why
+        old = found.get(key, NetworkUse(*key))
+        counts = {name: getattr(old, name) + getattr(use, name) for name in ("connections", "sent", "received")}
+        found[key] = replace(use, **counts)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)

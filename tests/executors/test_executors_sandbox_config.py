@@ -24,7 +24,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "state": "fresh",
         "wall": "docker",
         "preload": ["json"],
-        "network": True,
+        "network": ["api.example.org:443", "*.example.com"],
         "policy": "restricted",
         "limits": {"memory_bytes": 1 << 28},
         "env": ["LANG"],
@@ -92,6 +92,8 @@ def test_f4_a_subclass_is_dumped_as_itself() -> None:
         ({"readable": "/srv"}, "must be a list"),
         ({"env": ["A=B"]}, "'A=B'"),
         ({"timeout": float("inf")}, "timeout"),
+        ({"network": ["https://a.org/b"]}, "network: .* write the host alone: 'a.org'"),
+        ({"network": "a.org"}, "list of hosts"),
     ],
 )
 def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: str) -> None:
@@ -101,7 +103,12 @@ def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, Any], words: s
 
 @pytest.mark.parametrize(
     ("key", "value", "words"),
-    [("tiemout", "5", "'timeout'"), ("wall", "bubblewarp", "'bubblewrap'"), ("limits", "{memory: 1}", "memory_bytes")],
+    [
+        ("tiemout", "5", "'timeout'"),
+        ("wall", "bubblewarp", "'bubblewrap'"),
+        ("limits", "{memory: 1}", "memory_bytes"),
+        ("network", "[a.org, 'b:99999']", "no port 99999"),
+    ],
 )
 def test_a_mistake_in_a_file_has_its_line(tmp_path: Path, key: str, value: str, words: str) -> None:
     (tmp_path / "team.yaml").write_text(TEAM.format(key=key, value=value))
