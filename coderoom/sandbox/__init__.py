@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.languages import INTERPRETERS, LANGUAGES, PROGRAMS, SUFFIXES
     from coderoom.sandbox.policy import find as find_violations
     from coderoom.sandbox.policy import restricted_rules
+    from coderoom.sandbox.processes import Process, ProcessOutput
     from coderoom.sandbox.result import (
         CANCELLED_CODE,
         Artifact,
@@ -69,6 +70,8 @@ __all__ = [
     "NetworkUse",
     "OnOutput",
     "OutputChunk",
+    "Process",
+    "ProcessOutput",
     "RecordedCall",
     "Rulebook",
     "Sandbox",
@@ -108,6 +111,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.guest.restricted": "Rulebook",
         "coderoom.sandbox.languages": "INTERPRETERS LANGUAGES PROGRAMS SUFFIXES",
         "coderoom.sandbox.policy": "find_violations=find restricted_rules",
+        "coderoom.sandbox.processes": "Process ProcessOutput",
         "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
         "ExecutionResult FunctionCall NetworkUse OnOutput OutputChunk",
         "coderoom.sandbox.sandbox": "Sandbox",

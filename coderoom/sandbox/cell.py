@@ -13,7 +13,7 @@ import functools
 import mimetypes
 import stat
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -103,6 +103,34 @@ def input_of(config: SandboxConfig, stdin: str | bytes | None) -> dict[str, byte
     if "stdin" in engine.lacks:
         raise RequestError(f"stdin=: code has no standard input in the engine {engine.name!r}; engine='cpython' has.")
     return {"stdin": stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin}
+
+
+def check_can_start(
+    config: SandboxConfig,
+    argv: Sequence[str] = ("sh",),
+    cwd: str = "",
+    env: Mapping[str, str] | None = None,
+    size: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """Check that a program can be started beside the cells; return the request of the engine."""
+    if "processes" in _engine(config.engine).lacks:
+        raise RequestError(f"The engine {config.engine!r} runs no programs; engine='cpython' does.")
+    if config.policy == "restricted":
+        raise RequestError(f"Only Python runs under the policy {config.policy!r}, and no program beside it.")
+    texts = None if isinstance(argv, str) or not isinstance(argv, Iterable) else list(argv)
+    if not texts or not texts[0] or not all(isinstance(each, str) and "\0" not in each for each in texts):
+        raise RequestError(
+            f"argv={shown(argv)} is not a command; give a list, such as ['python', '-m', 'http.server']."
+        )
+    if not isinstance(cwd, str) or "\0" in cwd:
+        raise RequestError(f"cwd={shown(cwd)} is not the path of a folder.")
+    given = dict(SandboxConfig(env=env or {}).env)  # Which refuses wrong ones.
+    is_size = size is None or (len(size) == 2 and all(isinstance(each, int) and 0 < each < 32_768 for each in size))
+    if not is_size:
+        raise RequestError(f"size={shown(size)} is not a number of rows and one of columns, such as (24, 80).")
+    # What a program prints would come late otherwise, and a terminal can do more than the one of DEFAULTS.
+    more = {"PYTHONUNBUFFERED": "1"} if size is None else {"TERM": "xterm-256color"}
+    return {"cwd": cwd, "env": {**more, **given}, "terminal": size is not None}
 
 
 def _is_number(value: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.processes import Process
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 
 Program: TypeAlias = Any
@@ -84,7 +85,10 @@ class Wall(Protocol):
 
 
 class EngineSession(Protocol):
-    """An interpreter state. Its methods are called one after the other, but for `cancel` and `suspend_output`."""
+    """An interpreter state.
+
+    Its methods are called one after the other, but for `cancel`, `suspend_output`, `start` and `connect`.
+    """
 
     async def run(
         self,
@@ -111,6 +115,25 @@ class EngineSession(Protocol):
 
     async def cancel(self) -> None:
         """End the cell that runs: its result has the outcome `cancelled`."""
+
+    async def start(self, process: Process, **how: Any) -> None:
+        """Start a program beside the cells; not called if the engine lacks `processes`.
+
+        Args:
+            process: It has the command, and the descriptors of the program in `remote_fds`: a terminal, or standard
+                input, output and error. It is told the end of the program by `note_end`.
+            how: The folder `cwd`, environment variables `env`, and whether there is a `terminal`.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+
+    async def connect(self, port: int) -> socket.socket:
+        """Return a stream to a port at which a process of the session listens; called as `start` is.
+
+        Raises:
+            OSError: Nothing listens there, or it does not accept the connection.
+        """
 
     async def checkpoint(self) -> Any:
         """Keep the state; the result is what `rollback` and `release` are given."""
@@ -144,7 +167,8 @@ class Engine(Protocol):
         name: Its name, which is also that of its entry point in the group `coderoom.engines`.
         languages: The languages of the cells that it runs.
         lacks: The arguments of `Sandbox` that it has no use for, so that they are refused: `wall` if it needs none.
-            Also `stdin`, if its cells have no standard input.
+            Also `stdin`, if its cells have no standard input, and `processes`, if its sessions have no `start` and
+        `connect`.
     """
 
     name: ClassVar[str]

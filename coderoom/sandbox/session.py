@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check, input_of, reporting_failures
+from coderoom.sandbox.cell import check, check_can_start, input_of, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.contracts import EngineSession
 from coderoom.sandbox.functions.callables import Offer
 from coderoom.sandbox.functions.calls import calls_of
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.processes import Process
 from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 
@@ -27,7 +28,7 @@ _QUEUE = 256
 _MOST_STREAMED = 1_000_000
 _MOST_AT_ONCE = 100
 """How many chunks are passed on as they arrive. Later ones are combined, since showing each of them costs time."""
-_GATHER_SECONDS = 0.05
+_GATHER_SECONDS = _MOMENT = 0.05
 _NO_MORE = "\n[Further output of the code is not shown while it runs.]\n"
 _CLOSED = "The session is closed; make a new one with sandbox.session()."
 
@@ -76,15 +77,95 @@ class Session:
         """Whether no cell runs."""
         return not self._lock.locked()
 
-    async def start(self) -> None:
-        """Start with a fresh state; otherwise the first cell does it.
+    @overload
+    async def start(self) -> None: ...
+
+    @overload
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        pty: bool = False,
+        size: tuple[int, int] = (24, 80),
+        wait_for_reader: bool = False,
+    ) -> Process: ...
+
+    async def start(
+        self,
+        argv: Sequence[str] | None = None,
+        *,
+        cwd: str = "",
+        env: Mapping[str, str] | None = None,
+        pty: bool = False,
+        size: tuple[int, int] = (24, 80),
+        wait_for_reader: bool = False,
+    ) -> Process | None:
+        """Start a program that stays beside the cells. Without `argv`, start the session, as the first cell does.
+
+        The program does not wait for a cell, nor a cell for it. It ends with the session at the latest, and with all
+        that ends what cells have left running: a rollback, a restart, a limit that is met, a cell that is stopped.
+
+        Args:
+            argv: Its command, such as `["python", "-m", "http.server"]`.
+            cwd: Its folder, below the workspace.
+            env: More environment variables for it.
+            pty: Whether it has a terminal, as which it reads and writes.
+            size: The rows and the columns of the terminal.
+            wait_for_reader: Whether it waits while `limits.output_bytes` of its output were not read. Otherwise the
+                oldest is dropped, which the next piece says.
+
+        Returns:
+            The process.
 
         Raises:
             SandboxUnavailable: The sandbox cannot be started.
-            RequestError: The session is closed.
+            RequestError: The session is closed, it has as many processes as it may have, an argument is wrong, or the
+                engine runs no programs.
+            OSError: The program cannot be started: there is none of that name, for instance.
         """
-        async with self._use():
-            pass
+        if argv is None:
+            async with self._use():
+                return None
+        how = check_can_start(self._config, argv, cwd, env, size if pty else None)
+        engine = await self._started()
+        process = Process(argv, size if pty else None, self._config.limits.output_bytes, wait_for_reader)
+        await engine.start(process, **how)
+        return process
+
+    async def connect(self, port: int, *, timeout: float = 0.0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to a TCP port at which a process of this session listens, and to no other one.
+
+        Processes can listen in a sandbox with `local_network=True` or a network. This does not wait for a cell.
+
+        Args:
+            port: The port.
+            timeout: How many seconds to wait for something to listen.
+
+        Returns:
+            A reader and a writer, as those of `asyncio.open_connection`.
+
+        Raises:
+            ConnectionRefusedError: Nothing in the session listens at the port.
+            OSError: It does not accept the connection, or there are too many.
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The session is closed, or nothing in it can listen.
+        """
+        if not isinstance(port, int) or not 0 < port < 65_536:
+            raise RequestError(f"port={port!r:.100} is not a number from 1 to 65535.")
+        config = self._config
+        if not (config.local_network or config.network or config.wall == "none"):
+            raise RequestError("Nothing in this sandbox can listen at a port: local_network=True allows it.")
+        check_can_start(config)
+        engine, end = await self._started(), asyncio.get_running_loop().time() + timeout
+        while True:
+            try:
+                return await asyncio.open_unix_connection(sock=await engine.connect(port))
+            except ConnectionRefusedError:
+                if asyncio.get_running_loop().time() >= end:
+                    raise
+            await asyncio.sleep(_MOMENT)
 
     async def run(
         self,
@@ -259,6 +340,16 @@ class Session:
         async with self._lock:
             with reporting_failures():
                 yield await self._get_engine()
+
+    async def _started(self) -> EngineSession:
+        """The engine's session for what does not wait for its turn; started if it is not."""
+        engine = self._engine
+        if engine is None:
+            async with self._use() as engine:
+                pass
+        if self._closed:
+            raise RequestError(_CLOSED)
+        return engine
 
     def _check(self, checkpoint: object) -> None:
         if not isinstance(checkpoint, Checkpoint):

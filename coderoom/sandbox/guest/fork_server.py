@@ -34,6 +34,7 @@ class ForkServer:
         self._starts = starts
         self.children: dict[int, tuple[int, int]] = {}  # Those that have not ended: pid -> number of the request, pidfd
         self.programs: set[int] = set()  # Those of them that wait for a program: this package's code only.
+        self.started: set[int] = set()  # Those of them that are programs.
         self._poll = select.poll()
 
     def serve(self) -> None:
@@ -88,6 +89,8 @@ class ForkServer:
             self.children[pid] = (message["id"], pidfd)
             if message["op"] == "exec":
                 self.programs.add(pid)
+            elif message["op"] == "start":
+                self.started.add(pid)
             self._poll.register(pidfd, select.POLLIN)
             return
         status = 1
@@ -113,6 +116,7 @@ class ForkServer:
                 return
             number, pidfd = self.children.pop(pid, (0, -1))
             self.programs.discard(pid)
+            self.started.discard(pid)
             if pidfd >= 0:
                 self._poll.unregister(pidfd)
                 os.close(pidfd)

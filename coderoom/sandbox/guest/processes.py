@@ -186,6 +186,14 @@ def _interrupt(pid: int) -> None:
         _kill(pid, signal.SIGINT)  # Not every C library has that.
 
 
+def signal_group(pid: int, number: int) -> None:
+    """Send a signal to a process that leads a session, and to what it has started there."""
+    try:
+        os.killpg(pid, number)
+    except OSError:  # It does not lead it yet.
+        _kill(pid, number)
+
+
 def _kill(pid: int, number: int) -> bool:
     try:
         os.kill(pid, number)

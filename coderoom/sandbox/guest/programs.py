@@ -17,6 +17,7 @@ import signal
 import socket
 import struct
 import sys
+import termios
 import time
 from collections.abc import Callable
 from typing import Any
@@ -72,6 +73,33 @@ def is_missing(name: str) -> bool:
     """Whether a program is not on the path."""
     places = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return not any(os.access(os.path.join(place, name), os.X_OK) for place in places)
+
+
+def start_program(message: dict[str, Any], fds: list[int], config: dict[str, Any], lock: Callable[[], None]) -> None:
+    """Become a program that the host has started; never returns.
+
+    The last descriptor is told the error number if it cannot be started, and what it is about; the others are those of
+    its standard input, output and error, or one for all three, which is a terminal.
+    """
+    report = fds[-1]
+    what = ""
+    try:
+        os.setsid()
+        if message["terminal"]:
+            fcntl.ioctl(fds[0], termios.TIOCSCTTY, 0)
+        for place in (0, 1, 2):
+            os.dup2(fds[0 if message["terminal"] else place], place)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program would inherit that.
+            signal.signal(number, signal.SIG_DFL)
+        what = message["cwd"]
+        os.chdir(os.path.join(config["workspace"], what))
+        what = ""
+        lock()
+        what = message["argv"][0]
+        os.execvpe(what, message["argv"], {**os.environ, **message["env"]})
+    except OSError as error:
+        os.write(report, ("%d %s" % (error.errno or 0, what)).encode("utf-8", "replace"))
+    os._exit(127)
 
 
 def _keep_order(pipe: int) -> None:

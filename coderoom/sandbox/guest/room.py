@@ -12,12 +12,13 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from . import processes
+from . import processes, relay
 from .fork_server import ForkServer
 from .frames import Channel
 from .isolation import linux, lockdown
+from .isolation.boot import descendants
 from .processes import Disk
-from .programs import run_program
+from .programs import run_program, start_program
 from .runner import RESERVED_FILES, Runner
 
 _SECONDS_TO_END = 5.0
@@ -30,7 +31,7 @@ class RoomSupervisor(ForkServer):
     """The first process of a room, and the parent of the others; `nested` if the room has namespaces of its own."""
 
     def __init__(self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner) -> None:
-        super().__init__(control, {"run": self._run, "exec": self._exec})
+        super().__init__(control, {"run": self._run, "exec": self._exec, "start": self._start, "relay": self._relay})
         if not nested:
             config = _own_folders(config)
             runner.move_to(config["workspace"])
@@ -81,6 +82,10 @@ class RoomSupervisor(ForkServer):
                 self.wait_for(lambda: self._processes.end(released), _SECONDS_TO_END)
         elif op == "interrupt":
             self._processes.interrupt(message["keep"])
+        elif op == "signal":
+            for pid, (number, _) in self.children.items():
+                if number == message["id"]:
+                    processes.signal_group(pid, message["number"])
         elif op == "look":
             cpu = self._processes.use(self._limits_of["memory_bytes"]).cpu
             self.control.send({"event": "looked", "busy": self._processes.busy(), "cpu_ms": int(cpu * 1000)})
@@ -94,14 +99,14 @@ class RoomSupervisor(ForkServer):
         """End the room's processes if together they exceed a limit; return whether they use processor time."""
         use = self._processes.use(self._limits_of["memory_bytes"])
         busy, self._cpu = use.cpu != self._cpu, use.cpu
-        limit = None
+        limit, own = None, len(self.children) - len(self.started)
         if use.memory > self._limits_of["memory_bytes"]:
             limit = "memory"
-        elif use.processes > self._limits_of["processes"] + max(len(self.children), 1) + len(self._kept):
+        elif use.processes > self._limits_of["processes"] + max(own, 1) + len(self._kept):
             limit = "processes"
         elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
             limit, self._cpu_before = "cpu", None
-        elif self._disk.is_overdrawn(self._processes.pids(), self.programs):
+        elif self._disk.is_overdrawn(self._processes.pids(), self.programs | {os.getpid()}):
             limit = "disk"
         if limit is not None:
             # An event of its own, since checkpoints report the ends of their own forks.
@@ -144,6 +149,16 @@ class RoomSupervisor(ForkServer):
 
     def _exec(self, message: dict[str, Any], fds: list[int]) -> None:
         run_program(message, fds, self._config, self._lock if message["address_space"] else self._lock_base)
+
+    def _start(self, message: dict[str, Any], fds: list[int]) -> None:
+        start_program(message, fds, self._config, self._lock_base)
+
+    def _relay(self, message: dict[str, Any], fds: list[int]) -> None:
+        room = os.getppid()
+        nested = self._processes.nested
+        relay.serve(
+            fds[0], bytes.fromhex(message["key"]), self._processes.pids if nested else lambda: descendants(room)
+        )
 
     def _lock(self) -> None:
         self._lock_base()

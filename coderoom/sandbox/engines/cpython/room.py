@@ -17,7 +17,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from coderoom._util.tasks import retrieve_exception
 from coderoom._util.text import encodable
@@ -63,6 +63,26 @@ _FIELD_OF_LIMIT: dict[Limit, str] = {
 }
 
 
+class Fork(Protocol):
+    """What a fork server tells of a process that it has forked.
+
+    Attributes:
+        key: What is before each of the packets of its channel, if it has one.
+        remote_fds: The process's ends of channels and pipes, until it has been sent them.
+        limit: The limit that its room has met while it ran.
+    """
+
+    key: bytes
+    remote_fds: list[int]
+    limit: Any
+
+    def close_remote_fds(self) -> None:
+        """Close these, after they were sent."""
+
+    def note_end(self, facts: Mapping[str, Any], /) -> None:
+        """Record what its parent reports of its end."""
+
+
 class ForkServerClient:
     """The host's connection to a fork server behind the wall: a room's supervisor, or a checkpoint.
 
@@ -75,7 +95,7 @@ class ForkServerClient:
     def __init__(self, sock: socket.socket, key: bytes = bytes(KEY_SIZE)) -> None:
         self.lost = False
         self.limit: str | None = None
-        self._forks: dict[int, Runner] = {}
+        self._forks: dict[int, Fork] = {}
         self._events: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._control = HostChannel(sock, self._on_message, self._on_end, key)
 
@@ -105,19 +125,19 @@ class ForkServerClient:
         except OSError as error:
             raise SandboxUnavailable(f"The sandbox's process has ended ({error}).") from error
 
-    async def start(self, runner: Runner, op: str = "run", **arguments: Any) -> int:
-        """Request a fork of the state, to which `runner` is connected; return the number of the request."""
-        number, request = self._request(runner, op, arguments)
+    async def start(self, client: Fork, op: str = "run", **arguments: Any) -> int:
+        """Request a fork of the state, to which `client` is connected; return the number of the request."""
+        number, request = self._request(client, op, arguments)
         try:
-            await self.send(request, runner.remote_fds)
+            await self.send(request, client.remote_fds)
         finally:
-            runner.close_remote_fds()
+            client.close_remote_fds()
         return number
 
-    def _request(self, runner: Runner, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+    def _request(self, client: Fork, op: str, arguments: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         number = next(_numbers)
-        self._forks[number] = runner
-        return number, {"op": op, "id": number, "key": runner.key.hex(), **arguments}
+        self._forks[number] = client
+        return number, {"op": op, "id": number, "key": client.key.hex(), **arguments}
 
     def close(self) -> None:
         """Close the control socket, whereupon the process ends."""
@@ -141,6 +161,8 @@ class ForkServerClient:
                 runner.note_end(message)
         elif event == "limit":
             self.limit = str(message.get("limit"))
+            for each in self._forks.values():
+                each.limit = self.limit
         elif event == "failed":
             error = SandboxUnavailable(f"The sandbox could not be set up: {message.get('error')}")
             error.errno = natural(message.get("errno")) or None
@@ -183,6 +205,7 @@ class Runner:
     def __init__(self, largest: int = 0) -> None:
         self.key = secrets.token_bytes(KEY_SIZE)
         self.pid = 0
+        self.limit: str | None = None
         self.failure = ""
         self.ended: Mapping[str, Any] | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -318,6 +341,42 @@ class Runner:
     def _on_output(self, stream: StreamName, data: bytes) -> None:
         if self._cell is not None:
             self._cell.output.add(stream, data)
+
+
+class Relay(ForkServerClient):
+    """The host's connection to the relay of a room, which connects streams to ports at which its code listens."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.key = secrets.token_bytes(KEY_SIZE)
+        self.remote_fds = [theirs.detach()]
+        super().__init__(ours, self.key)
+
+    async def connect(self, port: int) -> socket.socket:
+        """Return a stream to a port; a `ConnectionRefusedError` says that nothing listens there."""
+        event = f"connected {next(_numbers)}"
+        ours, theirs = socket.socketpair()
+        try:
+            self.announce(event)
+            with theirs:
+                await self.send({"op": "connect", "event": event, "port": port}, [theirs.fileno()])
+            failed = natural((await self.expect(event)).get("errno"))
+            if failed:
+                what = "nothing in the session listens" if failed == errno.ECONNREFUSED else os.strerror(failed)
+                raise OSError(failed, f"{what} at port {port}")
+        except BaseException:
+            ours.close()
+            raise
+        return ours
+
+    def close_remote_fds(self) -> None:
+        """Close the relay's end, after it was sent to it."""
+        _close_all(self.remote_fds)
+        self.remote_fds.clear()
+
+    def note_end(self, facts: Mapping[str, Any], /) -> None:
+        """Nothing can be connected any more."""
+        self.close()
 
 
 class Room(ForkServerClient):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import itertools
 import os
@@ -25,6 +26,7 @@ from coderoom.sandbox.engines.cpython.room import (
     MOST_CHECKPOINTS,
     Ending,
     ForkServerClient,
+    Relay,
     Room,
     Runner,
     RunningCell,
@@ -34,6 +36,7 @@ from coderoom.sandbox.engines.cpython.room import (
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
+from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import advice_on_installing
 from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
 
@@ -47,6 +50,8 @@ _CLOSING = 1.0  # How long the end of an interpreter may take when a session is 
 _LEAVING_THREADS = 5.0
 _MOST_REASONS = 5
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
+_STARTING, _LONGEST_FAILURE = 20.0, 4096
+_LOST = {"lost": True}
 _cells = itertools.count(1)
 
 
@@ -88,6 +93,9 @@ class CPythonSession:
         self._used = False  # Whether code has run since the fresh state.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
         self._told: set[str] = set()  # Why connections were refused, as far as it was said.
+        self._processes: list[Process] = []
+        self._relay: Relay | None = None
+        self._relaying = asyncio.Lock()
 
     async def run(
         self,
@@ -197,6 +205,39 @@ class CPythonSession:
         if self._running is not None:
             self._running.finish(Ending.CANCELLED)
 
+    async def start(self, process: Process, **how: Any) -> None:
+        """Start a program that stays, beside cells."""
+        self._processes = [each for each in self._processes if not each.closed]
+        if sum(each.exit_code is None for each in self._processes) >= self._limits.processes:
+            process.note_end(_LOST)
+            raise RequestError(f"The session has {self._limits.processes} processes, its limit; end some of them.")
+        ours, theirs = socket.socketpair()
+        process.remote_fds.append(theirs.detach())
+        self._processes.append(process)
+        try:
+            with ours:
+                ours.setblocking(False)
+                number = await self._room.start(process, "start", argv=process.argv, **how)
+                process.send_number = lambda signal: self._room.send({"op": "signal", "id": number, "number": signal})
+                async with asyncio.timeout(_STARTING):
+                    failure = await asyncio.get_running_loop().sock_recv(ours, _LONGEST_FAILURE)
+            if failure:
+                error, _, what = failure.decode(errors="replace").partition(" ")
+                error_number = int(error) if error.isdecimal() and len(error) < 5 else errno.EIO
+                raise OSError(error_number, os.strerror(error_number), what)
+        except BaseException:
+            process.note_end(_LOST)
+            raise
+
+    async def connect(self, port: int) -> socket.socket:
+        """Return a stream to a port at which a process of this session listens."""
+        async with self._relaying:
+            relay = self._relay
+            if relay is None or relay.lost:
+                relay = self._relay = Relay()
+                await self._room.start(relay, "relay")
+        return await relay.connect(port)
+
     async def checkpoint(self) -> CheckpointHandle:
         """Keep the state as it is; see `Session.checkpoint`."""
         await self._settle()
@@ -274,7 +315,11 @@ class CPythonSession:
             self._room.discard(self._live)
         for checkpoint in self._checkpoints:
             checkpoint.close()
+        if self._relay is not None:
+            self._relay.close()
         self._give_back(self._room)
+        for process in self._processes:
+            process.note_end(_LOST)
 
     async def _send_cell(self, cell: RunningCell, code: str, final: bool, stdin: Sequence[int]) -> Runner:
         """Send a cell to the process that has the state."""

@@ -68,6 +68,7 @@ class MontyEngine:
         "options",
         "wall",
         "stdin",
+        "processes",
     )
     wall = "monty"
 
