@@ -101,6 +101,9 @@ _WAYS = {
         async def main():
             session = make().session()
             await session.run("x = 1")
+            if WALL != "monty":
+                await session.start(["sh", "-c", "sleep 100 & echo"])
+                await session.start(["sh", "-c", "sleep 100 & cat"], pty=True)
             show()
             return session
         session = asyncio.run(main())
