@@ -107,8 +107,12 @@ async def test_a_terminal(session: Session) -> None:
         await asyncio.sleep(0.1)
         await shell.write("\x03echo is$((2 + 2))\n")
         await until(shell, "is4")
-        await shell.close_input()
-        assert await shell.wait() == 0
+        await shell.write("exit 3\n")
+        assert await shell.wait() == 3
+    cat = await session.start(["cat"], pty=True)
+    await cat.write("x\n")
+    await cat.close_input()
+    assert await all_of(cat) == "x\r\nx\r\n"
 
 
 @on_both_shapes
