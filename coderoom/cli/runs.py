@@ -259,6 +259,13 @@ def chat(
     return end_code(all(record.succeeded for record in records), interrupted)
 
 
+def _content(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except (OSError, ValueError) as error:
+        raise RequestError(f"Cannot read {file!r}: {getattr(error, 'strerror', None) or error}.") from error
+
+
 @app.command("exec")
 def execute(
     file: Annotated[
@@ -290,6 +297,9 @@ def execute(
             "Read the file as a script in this language, or as markdown, whatever its name says.",
         ),
     ] = None,
+    stdin: Annotated[
+        str | None, app.option("FILE", "What each block reads from standard input; '-' is that of this command.")
+    ] = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
@@ -305,7 +315,10 @@ def execute(
     from coderoom._util.terminal import make_console
     from coderoom.runs import Writer, open_journal, read_blocks, run_file
 
+    if file == stdin == "-":
+        raise RequestError("Standard input has the code or what it reads, not both: name a file for one of them.")
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
+    given = None if stdin is None else app.standard_input() if stdin == "-" else _content(stdin)
     writer = Writer(open_journal(journal, off=no_journal))
     with ExitStack() as stack:
         observers: Sequence[StepObserver] = ()
@@ -327,6 +340,7 @@ def execute(
             fresh=fresh,
             writer=writer,
             observers=observers,
+            stdin=given,
         )
         result = asyncio.run(run_it)
     if writer.failure:

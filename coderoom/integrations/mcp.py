@@ -343,14 +343,19 @@ def _add_code(server: FastMCP[Client]) -> None:
         session: SessionName = _MAIN,
         fresh: Annotated[bool, Field(description="Run it in a fresh state, without the session's variables.")] = False,
         timeout: Annotated[float | None, Field(gt=0, le=86_400, description="The most seconds.")] = None,
+        stdin: Annotated[str | None, Field(description="What the code reads from standard input.")] = None,
     ) -> Annotated[CallToolResult, CellFacts]:
         """Run code; return its output, the value of a last expression, its error, and the pictures it has made."""
         client, lines = _client_of(ctx), list[str]()
         if fresh:
-            work = client.sandbox.run(code, language=language, timeout=timeout)
+            work = client.sandbox.run(code, language=language, timeout=timeout, stdin=stdin)
         else:
             work = client.session(session).run(
-                code, language=language, timeout=timeout, on_output=lambda chunk: lines.append(chunk.text)
+                code,
+                language=language,
+                timeout=timeout,
+                stdin=stdin,
+                on_output=lambda chunk: lines.append(chunk.text),
             )
         return _cell_result(client, await _watched(ctx, work, lines), not fresh)
 

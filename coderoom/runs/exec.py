@@ -120,6 +120,7 @@ async def run_file(
     fresh: bool = False,
     writer: Writer | None = None,
     observers: Sequence[StepObserver] = (),
+    stdin: bytes | None = None,
 ) -> FileResult:
     """Run a file's blocks in order, as cells of one session in a sandbox, up to the first that fails.
 
@@ -137,6 +138,7 @@ async def run_file(
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
         observers: Who else is told of each block, such as a tracer.
+        stdin: What each block reads from standard input; `None`: nothing.
 
     Raises:
         SandboxUnavailable: The sandbox broke, or no wall works.
@@ -158,7 +160,7 @@ async def run_file(
     request = {"arguments": list(arguments), "workspace": str(folder), "timeout": timeout, "wall": wall}
     writer.begin("exec", source.name, "", None, request)
     try:
-        await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers).run()
+        await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers, stdin=stdin).run()
     except (SystemExit, KeyboardInterrupt, BrokenPipeError):  # The reader of the output may be gone.
         result.cancelled = not result.succeeded
         raise
@@ -186,6 +188,7 @@ class _FileRun:
     started_at: float | None = None
     cells: list[int] = field(default_factory=list)
     """The number of the block of each Python cell of the session, by which tracebacks name it."""
+    stdin: bytes | None = None
 
     async def run(self) -> None:
         """Run it and show it."""
@@ -289,7 +292,7 @@ class _FileRun:
         )
 
     async def _run_cell(self, session: Session, code: str, language: str, final: bool = False) -> ExecutionResult:
-        async with contextlib.aclosing(session.stream(code, language=language, final=final)) as items:
+        async with contextlib.aclosing(session.stream(code, language=language, stdin=self.stdin, final=final)) as items:
             async for item in items:
                 if not isinstance(item, OutputChunk):
                     return item

@@ -13,12 +13,12 @@ import functools
 import mimetypes
 import stat
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from coderoom._util.tasks import aside
 from coderoom._util.text import encodable
@@ -31,6 +31,8 @@ from coderoom.sandbox.registry import ENGINES
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, Limit, OutputChunk
 
 StreamName = Literal["stdout", "stderr"]
+Input: TypeAlias = str | bytes | Iterable[str | bytes] | AsyncIterable[str | bytes]
+"""What a cell reads from standard input: all of it, or pieces that come while it runs."""
 
 _PARSED_HERE = 10_000
 """Characters of code that take the parser some milliseconds."""
@@ -93,16 +95,42 @@ def check_cell(
     return None, ExecutionResult(Outcome.REJECTED, 126, stderr=text, output=text, error=error, code=code)
 
 
-def input_of(config: SandboxConfig, stdin: str | bytes | None) -> dict[str, bytes]:
+def input_of(config: SandboxConfig, stdin: Input | None) -> dict[str, bytes | AsyncGenerator[bytes]]:
     """The argument of `EngineSession.run` that has the standard input of a cell, if it is given one."""
     if stdin is None:
         return {}
-    if not isinstance(stdin, str | bytes):
+    if not isinstance(stdin, str | bytes | Iterable | AsyncIterable):
         raise RequestError(f"stdin={shown(stdin)} is a {type(stdin).__name__}, and text or bytes were expected.")
     engine = _engine(config.engine)
     if "stdin" in engine.lacks:
         raise RequestError(f"stdin=: code has no standard input in the engine {engine.name!r}; engine='cpython' has.")
-    return {"stdin": stdin.encode("utf-8", "surrogatepass") if isinstance(stdin, str) else stdin}
+    return {"stdin": _as_bytes(stdin) if isinstance(stdin, str | bytes) else _pieces(stdin)}
+
+
+async def _pieces(stdin: Iterable[str | bytes] | AsyncIterable[str | bytes]) -> AsyncGenerator[bytes]:
+    """The pieces of a stream; a plain iterable is waited for in a thread, since it may be a file or a queue."""
+    end = object()
+    try:
+        if isinstance(stdin, AsyncIterable):
+            async for piece in stdin:
+                yield _as_bytes(piece)
+        else:
+            pieces = iter(stdin)
+            while (given := await asyncio.to_thread(partial(next, pieces, end))) is not end:
+                yield _as_bytes(given)
+    except RequestError:
+        raise
+    except Exception as error:
+        raise RequestError(f"stdin=: what gives the input has failed: {type(error).__name__}: {error}.") from error
+    finally:
+        if isinstance(stdin, AsyncGenerator):
+            await stdin.aclose()
+
+
+def _as_bytes(piece: object) -> bytes:
+    if not isinstance(piece, str | bytes):
+        raise RequestError(f"stdin= has {shown(piece)}, a {type(piece).__name__}, and text or bytes were expected.")
+    return piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
 
 
 def check_can_start(

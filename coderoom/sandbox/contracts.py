@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -97,7 +97,7 @@ class EngineSession(Protocol):
         timeout: float | None,
         final: bool,
         on_chunk: Callable[[OutputChunk], None] | None,
-        stdin: bytes = ...,
+        stdin: bytes | AsyncGenerator[bytes] = ...,
     ) -> ExecutionResult:
         """Run a cell.
 
@@ -109,8 +109,8 @@ class EngineSession(Protocol):
             timeout: How many seconds it may take; `None`: `limits.wall_seconds`.
             final: Whether nothing follows, so that the state ends with it.
             on_chunk: Called with each piece of output, in the event loop.
-            stdin: What the cell reads from standard input; not given for a cell without one, nor to an engine that
-                `lacks` it.
+            stdin: What the cell reads from standard input, as a whole or piece by piece; not given for a cell without
+                one, nor to an engine that `lacks` it.
         """
 
     async def cancel(self) -> None:

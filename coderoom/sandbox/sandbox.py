@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check, check_cell, input_of, reporting_failures
+from coderoom.sandbox.cell import Input, check, check_cell, input_of, reporting_failures
 from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.contracts import Engine, EngineSession
 from coderoom.sandbox.functions.callables import Offer, Offered
@@ -173,7 +173,7 @@ class Sandbox:
         *,
         language: str = "python",
         timeout: float | None = None,
-        stdin: str | bytes | None = None,
+        stdin: Input | None = None,
     ) -> ExecutionResult:
         """Run code in a fresh state.
 
@@ -198,7 +198,7 @@ class Sandbox:
         *,
         language: str = "python",
         timeout: float | None = None,
-        stdin: str | bytes | None = None,
+        stdin: Input | None = None,
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run code in a fresh state and yield its output while it runs; see `Session.stream`.
 
@@ -249,7 +249,7 @@ class Sandbox:
         code: str,
         language: str,
         timeout: float | None,
-        stdin: str | bytes | None,
+        stdin: Input | None,
         on_chunk: Any,
         engines: list[EngineSession] | None = None,
     ) -> ExecutionResult:

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, overload
 
 from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import check, check_can_start, input_of, reporting_failures
+from coderoom.sandbox.cell import Input, check, check_can_start, input_of, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.contracts import EngineSession
 from coderoom.sandbox.functions.callables import Offer
@@ -173,7 +173,7 @@ class Session:
         *,
         language: str = "python",
         timeout: float | None = None,
-        stdin: str | bytes | None = None,
+        stdin: Input | None = None,
         on_output: Callable[[OutputChunk], None] | None = None,
         final: bool = False,
     ) -> ExecutionResult:
@@ -183,8 +183,9 @@ class Session:
             code: The cell.
             language: `python`; or another of `LANGUAGES`, for a separate program in the same workspace.
             timeout: How many seconds it may take; `None`: the sandbox's `limits.wall_seconds`.
-            stdin: What the cell, and all that it starts, reads from standard input; `None`: nothing. Such a cell prints
-                as a program in a pipe does: its standard output is buffered.
+            stdin: What the cell, and all that it starts, reads from standard input: text, bytes, or an iterable of
+                them, async or plain, whose pieces are passed on as they come; `None`: nothing. Such a cell prints as a
+                program in a pipe does: its standard output is buffered.
             on_output: Called with each piece of output while the cell runs. What it raises ends the cell.
             final: Whether the variables end with this cell. Then all happens that happens at the end of a Python
                 script: threads and processes are waited for, `atexit` is called, files are closed.
@@ -224,7 +225,7 @@ class Session:
         *,
         language: str = "python",
         timeout: float | None = None,
-        stdin: str | bytes | None = None,
+        stdin: Input | None = None,
         final: bool = False,
     ) -> AsyncGenerator[OutputChunk | ExecutionResult, None]:
         """Run a cell and yield its output while it runs; the result comes last.

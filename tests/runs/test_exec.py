@@ -262,6 +262,17 @@ def test_a_script_comes_from_standard_input(tmp_path: Path, language: str, scrip
 # --- Failures ---
 
 
+def test_every_block_reads_the_same_input(tmp_path: Path) -> None:
+    (tmp_path / "n.md").write_text("```python\nprint(input())\n```\n```sh\ncat\n```\n")
+    (tmp_path / "given").write_bytes(b"4\n2")
+    assert [run["output"] for run in runs("n.md", "--stdin", "given", cwd=tmp_path)] == ["4\n", "4\n2"]
+    (tmp_path / "double.pl").write_text("print 2 * <STDIN>")
+    assert coderoom("exec", "double.pl", "--stdin", "-", cwd=tmp_path, stdin="21").stdout.count("42") == 1
+    for arguments, words in ((("-", "--stdin", "-"), "not both"), (("n.md", "--stdin", "no"), "Cannot read 'no'")):
+        done = coderoom("exec", *arguments, cwd=tmp_path)
+        assert (done.returncode, words in " ".join(done.stderr.split())) == (2, True)
+
+
 def test_a_failure_names_its_place_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "err.md").write_text("# E\n\n```python\ndef f():\n    1 / 0\n```\n\n```python\n\nf()\n```\n")
     done = coderoom("exec", "err.md", cwd=tmp_path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import pytest
 
 from coderoom.errors import RequestError
@@ -62,6 +65,55 @@ async def test_output_is_written_in_blocks_and_all_of_it(sandbox: Sandbox) -> No
     assert (result.outcome, result.stdout) == ("ok", lines)
     late = await sandbox.run("print('x', end='')\n1 / 0", stdin="")
     assert (late.stdout, late.exit_code) == ("x", 1)
+
+
+async def test_a_stream_is_passed_on_as_it_comes(session: Session) -> None:
+    async def numbers(printed: asyncio.Queue[str]) -> AsyncIterator[str | bytes]:
+        yield "1\n"
+        for _ in range(3):
+            yield await printed.get()
+        yield b"end"
+
+    code = "while (line := input()) != 'end':\n    print(int(line) * 2, flush=True)"
+    for language, asking in (("python", code), ("bash", "while read n; do echo $((n * 2)); done")):
+        printed: asyncio.Queue[str] = asyncio.Queue()
+        result = await session.run(
+            asking,
+            language=language,
+            stdin=numbers(printed),
+            on_output=lambda chunk: printed.put_nowait(chunk.text),  # noqa: B023
+        )
+        assert result.stdout == "2\n4\n8\n16\n"
+    long = ["ä" * 100_000] * 20
+    assert (await session.run("len(open(0).read())", stdin=iter(long))).value == 2_000_000
+    assert (await session.run("!cat\n1", stdin=[b"2\n", "3"])).stdout == "2\n3"
+
+
+async def test_a_stream_that_nobody_reads_or_that_fails(session: Session) -> None:
+    ended = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 10_000
+        finally:
+            ended.append(1)
+
+    await session.run("a = 1")
+    assert (await session.run("__import__('sys').stdin.read(1) and a", stdin=endless())).value == 1
+    result = await session.run("import time\ntime.sleep(60)", stdin=endless(), timeout=0.1)
+    assert result.outcome == "timeout"
+    assert ended == [1, 1]
+
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"1\n"
+        raise KeyError("no more")
+
+    with pytest.raises(RequestError, match="the input has failed: KeyError: 'no more'"):
+        await session.run("while True: input()", stdin=failing())
+    with pytest.raises(RequestError, match=r"stdin= has 5, a int, and text or bytes were expected\."):
+        await session.run("input()", stdin=[5])  # type: ignore[list-item]
+    assert (await session.run("a")).value == 1
 
 
 async def test_what_is_not_an_input(sandbox: Sandbox) -> None:

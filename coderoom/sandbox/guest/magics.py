@@ -234,7 +234,7 @@ def _flush() -> None:
 
 def _shell(command: str, is_kept: bool) -> list[str] | None:
     _flush()
-    done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if is_kept else None)
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE if is_kept else None)
     vars(builtins)["_exit_code"] = done.returncode
     return done.stdout.decode(errors="replace").splitlines() if is_kept else None
 

@@ -11,6 +11,7 @@ import os
 import re
 from collections import OrderedDict
 from dataclasses import replace
+from typing import Any
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
@@ -35,10 +36,11 @@ def building_config(config: SandboxConfig, wall: str) -> SandboxConfig:
         value_bytes=64 * MIB,
     )
     changed = {"wall": wall, "limits": limits, "concurrency": os.cpu_count() or 1}
-    fresh = {
+    fresh: dict[str, Any] = {
         "workspace": None,
         "network": False,
         "local_network": False,
+        "credentials": {},
         "policy": "open",
         "preload": (),
         "packages": (),

@@ -14,14 +14,15 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from coderoom._util.tasks import LARGE, aside, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import LARGE, aside, cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.engines.cpython.channel import resolve
 from coderoom.sandbox.engines.cpython.room import (
     MOST_CHECKPOINTS,
     Ending,
@@ -104,7 +105,7 @@ class CPythonSession:
         timeout: float | None = None,
         final: bool = False,
         on_chunk: Callable[[OutputChunk], None] | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | AsyncGenerator[bytes] | None = None,
     ) -> ExecutionResult:
         """Run a cell that `check_cell` has accepted; `final`: nothing follows, and the state ends with it."""
         with contextlib.ExitStack() as given:
@@ -116,9 +117,22 @@ class CPythonSession:
                         on_chunk(OutputChunk("stderr", made.output))
                     return replace(made, code=code)
                 built = made
-            inputs = [_sealed(each, given) for each in ((stdin,) if stdin is not None else ())]
             program_file = [_sealed(built, given)] if built else []
-            return await self._run(code, program, timeout, final, on_chunk, inputs, program_file)
+            if stdin is None or isinstance(stdin, bytes):
+                inputs = [] if stdin is None else [_sealed(stdin, given)]
+                return await self._run(code, program, timeout, final, on_chunk, inputs, program_file)
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            given.callback(os.close, reader)
+            feeding = asyncio.ensure_future(_feed(stdin, writer))
+            # What the stream raises ends the cell.
+            feeding.add_done_callback(lambda _: None if _has_fed(feeding) else asyncio.ensure_future(self.cancel()))
+            try:
+                result = await self._run(code, program, timeout, final, on_chunk, [reader], program_file)
+            finally:
+                await cancel_and_wait(feeding)
+            if not _has_fed(feeding):
+                feeding.result()
+            return result
 
     async def _built(self, program: Program, code: str) -> bytes | ExecutionResult:
         """Compile a program; `cancel` ends that, too."""
@@ -557,6 +571,34 @@ def _with_reasons(error: CodeError | None, refused: Sequence[str]) -> CodeError 
     lines = "\n".join(refused[:_MOST_REASONS])
     traceback = f"{error.traceback.rstrip()}\n{lines}\n" if error.traceback else ""
     return replace(error, message=f"{error.message}\n{lines}", traceback=traceback)
+
+
+async def _feed(pieces: AsyncGenerator[bytes], writer: int) -> None:
+    """Write pieces into a pipe as they come, and close it."""
+    loop = asyncio.get_running_loop()
+    os.set_blocking(writer, False)
+    try:
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                left = memoryview(piece)
+                while left:
+                    try:
+                        left = left[os.write(writer, left) :]
+                    except BlockingIOError:
+                        emptier = loop.create_future()
+                        loop.add_writer(writer, resolve, emptier)
+                        try:
+                            await emptier
+                        finally:
+                            loop.remove_writer(writer)
+    except BrokenPipeError:  # Nobody reads it any longer.
+        pass
+    finally:
+        os.close(writer)
+
+
+def _has_fed(feeding: asyncio.Future[None]) -> bool:
+    return not feeding.done() or feeding.cancelled() or feeding.exception() is None
 
 
 def _sealed(content: bytes, closing: contextlib.ExitStack) -> int:
