@@ -109,7 +109,7 @@ class Sandbox:
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Self:
         """Make a sandbox from a configuration."""
-        return cls(**dict(config))
+        return cls(**{name: value for name, value in config if name != "authority"})
 
     async def __aenter__(self) -> Self:
         await self.start()
