@@ -95,6 +95,7 @@ def show_run(
     from rich.console import Console
 
     from coderoom.runs import RunView
+    from coderoom.runs.record import network_in, network_words
     from coderoom.runs.run_log import read_records, read_steps
 
     opened = _open(journal)
@@ -126,13 +127,17 @@ def show_run(
     if entry.state == "killed":
         typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:
+        used = []
         for step in opened.steps(entry.id):
             result = step.result
+            used += network_in(result) if "exit_code" in result else []
             text = result.get("text") or f"{result.get('code', '')}\n\n{result.get('output', '')}"
             typer.echo(visible(text.rstrip()))
             if "exit_code" in result:
                 typer.echo(f"{result['outcome']} · exit code {result['exit_code']} · {step.seconds:.2f} s\n")
         typer.echo(f"outcome  {entry.state}")
+        if words := network_words(used):
+            typer.echo(f"network  {visible(words)}")
 
 
 @runs_app.command("serve", cls=app.Command)

@@ -203,7 +203,14 @@ class Run:
         """A record for a task of this run."""
         made = self.prepared.record
         return replace(
-            made, task=task, messages=[], notices=list(made.notices), without_messages={}, _output="", _results={}
+            made,
+            task=task,
+            messages=[],
+            notices=list(made.notices),
+            without_messages={},
+            network=(),
+            _output="",
+            _results={},
         )
 
 

@@ -289,6 +289,7 @@ class _FileRun:
             error=error,
             place=place,
             cause=next((each for each in places if each != place), None),
+            network=result.network,
         )
 
     async def _run_cell(self, session: Session, code: str, language: str, final: bool = False) -> ExecutionResult:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from coderoom.blocks import Block
 from coderoom.outcome import Outcome
 from coderoom.runs.exec_source import Source
-from coderoom.sandbox import CodeError
+from coderoom.sandbox import CodeError, NetworkUse
 
 _STATE: Final = (
     "The session was restarted: earlier variables are gone.",
@@ -35,6 +36,7 @@ class BlockRun:
         error: Why it failed; `None` if it did not.
         place: The line of the file where it failed, for instance `notes.md:9`, if it is known.
         cause: The line of the innermost call that failed, if that is another one.
+        network: The hosts that it asked for, if there is a list of hosts that it may reach.
     """
 
     number: int
@@ -49,6 +51,7 @@ class BlockRun:
     error: CodeError | None = None
     place: str | None = None
     cause: str | None = None
+    network: Sequence[NetworkUse] = ()
 
     def to_json(self, in_notebook: bool) -> dict[str, Any]:
         """The facts, as JSON-like data."""
@@ -68,6 +71,7 @@ class BlockRun:
             "truncated": self.truncated,
             "error": error and {"type": error.type, "message": without_state(error.message), "place": self.place},
             "seconds": round(self.seconds, 3),
+            "network": [asdict(use) for use in self.network],
         }
 
 

@@ -21,8 +21,9 @@ from pygments.util import ClassNotFound
 from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.text import in_dollars, visible
 from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
-from coderoom.runs.record import output_beside
+from coderoom.runs.record import network_in, network_words, output_beside
 from coderoom.runs.story import Cell, Check, Code, Output, Progress, Summary, Task, Verdict, Words, tell_steps
+from coderoom.sandbox import NetworkUse
 from coderoom.steps import CODE, MODEL
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
@@ -69,6 +70,7 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     cost = facts.get("cost_usd") if is_all else None
     is_unchecked = entry.command == "batch" and all(step.kind != "verdict" for step in steps)
     stopped = facts.get("stop_reason")
+    used_network = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
     output = output_beside(str(facts.get("answer") or ""), str(facts.get("output") or ""))
     rows = {
         "outcome": f'<b class="{style_of(entry)}">{escape(entry.state)}</b>',
@@ -85,6 +87,7 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
         "tokens": f"{tokens:,}{'' if cost is None else f', {in_dollars(cost)}'}" if tokens else "",
         "notes": "<br>".join(_text(note) for note in facts.get("notices") or ()),
         "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
+        "network": _text(network_words(used_network)),
         "id": _text(entry.id),
     }
     listed = "".join(f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items() if value)
@@ -135,7 +138,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 before.clear()
             case Cell(code=code):
                 yield f"<h2>block {told.number}</h2>{_code(code, told.language)}"
-                yield _output(told.output, told.outcome) + _files(journal, entry, told.files)
+                yield _output(told.output, told.outcome) + _network(told.network) + _files(journal, entry, told.files)
             case Progress(code=code):
                 yield f"<div>{_text(told.text)}</div>"
                 if code:
@@ -149,7 +152,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 prose = f"<details><summary>reply</summary>{_markdown(told.text)}</details>"
                 yield _code(code, first.language) + difference(speaker, code) + prose
             case Output(text=output):
-                yield _output(output, told.outcome) + _files(journal, entry, told.files)
+                yield _output(output, told.outcome) + _network(told.network) + _files(journal, entry, told.files)
             case Verdict(approved=approved):
                 style, word = ("good", "approved") if approved else ("bad", "not approved")
                 yield f'<p class="{style}"><b>{word}</b></p>{_markdown(told.text)}'
@@ -165,6 +168,11 @@ def _output(output: str, outcome: str) -> str:
     style = "good" if outcome == "ok" else "bad"
     shown = _text(output) if output.strip() else '<span class="dim">(no output)</span>'
     return f'<div class="{style}">{_text(outcome)}</div><pre class="output {style}">{shown}</pre>'
+
+
+def _network(uses: Sequence[NetworkUse]) -> str:
+    lines = "\n".join(map(str, uses))
+    return f"<details><summary>network</summary><pre>{_text(lines)}</pre></details>" if uses else ""
 
 
 def _files(journal: Journal, entry: RunEntry, files: Sequence[Mapping[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -40,6 +40,8 @@ from coderoom.models.prices import cost_of
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
+from coderoom.sandbox import NetworkUse
+from coderoom.sandbox.result import network_sum
 from coderoom.steps import CODE, MODEL, StepObserver
 from coderoom.steps.watching import watch_executor, watch_questions, watch_tools
 
@@ -96,6 +98,7 @@ class RunRecord:
         has_reviewer: Whether the team has a reviewer.
         notices: What the user should know about the preparation.
         asks: The agents that may ask a person about their code.
+        network: The hosts that the code asked for, if it has a list of hosts that it may reach.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -121,6 +124,7 @@ class RunRecord:
     has_reviewer: bool = False
     notices: list[str] = field(default_factory=list)
     asks: frozenset[str] = frozenset()
+    network: Sequence[NetworkUse] = ()
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0  # Of code, by agents that do not report them,
@@ -328,7 +332,26 @@ class RunRecord:
             "cost_usd_by_agent": self.cost_by_agent,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
+            "network": [asdict(use) for use in self.network],
         }
+
+
+def network_in(result: Mapping[str, Any]) -> list[NetworkUse]:
+    """The hosts that code asked for, of the result of a step, or of the facts of a run."""
+    return [NetworkUse(**use) for use in result.get("network") or ()]
+
+
+def network_words(uses: Sequence[NetworkUse]) -> str:
+    """The hosts in a line; empty if there are none."""
+    parts = []
+    for words, found in (
+        ("reached", [use.place for use in uses if not use.why]),
+        ("not reached", [use.place for use in uses if use.why and use.host]),
+    ):
+        places = list(dict.fromkeys(found))
+        more = f" and {len(places) - _MOST_PLACES} more" if len(places) > _MOST_PLACES else ""
+        parts += [f"{words}: {', '.join(places[:_MOST_PLACES])}{more}"] if places else []
+    return "; ".join(parts)
 
 
 def output_beside(answer: str, output: str) -> str:
@@ -337,6 +360,7 @@ def output_beside(answer: str, output: str) -> str:
     return output if answer and output.strip() and not contains else ""
 
 
+_MOST_PLACES: Final = 10
 _ACTIVITIES: Final = {MODEL: "waits for the model", CODE: "runs code", "input": "waits for a person"}
 _CUT: Final = {
     "length": "A reply of the model of {} was cut off at its token limit (max_tokens), so that code or words are "
@@ -379,7 +403,9 @@ class RunFacts(StepObserver):
         name = current_agent()
         if kind == CODE and "outcome" not in result:
             self._record._runs += 1
-            self._record._results[name] = CodeResult(**result)
+            self._record._results[name] = CodeResult(result["exit_code"], result["output"])
+        if kind == CODE and result.get("network"):
+            self._record.network = network_sum([*self._record.network, *network_in(result)])
         self._record.cause = None
         if kind != MODEL:
             return

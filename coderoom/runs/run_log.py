@@ -30,7 +30,7 @@ from coderoom._util.files import open_inside
 from coderoom._util.text import MASK, MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
-from coderoom.runs.record import UNFINISHED, RunRecord
+from coderoom.runs.record import UNFINISHED, RunRecord, network_in
 from coderoom.runs.story import Check, message_of, tell_steps
 from coderoom.steps import CODE, MODEL, StepObserver
 
@@ -318,6 +318,7 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
             record.isolation = facts.get("isolation", "")
         for name in _FACTS:
             setattr(last, name, facts.get(name, getattr(last, name)))
+        last.network = network_in(facts)
         last.files = [Path(file) for file in facts.get("files", ())]
         last.cancelled = entry.outcome == "cancelled"
         if limit := facts.get("limit", ""):

@@ -26,6 +26,8 @@ from autogen_core.code_executor import CodeBlock
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Step
+from coderoom.runs.record import network_in
+from coderoom.sandbox import NetworkUse
 from coderoom.steps import CODE
 
 USER: Final = "user"
@@ -95,6 +97,7 @@ class Output(Entry):
         is_own: Whether the agent wrote the code itself.
         facts: The metadata of the message.
         files: What the code made, as the journal has it.
+        network: The hosts that it asked for, as the journal has them.
     """
 
     outcome: str
@@ -104,6 +107,7 @@ class Output(Entry):
     is_own: bool = False
     facts: Mapping[str, str] = field(default_factory=dict)
     files: Sequence[Mapping[str, Any]] = ()
+    network: Sequence[NetworkUse] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class Cell(Entry):
     output: str
     outcome: str
     files: Sequence[Mapping[str, Any]]
+    network: Sequence[NetworkUse]
 
 
 @dataclass(frozen=True)
@@ -202,12 +207,13 @@ def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
     """The entries for the steps of a run in the journal."""
     story = Story()
     files: Sequence[Mapping[str, Any]] = ()
+    network: Sequence[NetworkUse] = ()
     for step in steps:
         source, data = step.actor or step.kind, step.result
         if step.kind == MESSAGE:
             entry = story.tell(message_of(step))
             if isinstance(entry, Output):
-                entry, files = replace(entry, files=files), ()
+                entry, files, network = replace(entry, files=files, network=network), (), ()
             yield entry
         elif step.kind == TASK:
             yield Task(source, data["task"])
@@ -219,9 +225,10 @@ def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
         elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
             code, output = data["code"], data["output"]
             text, made = f"{code}\n{output}", data.get("artifacts") or ()
-            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], made)
+            used = network_in(data)
+            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], made, used)
         elif step.kind == CODE:
-            files = data.get("artifacts") or ()
+            files, network = data.get("artifacts") or (), network_in(data)
 
 
 def message_of(step: Step) -> BaseAgentEvent | BaseChatMessage:

@@ -29,7 +29,7 @@ from coderoom.models.budgets import RUN
 from coderoom.outcome import Outcome
 from coderoom.runs.durable import GO_ON
 from coderoom.runs.exec_view import show_isolation
-from coderoom.runs.record import UNFINISHED, RunRecord, output_beside
+from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
 from coderoom.runs.story import Code, Decision, Entry, Output, Story, Streamed, Summary, Verdict, Words
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
@@ -268,6 +268,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "run": record.run,
         "go on": go_on,
         "files": "\n".join(map(_short, record.files)) or "none written",
+        "network": network_words(record.network),
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
     table = Table.grid(padding=(0, 2))

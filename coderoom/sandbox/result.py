@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from coderoom._util.text import counted
 from coderoom.outcome import Outcome
+from coderoom.sandbox.proxy.rules import shown
 
 Limit = Literal["wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "output", "value"]
 
@@ -111,6 +113,15 @@ class NetworkUse:
     connections: int = 0
     sent: int = 0
     received: int = 0
+
+    @property
+    def place(self) -> str:
+        """The host and the port as an allow-list has them."""
+        return shown(self.host, self.port)
+
+    def __str__(self) -> str:
+        counts = f"{counted(self.connections, 'connection')}, {self.sent:,} bytes sent, {self.received:,} received"
+        return self.why or f"{self.place}: {counts}"
 
 
 def network_sum(uses: Iterable[NetworkUse]) -> tuple[NetworkUse, ...]:

@@ -7,6 +7,7 @@ import inspect
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import asdict
 from functools import wraps
 from typing import Any, Final
 
@@ -96,12 +97,17 @@ def watch_executor(executor: Any) -> Undo:
             CODE,
             {"blocks": [[block.language, block.code] for block in blocks]},
             lambda: execute(*arguments, **named, **live),
-            lambda result: {"exit_code": result.exit_code, "output": result.output},
-            lambda known: CodeResult(**known),
+            _dump,
+            lambda known: CodeResult(known["exit_code"], known["output"]),
         )
         return result
 
     return put(executor, lambda: {"execute_code_blocks": executed})
+
+
+def _dump(result: CodeResult) -> dict[str, Any]:
+    network = getattr(getattr(result, "execution", None), "network", ())  # Of a sandbox.
+    return {"exit_code": result.exit_code, "output": result.output, "network": [asdict(use) for use in network]}
 
 
 def watch_questions(agent: Any) -> Undo:
