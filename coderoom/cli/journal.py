@@ -181,6 +181,27 @@ def compare_runs(
     return EXIT_FAILED if lines else EXIT_OK
 
 
+@runs_app.command("policy", cls=app.Command)
+def show_policy(
+    run: RunArgument = "last",
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Show the smallest lists that a run needed.
+
+    Hosts, packages, readable folders and functions, as a diff of the team file. What was refused has a comment.
+    """
+    from coderoom.runs.needs import policy_of
+
+    opened = _open(journal)
+    entry = opened.find(run)
+    policy = policy_of(entry, list(opened.steps(entry.id)))
+    facts = {"succeeded": True, "needs": vars(policy.needs), "diff": policy.lines, "unknown": policy.unknown}
+    nothing = ["The run needed nothing else than it had."]
+    app.show_result(as_json, facts, *(policy.lines or nothing), *(f"# {each}" for each in policy.unknown))
+
+
 @runs_app.command("rm", cls=app.Command)
 def remove_runs(
     runs: Annotated[list[str], typer.Argument(help="The ids of the runs, or their beginnings.")],

@@ -158,6 +158,7 @@ async def run_file(
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer
     request = {"arguments": list(arguments), "workspace": str(folder), "timeout": timeout, "wall": wall}
+    request["network"] = network if isinstance(network, bool) else list(network)
     writer.begin("exec", source.name, "", None, request)
     try:
         await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers, stdin=stdin).run()

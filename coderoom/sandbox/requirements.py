@@ -22,7 +22,7 @@ _REQUIREMENT: Final = re.compile(
 )
 _BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///\s*$")
 _INSTALLS: Final = re.compile(
-    r"(?m)^[ \t]*(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +([^\n;&|#]*)"
+    r"(?m)^[ \t]*[!%]?(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +([^\n;&|#]*)"
 )
 _FILES: Final = (".txt", ".lock")
 ON_REQUEST: Final = "on-request"
@@ -146,12 +146,18 @@ def near_names(name: str) -> list[str]:
     return difflib.get_close_matches(name.lower(), _OFTEN.split(), 3, 0.7)
 
 
-def advice_on_installing(code: str) -> str:
-    """What installs the packages that a shell was asked to install; empty if it was not."""
+def installs_in(code: str) -> list[str]:
+    """The packages that code installs, in a shell or by a command of notebooks (`!pip install`, `%pip install`)."""
     found = []
     for options in _INSTALLS.findall(code):
         for word in options.split():
             with contextlib.suppress(RequestError):
                 found.append(check_requirement(word.strip("'\"")))
+    return [each for each in found if not each.endswith(_FILES)]
+
+
+def advice_on_installing(code: str) -> str:
+    """What installs the packages that a shell was asked to install; empty if it was not."""
+    found = installs_in(code)
     named = " ".join(f"--package {shlex.quote(each)}" for each in found)
     return f"Code installs no packages here: packages={found!r} ({named}) does, before it runs." if found else ""

@@ -85,11 +85,17 @@ def advice_on(error: BaseException) -> str:
     name = getattr(error, "name", None)
     if type(error) is not ModuleNotFoundError or type(name) is not str or str(error) != f"No module named {name!r}":
         return ""
-    top = name.partition(".")[0]
-    standard = getattr(sys, "stdlib_module_names", ())
-    is_there = top in sys.modules or top in standard or not top.isidentifier() or top.startswith("_")
-    package = _IMPORTED_AS.get(top, top.replace("_", "-"))
+    package = package_of(name)
+    is_there = not package or name.partition(".")[0] in sys.modules
     return "" if is_there else f"packages=[{package!r}] (--package {package}) installs it."
+
+
+def package_of(module: str) -> str:
+    """The package that has a module; empty if none can have it."""
+    top = module.partition(".")[0]
+    if top in getattr(sys, "stdlib_module_names", ()) or not top.isidentifier() or top.startswith("_"):
+        return ""
+    return _IMPORTED_AS.get(top, top.replace("_", "-"))
 
 
 def _misses_local_sockets(error: BaseException) -> bool:
