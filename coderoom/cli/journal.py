@@ -18,6 +18,7 @@ from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
     from coderoom.runs import Journal, RunEntry
+    from coderoom.sandbox import NetworkUse
 
 runs_app = typer.Typer(
     cls=app.Group, help="List, show and remove the runs in the journal.", invoke_without_command=True
@@ -127,10 +128,10 @@ def show_run(
     if entry.state == "killed":
         typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:
-        used = []
+        used: tuple[NetworkUse, ...] = ()
         for step in opened.steps(entry.id):
             result = step.result
-            used += network_in(result) if "exit_code" in result else []
+            used += network_in(result) if "exit_code" in result else ()
             text = result.get("text") or f"{result.get('code', '')}\n\n{result.get('output', '')}"
             typer.echo(visible(text.rstrip()))
             if "exit_code" in result:

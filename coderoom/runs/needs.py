@@ -226,7 +226,7 @@ def _comment(config: Any, name: str, items: Sequence[str], is_json: bool) -> Ite
     config[name] = listed = CommentedSeq(config[name])
     for place, item in enumerate(listed):
         if item in items:
-            listed.yaml_add_eol_comment(_REFUSED, place)
+            listed.yaml_add_eol_comment(_REFUSED, place, column=0)
 
 
 def _change_tools(agent: Any, needs: Needs) -> Iterator[str]:

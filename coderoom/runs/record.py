@@ -336,9 +336,9 @@ class RunRecord:
         }
 
 
-def network_in(result: Mapping[str, Any]) -> list[NetworkUse]:
+def network_in(result: Mapping[str, Any]) -> tuple[NetworkUse, ...]:
     """The hosts that code asked for, of the result of a step, or of the facts of a run."""
-    return [NetworkUse(**use) for use in result.get("network") or ()]
+    return tuple(NetworkUse(**use) for use in result.get("network") or ())
 
 
 def network_words(uses: Sequence[NetworkUse]) -> str:
