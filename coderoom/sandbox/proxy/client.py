@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import importlib.util
 import itertools
@@ -140,6 +141,11 @@ class Proxy:
             return False
         return True
 
+    def kill(self) -> None:
+        """End the process, so that another one takes its place."""
+        if self._process is not None:
+            self._process.kill()
+
     def forget(self, number: int) -> None:
         """Stop serving a room."""
         if self._rooms.pop(number, None) is not None:
@@ -217,7 +223,8 @@ class RoomNetwork:
         try:
             async with asyncio.timeout(_PATIENCE):
                 message = await answer
-        except TimeoutError:
+        except TimeoutError:  # It is stuck: it is replaced, as one that has died.
+            self._proxy.kill()
             return ()
         finally:
             if answer in self._answers:
@@ -245,7 +252,7 @@ def _told(rule: Rule, credential: Credential) -> dict[str, Any]:
     secrets = []
 
     def value_of(found: re.Match[str]) -> str:
-        value = os.environ.get(found[1])
+        value = os.environ.get(found[1], "").strip()  # Files and services of keys often end them with a line.
         if not value:
             raise RequestError(f"credentials: {rule.host}: the environment variable {found[1]!r} is not set.")
         secrets.append(value)
@@ -255,7 +262,12 @@ def _told(rule: Rule, credential: Credential) -> dict[str, Any]:
     if not value.isprintable() or not value.isascii():
         raise RequestError(f"credentials: {rule.host}: its value has characters that a header cannot have.")
     # Without `Bearer` and the like, which is no secret.
-    secrets += [value, value.partition(" ")[2] or value]
+    secrets.append(value.partition(" ")[2] or value)
+    if value.lower().startswith("basic "):
+        with contextlib.suppress(ValueError):
+            user_and_password = base64.b64decode(value[6:]).decode()
+            secrets += [user_and_password, user_and_password.partition(":")[2]]
+    secrets = [each for each in dict.fromkeys(secrets) if each]
     told = {"host": rule.host, "port": rule.port or 443, "header": credential.header, "value": value}
     return {**told, "secrets": secrets, "methods": credential.methods, "paths": credential.paths}
 

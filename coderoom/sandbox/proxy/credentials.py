@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
+import html.entities
 import ipaddress
-import json
 import os
 import re
 import ssl
-import urllib.parse
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import h11
@@ -30,14 +29,21 @@ from .wire import LONGEST_HEAD
 
 _AT_ONCE = 1 << 16
 _VALID = datetime.timedelta(days=365)
-_SHORTEST = 4  # Shorter secrets, and pieces of encoded ones, would be found everywhere.
+_SHORTEST = 4
+_MOST_OF_A_LETTER = 15  # The bytes of an escaped one.
+_MOST_INTERIM = 20
+_ESCAPED = "".join(map(chr, range(32, 48))) + ":;<=>?@[\\]^_`{|}~"
 # They belong to a connection, or would let the answer come in pieces or spellings that cannot be searched.
 _DROPPED = {
     *(b"connection", b"keep-alive", b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"upgrade"),
     *(b"accept-encoding", b"range", b"if-range", b"host", b"expect", b"transfer-encoding", b"http2-settings"),
 }
-_OTHER_METHOD = {b"x-http-method-override", b"x-http-method", b"x-method-override"}
-_HIDDEN_STEP = re.compile(r"(?i)(^|/)\.{1,2}(/|;|$)|//|\\|;|%(2e|2f|5c|3b|25|00)")
+# Some servers take the method or the path from there.
+_OTHER_REQUEST = {
+    *(b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url"),
+    *(b"x-original-uri", b"x-forwarded-uri", b"x-forwarded-prefix", b"x-forwarded-path"),
+}
+_HIDDEN_STEP = re.compile(r"(?i)(^|/)\.{1,2}(/|;|$)|//|\\|;|%(2e|2f|5c|3b|25|[01][0-9a-f]|7f|u|c0|c1|ef)")
 
 
 class Credential(NamedTuple):
@@ -63,9 +69,11 @@ class Credential(NamedTuple):
         """Why a request is not let through; empty if it is."""
         if method == "TRACE" or (self.methods and method not in self.methods):
             return f"{method} is not among the methods of its credential: {', '.join(self.methods) or 'all but TRACE'}"
+        if "#" in target:  # Some servers cut it off, and others do not.
+            return f"the target {target[:100]!r} has a fragment"
         if not self.paths:
             return ""
-        path = target.partition("?")[0].partition("#")[0]
+        path = target.partition("?")[0]
         if _HIDDEN_STEP.search(path):
             return f"the path {path[:100]!r} could be read as another one"
         if any(path == each or path.startswith(each.rstrip("/") + "/") for each in self.paths):
@@ -134,22 +142,99 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-class Mask:
-    """Replaces secrets in a stream by as many asterisks, also those that are cut into pieces."""
+class Spellings:
+    """Finds secrets in bytes, in the spellings in which a server could repeat them.
 
-    def __init__(self, secrets: list[str]) -> None:
-        found = {each for secret in secrets for each in _spellings(secret) if len(each) >= _SHORTEST}
-        self._spellings = sorted((each.lower() for each in found), key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, self._spellings)) or b"(?!)", re.IGNORECASE)
-        self._beginnings = {each[:size] for each in self._spellings for size in range(1, len(each))}
-        self._most = max(map(len, self._beginnings), default=0)
+    Letters and digits stay what they are in most of them. The rest of a secret may be escaped as in JSON, HTML, URLs
+    and strings of programs; the whole may be in base64, in hexadecimal digits, in UTF-16, or reversed.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._patterns: list[tuple[bytes, re.Pattern[bytes]]] = []
+        self.longest = 0
+        beginnings: set[bytes] = set()
+        for secret in sorted(set(secrets), key=len, reverse=True):
+            core = secret.strip(_ESCAPED)
+            runs = re.findall(r"[A-Za-z0-9]+", core)
+            if len(core) < _SHORTEST or not runs:
+                core, runs = secret, [secret]
+            spelled = b"".join(map(_escaped, core))
+            self._add(max(runs, key=len).encode().lower(), spelled, len(core) * _MOST_OF_A_LETTER)
+            beginnings.add(core[: _SHORTEST if core[:_SHORTEST].isalnum() else 1].encode().lower())
+            for coded, gap in _coded(secret.encode()):
+                if len(coded) >= _SHORTEST:
+                    self._add(coded[:64].lower(), gap.join(map(re.escape, _letters(coded))), 3 * len(coded))
+                    beginnings.add(coded[:_SHORTEST].lower())
+        self._beginnings = sorted(beginnings)
+        self.begins = re.compile(b"|".join(map(re.escape, self._beginnings)) or b"(?!)")
+
+    def mask(self, data: bytes) -> bytes:
+        """Replace what is found by as many asterisks."""
+        lowered = data.lower()
+        plain = lowered.replace(b"\r\n", b"").replace(b"\n", b"") if b"\n" in lowered else lowered
+        for probe, pattern in self._patterns:
+            if probe in plain:  # Much faster than the pattern.
+                data = pattern.sub(lambda found: b"*" * len(found[0]), data)
+        return data
+
+    def held(self, data: bytes) -> int:
+        """How many bytes at the end could be the beginning of something that is found."""
+        end = data[-self.longest :].lower()
+        found = self.begins.search(end)
+        if found is not None:
+            return len(end) - found.start()
+        sizes = (size for size in range(_SHORTEST, 0, -1) for each in self._beginnings if each.startswith(end[-size:]))
+        return next(sizes, 0) if end else 0
+
+    def _add(self, probe: bytes, pattern: bytes, longest: int) -> None:
+        self._patterns.append((probe, re.compile(pattern, re.IGNORECASE)))
+        self.longest = max(self.longest, longest)
+
+
+def _escaped(letter: str) -> bytes:
+    """A pattern for a character of a secret, as it is or escaped."""
+    if letter.isalnum() and letter.isascii():
+        return letter.encode()
+    code = ord(letter)
+    named = html.entities.codepoint2name.get(code, "apos" if letter == "'" else "")
+    ways = [rf"\\{{0,2}}{re.escape(letter)}", rf"%(?:25)?{code:02x}", rf"\\{{1,2}}(?:u00|x){code:02x}"]
+    ways.append(rf"&(?:amp;)?(?:#x0{{0,4}}{code:x}|#0{{0,4}}{code}{f'|{named}' if named else ''});")
+    return f"(?:{'|'.join([*ways, '[+]'] if letter == ' ' else ways)})".encode()
+
+
+def _coded(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """A secret as a whole in another code, and what may stand between its letters."""
+    for between in ("", ":", " ", "-"):
+        yield (raw.hex(between) if between else raw.hex()).encode(), b""
+    yield b"".join(b"%%%02x" % each for each in raw), b""
+    yield b"".join(b"\\x%02x" % each for each in raw), b""
+    yield raw[::-1], b""
+    yield raw.decode().encode("utf-16-le"), b""
+    yield raw.decode().encode("utf-16-be"), b""
+    yield base64.b32encode(raw).rstrip(b"=")[:-1], b""
+    for before in range(3):  # In base64, a text has three spellings, by its place.
+        coded = base64.b64encode(b"\0" * before + raw)
+        # Without the letters that its neighbours have a part in.
+        inner = coded[(0, 2, 3)[before] : len(coded) - (0, 3, 2)[(before + len(raw)) % 3]]
+        for spelled in {inner, inner.replace(b"+", b"-").replace(b"/", b"_"), inner.replace(b"/", b"\\/")}:
+            yield spelled, rb"(?:\r?\n)?"
+
+
+def _letters(text: bytes) -> list[bytes]:
+    return [text[at : at + 1] for at in range(len(text))]
+
+
+class Mask:
+    """Masks a stream, in which what is found may be cut into pieces."""
+
+    def __init__(self, spellings: Spellings) -> None:
+        self._spellings = spellings
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """Take more of the stream; return what is known to be no part of a secret, and masked ones."""
-        text = self.whole(self._held + data)
-        end = text[max(len(text) - self._most, 0) :].lower()
-        held = next((len(end) - at for at in range(len(end)) if end[at:] in self._beginnings), 0)
+        text = self._spellings.mask(self._held + data)
+        held = self._spellings.held(text)
         self._held = text[len(text) - held :]
         return text[: len(text) - held]
 
@@ -158,32 +243,6 @@ class Mask:
         held, self._held = self._held, b""
         return held
 
-    def whole(self, data: bytes) -> bytes:
-        """Mask a text that is no part of the stream."""
-        lowered = data.lower()
-        if not any(each in lowered for each in self._spellings):  # Much faster than the pattern.
-            return data
-        return self._pattern.sub(lambda found: b"*" * len(found[0]), data)
-
-
-def _spellings(secret: str) -> Iterator[bytes]:
-    """A secret as a server could repeat it."""
-    raw = secret.encode()
-    yield raw
-    yield urllib.parse.quote(secret).encode()
-    yield urllib.parse.quote(secret, safe="").encode()
-    yield urllib.parse.quote_plus(secret).encode()
-    yield json.dumps(secret)[1:-1].encode()
-    yield secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;").encode()
-    yield raw.hex().encode()
-    yield raw[::-1]
-    for before in range(3):  # In base64, a text has three spellings, by its place.
-        coded = base64.b64encode(b"\0" * before + raw)
-        # Without the letters that its neighbours have a part in.
-        inner = coded[(0, 2, 3)[before] : len(coded) - (0, 3, 2)[(before + len(raw)) % 3]]
-        yield inner
-        yield inner.replace(b"+", b"-").replace(b"/", b"_")
-
 
 class Opened:
     """The requests of one connection of code to a host with a credential."""
@@ -191,12 +250,13 @@ class Opened:
     def __init__(
         self,
         credential: Credential,
+        spellings: Spellings,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         connect: Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]],
         count: Callable[..., None],
     ) -> None:
-        self._credential = credential
+        self._credential, self._spellings = credential, spellings
         self._reader, self._writer = reader, writer
         self._connect, self._count = connect, count
         self._server = h11.Connection(h11.SERVER, LONGEST_HEAD)
@@ -217,7 +277,9 @@ class Opened:
                 if not await self._exchange(request):
                     return
         except h11.RemoteProtocolError as error:
-            await self._say(400, f"The proxy cannot read this: {error}.")
+            is_request = self._server.their_state is h11.ERROR
+            text = f"The proxy cannot read this: {error}." if is_request else "The proxy cannot read the host's answer."
+            await self._say(400 if is_request else 502, text)
         finally:
             if self._onward is not None:
                 self._onward[1].close()
@@ -228,6 +290,9 @@ class Opened:
         hosts = [value.decode("latin-1").lower() for name, value in request.headers if name == b"host"]
         if any(each not in names for each in hosts):
             return f"its Host is {', '.join(hosts)!r:.100}"
+        lengths = [name for name, _ in request.headers if name in (b"content-length", b"transfer-encoding")]
+        if len(lengths) > 1:
+            return "the end of its body is ambiguous"
         return "" if request.target[:1] == b"/" or request.target == b"*" else "it does not ask for a path"
 
     async def _exchange(self, request: h11.Request) -> bool:
@@ -245,12 +310,13 @@ class Opened:
         while not isinstance(event := await self._next(self._server, self._reader), h11.EndOfMessage):
             if not isinstance(event, h11.Data):
                 return False
-            self._count(sent=len(event.data))
             await self._send(client, writer, event)
         await self._send(client, writer, h11.EndOfMessage())
-        mask = Mask(self._credential.secrets)
-        while isinstance(response := await self._next(client, reader), h11.InformationalResponse):
-            pass
+        mask = Mask(self._spellings)
+        for _ in range(_MOST_INTERIM):
+            response = await self._next(client, reader)
+            if not isinstance(response, h11.InformationalResponse):
+                break
         if not isinstance(response, h11.Response):
             await self._say(502, "The host has ended the connection without an answer.")
             return False
@@ -258,11 +324,12 @@ class Opened:
         if coded:
             await self._say(502, "The host answers in an encoding that cannot be searched for the credential.")
             return False
-        headers = [(mask.whole(name), mask.whole(value)) for name, value in response.headers if name not in _DROPPED]
-        reason = mask.whole(response.reason)
+        mask_of = self._spellings.mask
+        kept = [each for each in response.headers if each[0] not in _DROPPED]
+        headers = [each if each[0] == b"content-length" else (mask_of(each[0]), mask_of(each[1])) for each in kept]
+        reason = mask_of(response.reason)
         await self._answer(h11.Response(status_code=response.status_code, headers=headers, reason=reason))
         while isinstance(event := await self._next(client, reader), h11.Data):
-            self._count(received=len(event.data))
             await self._answer(h11.Data(mask.feed(bytes(event.data))))
         if not isinstance(event, h11.EndOfMessage):
             return False
@@ -280,7 +347,7 @@ class Opened:
 
     def _authorized(self, request: h11.Request) -> h11.Request:
         credential = self._credential
-        dropped = {*_DROPPED, credential.header.lower().encode("ascii"), *(_OTHER_METHOD if credential.methods else ())}
+        dropped = {*_DROPPED, credential.header.lower().encode("ascii"), *_OTHER_REQUEST}
         chunked = any(name == b"transfer-encoding" for name, _ in request.headers)
         headers = [each for each in request.headers if each[0] not in dropped]
         port = None if credential.port == 443 else credential.port
@@ -294,11 +361,16 @@ class Opened:
             event = connection.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            connection.receive_data(await reader.read(_AT_ONCE))
+            data = await reader.read(_AT_ONCE)
+            if connection is not self._server:
+                self._count(received=len(data))
+            connection.receive_data(data)
 
     async def _send(self, connection: h11.Connection, writer: asyncio.StreamWriter, event: Any) -> None:
         data = connection.send(event)
         if data:
+            if connection is not self._server:
+                self._count(sent=len(data))
             writer.write(data)
             await writer.drain()
 
@@ -309,7 +381,7 @@ class Opened:
         """Answer with what the proxy has to say, if an answer has not begun."""
         if self._server.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        body = Mask(self._credential.secrets).whole(text.encode("ascii", errors="replace") + b"\n")
+        body = self._spellings.mask(text.encode("ascii", errors="replace") + b"\n")
         headers = [(b"content-length", str(len(body)).encode()), (b"connection", b"close")]
         await self._answer(h11.Response(status_code=status, headers=[(b"content-type", b"text/plain"), *headers]))
         await self._answer(h11.Data(body))
@@ -323,6 +395,7 @@ class Credentials:
         self._found = {(each["host"], each["port"]): Credential(**each) for each in listed}
         authority = Authority(key)
         self.authority = {"certificate": authority.pem, "key": authority.key}
+        self._spellings = {place: Spellings(each.secrets) for place, each in self._found.items()}
         self._contexts = {place: authority.context_for(place[0]) for place in self._found}
         self.verifying = ssl.create_default_context()
         self.verifying.set_alpn_protocols(["http/1.1"])
@@ -331,6 +404,6 @@ class Credentials:
         """What opens TLS for a host; `None` if it has no credential."""
         return self._contexts.get((host, port))
 
-    def of(self, host: str, port: int) -> Credential:
-        """The credential of a host."""
-        return self._found[host, port]
+    def of(self, host: str, port: int) -> tuple[Credential, Spellings]:
+        """The credential of a host, and what must not come back from it."""
+        return self._found[host, port], self._spellings[host, port]

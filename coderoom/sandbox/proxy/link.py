@@ -11,7 +11,8 @@ from .rules import normal_host
 from .wire import Head, MalformedError
 
 _AT_ONCE = 1 << 18
-_TLS = 22
+_TLS = range(20, 25)  # The kinds of its records; only a hello may come first.
+_MOST_TRAILERS = 100
 _OF_STATUS = 12
 
 
@@ -29,7 +30,7 @@ class Source:
     """Bytes of a client, some of which may have been read already."""
 
     def __init__(self, reader: asyncio.StreamReader, begun: bytes = b"") -> None:
-        self.reader, self.begun = reader, begun
+        self.reader, self.begun = reader, bytearray(begun)  # From its beginning, bytes are removed at no cost.
 
     async def more(self) -> bool:
         """Read what comes next; return whether there was something."""
@@ -37,22 +38,27 @@ class Source:
         self.begun += part
         return bool(part)
 
+    def take(self, count: int) -> bytes:
+        """Take bytes that have been read."""
+        found = bytes(self.begun[:count])
+        del self.begun[:count]
+        return found
+
     async def until(self, end: bytes) -> bytes:
         """Read to a separator; the end of the stream before it is an `EOFError`."""
-        while end not in self.begun:
+        await asyncio.sleep(0)  # Others get a turn, however many small pieces have been read already.
+        while (place := self.begun.find(end)) < 0:
             if len(self.begun) > wire.LONGEST_HEAD:
                 raise MalformedError("a line or a head is too long")
             if not await self.more():
                 raise EOFError
-        found, _, self.begun = self.begun.partition(end)
-        return found + end
+        return self.take(place + len(end))
 
     async def some(self, most: int) -> bytes:
         """Read at least one byte and at most so many; the end of the stream is an `EOFError`."""
         if not self.begun and not await self.more():
             raise EOFError
-        found, self.begun = self.begun[:most], self.begun[most:]
-        return found
+        return self.take(most)
 
 
 class Link:
@@ -89,12 +95,12 @@ class Link:
     async def _check_and_send(self) -> None:
         source = self.source
         while True:
-            is_tls = source.begun[:1] == bytes([_TLS])
+            is_tls = bool(source.begun) and source.begun[0] in _TLS
             try:
-                name = wire.server_name(source.begun) if is_tls else ""
+                name = wire.server_name(bytes(source.begun)) if is_tls else ""
             except MalformedError as error:
                 raise self._refused(f"It looks like TLS, but {error}.") from error
-            is_http = False if is_tls else wire.looks_like_http(source.begun)
+            is_http = False if is_tls else wire.looks_like_http(bytes(source.begun))
             if source.begun and name is not None and is_http is not None:
                 break
             if not await source.more():
@@ -107,7 +113,7 @@ class Link:
             await self._send_all()
 
     async def _send_all(self) -> None:
-        await self._send(self.source.begun)
+        await self._send(self.source.take(len(self.source.begun)))
         while part := await self.source.reader.read(_AT_ONCE):
             await self._send(part)
         self._onward.write_eof()
@@ -115,22 +121,22 @@ class Link:
     async def _send_requests(self) -> None:
         """Send requests of HTTP/1, each of which has to be for this host."""
         first = True
-        while self.source.begun or await self.source.more():
-            try:
+        try:
+            while self.source.begun or await self.source.more():
                 head = wire.parse_head(await self.source.until(b"\r\n\r\n"))
                 hosts, body = head.all_of("host"), head.body
                 if len(hosts) > 1 or (hosts and not self._is_here(hosts[0])):
                     raise MalformedError(f"its Host is {', '.join(hosts)!r:.100}")
                 if not head.target.startswith("/") and head.target != "*":
                     raise MalformedError(f"it asks for {head.target!r:.100}")
-            except MalformedError as error:
-                raise self._refused(f"A request in a connection to {self._host!r}: {error}.") from error
-            await self._send(head.encode())
-            await self._send_body(body)
-            if first and head.all_of("upgrade") and (await self._status).startswith(b"HTTP/1.1 101"):
-                await self._send_all()  # From here on, it is another protocol: WebSocket for instance.
-                return
-            first = False
+                await self._send(head.encode())
+                await self._send_body(body)
+                if first and head.all_of("upgrade") and (await self._status).startswith(b"HTTP/1.1 101"):
+                    await self._send_all()  # From here on, it is another protocol: WebSocket for instance.
+                    return
+                first = False
+        except MalformedError as error:
+            raise self._refused(f"A request in a connection to {self._host!r}: {error}.") from error
         self._onward.write_eof()
 
     def _is_here(self, authority: str) -> bool:
@@ -158,10 +164,14 @@ class Link:
                 if await source.until(b"\r\n") != b"\r\n":
                     raise MalformedError("a chunk of the request's body is malformed")
                 await self._send(b"\r\n")
-        line = b""
-        while line != b"\r\n":  # Headers after the body.
+        for _ in range(_MOST_TRAILERS):  # Headers after the body.
             line = await source.until(b"\r\n")
+            if line != b"\r\n":
+                wire.parse_header(line.removesuffix(b"\r\n"))
             await self._send(line)
+            if line == b"\r\n":
+                return
+        raise MalformedError("there are too many headers after the request's body")
 
     async def _send(self, data: bytes) -> None:
         self._room.spend(self._host, self._port, sent=len(data))
@@ -203,7 +213,6 @@ async def _both(*ways: Coroutine[Any, Any, None]) -> None:
 async def copy(source: Source, writer: asyncio.StreamWriter) -> None:
     """Copy bytes to the end of a stream."""
     while source.begun or await source.more():
-        writer.write(source.begun)
-        source.begun = b""
+        writer.write(source.take(len(source.begun)))
         await writer.drain()
     writer.write_eof()

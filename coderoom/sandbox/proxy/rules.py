@@ -82,6 +82,8 @@ def normal_host(host: str) -> str | None:
     """
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+    if len(host) > _LONGEST_NAME + 1 or "%" in host:  # A zone of IPv6 means an interface of this machine.
+        return None
     try:
         address = ipaddress.ip_address(host)
         return str(getattr(address, "ipv4_mapped", None) or address)

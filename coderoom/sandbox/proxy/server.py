@@ -21,6 +21,7 @@ import ctypes
 import functools
 import json
 import os
+import re
 import resource
 import socket
 import ssl
@@ -44,8 +45,9 @@ PROXY_PORT = 3128
 """The port at code's loopback that understands requests to HTTP proxies and SOCKS 5."""
 
 _FIRST_NAME = struct.unpack(">I", socket.inet_aton("127.64.0.1"))[0]
-_MOST_NAMES, _MOST_CONNECTIONS, _MOST_USES = 4096, 256, 200
-_LONGEST_HOST = 253
+_MOST_NAMES, _MOST_CONNECTIONS, _MOST_USES = 4096, 256, 80
+_LONGEST_HOST, _LONGEST_WHY = 253, 400
+_UNUSUAL = re.compile(r"[^ -\[\]-~]")  # JSON writes these in more than two bytes.
 _AT_ONCE = 1 << 18
 _SECONDS_TO_ASK = 30.0
 _LARGEST_PACKET, _MOST_SOCKETS = 1 << 17, 64
@@ -75,7 +77,9 @@ class Room:
         self._sockets = sockets
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Apart, so that refused ones, of which code can make as many as it likes, leave room for the others.
         self._uses: dict[tuple[str, int | None, str], dict[str, int]] = {}
+        self._refused: dict[tuple[str, int | None, str], dict[str, int]] = {}
         self._left_out = self._spent = 0
         # Each has an address of the loopback, which code gets when it asks for the name.
         self._names: dict[str, int] = {}
@@ -87,7 +91,7 @@ class Room:
         """Cut off all connections, and forget everything."""
         for task in self._tasks:
             task.cancel()
-        self._uses, self._left_out, self._spent, self._names = {}, 0, 0, {}
+        self._uses, self._refused, self._left_out, self._spent, self._names = {}, {}, 0, 0, {}
 
     def end(self) -> None:
         """Close everything."""
@@ -98,18 +102,21 @@ class Room:
 
     def report(self) -> dict[str, Any]:
         """What was let through and refused since the last report."""
-        uses, self._uses = self._uses, {}
+        uses = [*self._uses.items(), *self._refused.items()]
         left_out, self._left_out = self._left_out, 0
-        listed = [{"host": host, "port": port, "why": why, **use} for (host, port, why), use in uses.items()]
+        self._uses, self._refused = {}, {}
+        listed = [{"host": host, "port": port, "why": why, **use} for (host, port, why), use in uses]
         return {"uses": listed, "left_out": left_out}
 
     def note(self, host: str, port: int | None, why: str = "", /, **counts: int) -> None:
         """Add to what is reported: connections, and bytes that were sent and received."""
-        key = host[:_LONGEST_HOST], port, why
-        if key not in self._uses and len(self._uses) >= _MOST_USES:
+        # The code may have written the names.
+        host, why = (_UNUSUAL.sub("?", text[:most]) for text, most in ((host, _LONGEST_HOST), (why, _LONGEST_WHY)))
+        key, uses = (host, port, why), self._refused if why else self._uses
+        if key not in uses and len(uses) >= _MOST_USES:
             self._left_out += 1
             return
-        use = self._uses.setdefault(key, {"connections": 0, "sent": 0, "received": 0})
+        use = uses.setdefault(key, {"connections": 0, "sent": 0, "received": 0})
         for name, count in counts.items():
             use[name] += count
 
@@ -263,7 +270,7 @@ class Room:
                 why = f"The code, which has to trust {AUTHORITY}, did not agree on TLS for {host}: {cause}."
                 raise self.refused(host, port, why) from error
             opened = Opened(
-                credentials.of(host, port),
+                *credentials.of(host, port),
                 reader,
                 asyncio.StreamWriter(transport, protocol, reader, self._loop),
                 connect,

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 LONGEST_HEAD = 65_536
 _REQUEST = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]{1,60000}) HTTP/1\.([01])")
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*")
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})(?:;[\t -~]*)?\r\n")
+_TEXT = re.compile(rb"[\t\r -\x7e\x80-\xff]*")
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME = 22, 1, 0
-_LONGEST_HELLO = 65_536
+_LONGEST_HELLO, _MOST_RECORDS = 32_768, 8
 _A, _AAAA, _INTERNET = 1, 28, 1
 
 
@@ -66,6 +67,14 @@ class Head(NamedTuple):
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
+def parse_header(line: bytes) -> tuple[str, str]:
+    """Read a header: its name in lower case, and its value."""
+    header = _HEADER.fullmatch(line)
+    if header is None:
+        raise MalformedError("a header of the request is malformed")
+    return header[1].decode("ascii").lower(), header[2].strip(b" \t").decode("latin-1")
+
+
 def parse_head(data: bytes) -> Head:
     """Read the head of a request, with the empty line at its end."""
     first, *lines = data.removesuffix(b"\r\n\r\n").split(b"\r\n")
@@ -74,26 +83,19 @@ def parse_head(data: bytes) -> Head:
         raise MalformedError("this is not a request of HTTP/1")
     headers = []
     for line in lines:
-        header = _HEADER.fullmatch(line)
-        if header is None:
-            raise MalformedError("a header of the request is malformed")
-        headers.append((header[1].decode("ascii").lower(), header[2].decode("latin-1")))
+        headers.append(parse_header(line))
     return Head(request[1].decode("ascii"), request[2].decode("ascii"), int(request[3]), headers)
 
 
 def looks_like_http(data: bytes) -> bool | None:
-    """Whether a stream begins with a request of HTTP/1; `None`: it takes more bytes to know."""
-    word, space, _ = data[:33].partition(b" ")
-    if not word or not re.fullmatch(rb"[A-Za-z]+", word):
-        return False
-    if not space:
-        return None if len(word) < 33 else False
-    if word == b"PRI":  # HTTP/2.
-        return False
-    line, end, _ = data.partition(b"\n")
-    if not end:
-        return None if len(line) < LONGEST_HEAD else False
-    return b" HTTP/1." in line
+    """Whether a server could read a request of HTTP/1 at the beginning; `None`: it takes more bytes to know.
+
+    Some servers skip what is in front of a request, or take other blanks; `parse_head` does not.
+    """
+    line, end, _ = data.lstrip(b"\r\n\t ").partition(b"\n")
+    if not end and len(data) < LONGEST_HEAD and _TEXT.fullmatch(line):
+        return None
+    return b"http/" in line.lower() and not line.startswith(b"PRI * HTTP/2.0")
 
 
 def chunk_size(line: bytes) -> int:
@@ -110,9 +112,10 @@ def server_name(data: bytes) -> str | None:
     See RFC 8446, section 4.1.2, and RFC 6066, section 3.
     """
     hello = bytearray()
-    place = 0
+    place = records = 0
     while len(hello) < 4 or len(hello) < 4 + int.from_bytes(hello[1:4], "big"):
-        if len(hello) > _LONGEST_HELLO:
+        records += 1
+        if len(hello) > _LONGEST_HELLO or records > _MOST_RECORDS:
             raise MalformedError("the client's hello is too long")
         if len(data) < place + 5:
             return None

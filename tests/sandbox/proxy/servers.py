@@ -18,6 +18,18 @@ from coderoom.sandbox.proxy import server
 from coderoom.sandbox.proxy.rules import parse_rule
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing of connections that are cut off."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Echo)
+        self.heads: list[str] = []
+
+    def handle_error(self, *_: object) -> None: ...
+
+
 class Echo(BaseHTTPRequestHandler):
     """Answers with the request as JSON; the server keeps its head in `heads`."""
 
@@ -41,11 +53,9 @@ class Echo(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def echo(context: ssl.SSLContext | None = None) -> Iterator[Any]:
+def echo(context: ssl.SSLContext | None = None) -> Iterator[Server]:
     """A server; its `heads` are the requests that have reached it."""
-    found: Any = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    found.daemon_threads = True
-    found.heads = []
+    found = Server()
     if context is not None:
         found.socket = context.wrap_socket(found.socket, server_side=True)
     thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
