@@ -10,12 +10,13 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import to_json
 
-from coderoom._util.files import name_inside
+from coderoom._util.files import name_inside, read_inside
 from coderoom._util.terminal import PlainConsole
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
@@ -28,6 +29,7 @@ from coderoom.runs.journal import Writer
 from coderoom.runs.workspace import FileChanges, open_workspace
 from coderoom.sandbox import (
     CANCELLED_CODE,
+    Artifact,
     CodeError,
     ExecutionResult,
     Limits,
@@ -190,6 +192,8 @@ class _FileRun:
     cells: list[int] = field(default_factory=list)
     """The number of the block of each Python cell of the session, by which tracebacks name it."""
     stdin: bytes | None = None
+    room: int = 16 * 1024 * 1024
+    """How many bytes of files that are displayed the journal still takes."""
 
     async def run(self) -> None:
         """Run it and show it."""
@@ -220,10 +224,31 @@ class _FileRun:
     def _add(self, run: BlockRun) -> None:
         self.result.runs.append(run)
         facts = {**run.to_json(self.result.source.kind == "notebook"), "value": None, "value_repr": None}
-        self.writer.write("code", facts, seconds=run.seconds)
+        contents: dict[str, bytes] = {}
+        facts["artifacts"] = [self._keep(each, contents) for each in run.shown]
+        self.writer.write("code", facts, seconds=run.seconds, contents=contents)
         for observer in self.observers:
             request = {"blocks": [[run.block.language, run.block.code]]}
             observer.keep("code", request, facts, run.seconds, known=False)
+
+    def _keep(self, shown: Artifact, contents: dict[str, bytes]) -> dict[str, Any]:
+        """What the journal has of a file that was displayed; its content too, if it is small and has no secrets."""
+        facts: dict[str, Any] = {
+            "name": shown.name,
+            "size": shown.size,
+            "media_type": shown.media_type,
+            "position": shown.position,
+        }
+        if (journal := self.writer.journal) is None or shown.size > self.room:
+            return facts
+        with contextlib.suppress(OSError, RequestError):
+            data = read_inside(self.result.workspace, shown.name, self.room)
+            text = data.decode("latin-1")
+            if journal.hide(text) == text:
+                self.room -= len(data)
+                facts["hash"] = sha256(data).hexdigest()[:32]
+                contents[facts["hash"]] = data
+        return facts
 
     async def _start(self) -> None:
         try:
@@ -291,6 +316,7 @@ class _FileRun:
             place=place,
             cause=next((each for each in places if each != place), None),
             network=result.network,
+            shown=tuple(each for each in result.artifacts if each.position is not None),
         )
 
     async def _run_cell(self, session: Session, code: str, language: str, final: bool = False) -> ExecutionResult:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from coderoom.blocks import Block
 from coderoom.outcome import Outcome
 from coderoom.runs.exec_source import Source
-from coderoom.sandbox import CodeError, NetworkUse
+from coderoom.sandbox import Artifact, CodeError, NetworkUse
 
 _STATE: Final = (
     "The session was restarted: earlier variables are gone.",
@@ -37,6 +37,7 @@ class BlockRun:
         place: The line of the file where it failed, for instance `notes.md:9`, if it is known.
         cause: The line of the innermost call that failed, if that is another one.
         network: The hosts that it asked for, if there is a list of hosts that it may reach.
+        shown: The files that it has displayed.
     """
 
     number: int
@@ -52,6 +53,7 @@ class BlockRun:
     place: str | None = None
     cause: str | None = None
     network: Sequence[NetworkUse] = ()
+    shown: tuple[Artifact, ...] = ()
 
     def to_json(self, in_notebook: bool) -> dict[str, Any]:
         """The facts, as JSON-like data."""

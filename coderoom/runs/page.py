@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -28,6 +29,10 @@ from coderoom.steps import CODE, MODEL
 
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input": "decisions"}
+_LARGEST_SHOWN: Final = 500_000
+_FRAME: Final = (
+    "<!doctype html><meta charset='utf-8'><style>body { font: 0.9em sans-serif; background: white; }</style>"
+)
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -138,7 +143,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 before.clear()
             case Cell(code=code):
                 yield f"<h2>block {told.number}</h2>{_code(code, told.language)}"
-                yield _output(told.output, told.outcome) + _network(told.network) + _files(journal, entry, told.files)
+                yield _output(told.output, told.outcome, journal, entry, told.files) + _network(told.network)
             case Progress(code=code):
                 yield f"<div>{_text(told.text)}</div>"
                 if code:
@@ -146,13 +151,13 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 if told.failed:
                     yield f'<pre class="output bad">{_text(chr(10).join(told.failed))}</pre>'
             case Check(passed=passed):
-                yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed')}"
+                yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed', journal, entry)}"
             case Code(blocks=[first, *_]):
                 code = "\n\n".join(block.code for block in told.blocks)
                 prose = f"<details><summary>reply</summary>{_markdown(told.text)}</details>"
                 yield _code(code, first.language) + difference(speaker, code) + prose
             case Output(text=output):
-                yield _output(output, told.outcome) + _network(told.network) + _files(journal, entry, told.files)
+                yield _output(output, told.outcome, journal, entry, told.files) + _network(told.network)
             case Verdict(approved=approved):
                 style, word = ("good", "approved") if approved else ("bad", "not approved")
                 yield f'<p class="{style}"><b>{word}</b></p>{_markdown(told.text)}'
@@ -164,10 +169,23 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 yield _markdown(told.text)
 
 
-def _output(output: str, outcome: str) -> str:
+def _output(
+    output: str, outcome: str, journal: Journal, entry: RunEntry, files: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """What code has printed, with the files that it has shown in their places, and then all other files."""
     style = "good" if outcome == "ok" else "bad"
-    shown = _text(output) if output.strip() else '<span class="dim">(no output)</span>'
-    return f'<div class="{style}">{_text(outcome)}</div><pre class="output {style}">{shown}</pre>'
+    parts, begin = [f'<div class="{style}">{_text(outcome)}</div>'], 0
+    for file in sorted(files, key=lambda file: math.inf if file.get("position") is None else file["position"]):
+        end = len(output) if file.get("position") is None else file["position"]
+        if output[begin:end].strip():
+            parts.append(f'<pre class="output {style}">{_text(output[begin:end])}</pre>')
+        begin = max(begin, end)
+        parts.append(_file(journal, entry, file))
+    if output[begin:].strip():
+        parts.append(f'<pre class="output {style}">{_text(output[begin:])}</pre>')
+    elif not output.strip():
+        parts.append(f'<pre class="output {style}"><span class="dim">(no output)</span></pre>')
+    return "".join(parts)
 
 
 def _network(uses: Sequence[NetworkUse]) -> str:
@@ -175,18 +193,21 @@ def _network(uses: Sequence[NetworkUse]) -> str:
     return f"<details><summary>network</summary><pre>{_text(lines)}</pre></details>" if uses else ""
 
 
-def _files(journal: Journal, entry: RunEntry, files: Sequence[Mapping[str, Any]]) -> str:
-    """The files that code has made: pictures as they are, others by name and size."""
-    parts = []
-    for artifact in files:
-        data = journal.content(entry.id, artifact.get("hash") or "")
-        name = f'{_text(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>'
-        picture = ""
-        if data and artifact["media_type"] in _PICTURES:
-            source = f"data:{artifact['media_type']};base64,{base64.b64encode(data).decode()}"
-            picture = f'<br><img src="{source}" alt="{escape(artifact["name"])}">'
-        parts.append(f"<p>{name}{picture}</p>")
-    return "".join(parts)
+def _file(journal: Journal, entry: RunEntry, artifact: Mapping[str, Any]) -> str:
+    """A file that code has made: a picture, or a value's table or text, as it is; others by name and size."""
+    kind, shown = artifact["media_type"], ""
+    data = journal.content(entry.id, artifact.get("hash") or "")
+    if data and kind in _PICTURES:
+        source = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        shown = f'<br><img src="{source}" alt="{escape(artifact["name"])}">'
+    elif data and artifact.get("position") is not None and len(data) <= _LARGEST_SHOWN:
+        text = data.decode("utf-8", "replace")
+        if kind == "text/html":  # It may be anything: nothing in it runs, and it reaches nothing.
+            height = min(30, 2.5 + 1.4 * text.count("<tr"))
+            shown = f'<iframe sandbox srcdoc="{escape(_FRAME + text)}" style="height: {height}em"></iframe>'
+        elif kind == "text/markdown":
+            shown = _markdown(text)
+    return f'<div>{_text(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>{shown}</div>'
 
 
 def _requests(steps: Sequence[Step]) -> str:

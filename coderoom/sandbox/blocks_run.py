@@ -18,7 +18,7 @@ from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavail
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST, remark_on
 from coderoom.sandbox.functions.function import HostFunction
-from coderoom.sandbox.result import CANCELLED_CODE, ExecutionResult, OnOutput, network_sum
+from coderoom.sandbox.result import CANCELLED_CODE, Artifact, ExecutionResult, OnOutput, network_sum
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
 
@@ -70,6 +70,12 @@ def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
         return ExecutionResult(Outcome.OK, 0)
     if len(results) == 1:
         return results[0]
+    artifacts, before = dict[str, Artifact](), 0
+    for result in results:
+        for each in result.artifacts:  # A file that a later block has changed again is listed once.
+            place = None if each.position is None else each.position + before
+            artifacts[each.name] = replace(each, position=place)
+        before += len(result.output)
     return replace(
         results[-1],
         stdout="".join(result.stdout for result in results),
@@ -78,8 +84,7 @@ def combined(results: Sequence[ExecutionResult]) -> ExecutionResult:
         duration=sum(result.duration for result in results),
         truncated=any(result.truncated for result in results),
         output_size=sum(result.output_size for result in results),
-        # A file that a later block has changed again is listed once.
-        artifacts=tuple({artifact.name: artifact for result in results for artifact in result.artifacts}.values()),
+        artifacts=tuple(artifacts.values()),
         artifacts_left_out=sum(result.artifacts_left_out for result in results),
         code="\n".join(result.code for result in results),
         state_lost=any(result.state_lost for result in results),

@@ -249,6 +249,8 @@ class Collector:
         self._tail: deque[tuple[StreamName, str, int]] = deque()
         self._head_size = self._tail_size = 0
         self._dropped: dict[StreamName, int] = {}
+        self._length = 0  # Of all text.
+        self._marks: dict[str, int] = {}
         self.size = 0
 
     @property
@@ -262,6 +264,7 @@ class Collector:
         text = self._decoders[stream].decode(data, final)
         if not text:
             return
+        self._length += len(text)
         if self._on_chunk is not None:
             self._report(OutputChunk(stream, text))
         room = self._head_limit - self._head_size
@@ -287,6 +290,19 @@ class Collector:
                 self._tail.appendleft((name, rest, size))
                 self._tail_size += size
             self._dropped[name] = self._dropped.get(name, 0) + len(oldest) - len(rest)
+
+    def mark(self, name: str) -> None:
+        """Note that a file is shown after the output so far."""
+        if len(self._marks) < _MOST_ARTIFACTS and len(name) <= _LONGEST_NAME:
+            self._marks[name] = self._length
+
+    def marked(self) -> dict[str, int]:
+        """The files that are shown, with the places in the text of both streams."""
+        dropped = sum(self._dropped.values())
+        if not dropped:
+            return self._marks
+        head, shift = sum(len(text) for _, text in self._head), len(self.text()) - self._length
+        return {name: place if place <= head else max(head, place + shift) for name, place in self._marks.items()}
 
     def finish(self) -> None:
         """End the output; incomplete characters are replaced."""
@@ -333,10 +349,12 @@ class Collector:
         )
 
 
-def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tuple[Artifact, ...]:
+def artifacts_of(
+    untrusted: Any, contents: bytes, workspace: Path | None, places: Mapping[str, int]
+) -> tuple[Artifact, ...]:
     """The artifacts that a cell reports: from memory with their contents, from a workspace here with their paths.
 
-    Of a workspace here, those that are not regular files are left out.
+    Of a workspace here, those that are not regular files are left out. `places` are those of the ones that are shown.
     """
     found: list[Artifact] = []
     offset = 0
@@ -351,7 +369,7 @@ def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tup
             data = contents[offset : offset + length]
             offset += length
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
-        artifact = Artifact(name, size, media_type, None, data)
+        artifact = Artifact(name, size, media_type, None, data, places.get(item["name"]))
         if workspace is None:
             found.append(artifact)
             continue
@@ -362,4 +380,5 @@ def artifacts_of(untrusted: Any, contents: bytes, workspace: Path | None) -> tup
             real = path.resolve()
             if real == root / name and real.is_relative_to(root) and stat.S_ISREG(facts.st_mode):
                 found.append(replace(artifact, path=path, size=facts.st_size))
-    return tuple(found)
+    order = {name: number for number, name in enumerate(places)}
+    return tuple(sorted(found, key=lambda artifact: order.get(artifact.name, len(order))))

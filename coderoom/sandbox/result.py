@@ -48,6 +48,8 @@ class Artifact:
         media_type: Its type, guessed from its name, for instance `image/png`.
         path: Its path on this machine; `None` if the workspace is not a folder of this machine.
         data: Its content if it has no path and all such contents of the cell together have at most 8 MiB; else `None`.
+        position: How many characters of the cell's `output` come before it, if the code has shown it, for instance by
+            `display` or `plt.show`; `None` for other files.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Artifact:
     media_type: str
     path: Path | None = None
     data: bytes | None = None
+    position: int | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,8 @@ class ExecutionResult:
         truncated: Whether part of its output was left out.
         output_size: How many bytes it wrote, including those left out.
         artifacts: The files that it created or changed in the workspace, the first hundred by name, without hidden
-            ones; also pictures and HTML of a last expression that is not data. Only for Python.
+            ones; also pictures and HTML of what it has displayed, and of a last expression that is not data. Those that
+            were displayed come first, in that order. Only for Python.
         artifacts_left_out: How many more there were.
         code: The code.
         limit: The limit that it met, if it met one; see `Limits`.

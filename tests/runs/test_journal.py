@@ -301,7 +301,8 @@ def test_what_is_not_looked_at_for_secrets_is_not_kept(folder: Folder) -> None:
 
 def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(folder: Folder) -> None:
     script = "<script>alert(1)</script>"
-    code = f"```python\nopen('plot.svg', 'w').write('<svg/>')\nprint('{script}')\n```"
+    shows = f"class T:\n    def _repr_html_(self): return '<td>{script}'\nprint('first')\ndisplay(T())\nprint('then')"
+    code = f"```python\nopen('plot.svg', 'w').write('<svg/>')\nprint('{script}')\n{shows}\n```"
     fails = "```python\nprint(1 / 0)\n```"
     model = recording(folder.path / "r.json", [fails, code, f"{script} ![x](http://example.com/x.png)"])
     folder.run(*RUN, "--model", model)
@@ -311,6 +312,9 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(folder: Folder) -> No
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 2
     for part in ("ZeroDivisionError", "what has changed", "data:image/svg+xml;base64,PHN2Zy8+", "Compute it."):
         assert part in page
+    assert re.search(
+        r"first\n.*<iframe sandbox srcdoc=\"[^\"]*&lt;td&gt;&lt;script&gt;.*</iframe>.*then\n", page, re.DOTALL
+    )
     assert not re.search(r"src=\"(?!data:)", page)
     refused = folder.command("runs", "show", "--html", "nowhere/page.html")
     assert (refused.returncode, "cannot be written" in refused.stderr) == (2, True)

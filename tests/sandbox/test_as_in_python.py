@@ -221,14 +221,26 @@ async def test_what_notebooks_use(session: Session) -> None:
         ("!cat old.txt\n%env COLOUR=red\n!echo $COLOUR", r"to {n}\nenv: COLOUR=red\nred\n"),
         ("%cd /tmp\nimport os\nprint(os.getcwd())", r"/tmp\n/tmp\n"),
         ("%matplotlib inline\n%load_ext autoreload\n%autoreload 2\nprint(get_ipython())", r"None\n"),
-        ("!pip install -q pydantic\nprint('''\n%who\n''', (5\n% 3))", r"Already installed: pydantic .*\n\n%who\n 2\n"),
-        ("%%time\nm = 1\nprint(m)", r"1\nWall time: .*\n"),
-        ("%time print(2)", r"2\nWall time: .*\n"),
+        ("!pip install -q pydantic\nprint('''\n%who\n''', (5\n% 3))", r"\n%who\n 2\n"),
+        ("pip install pydantic && echo then", r"Already installed: pydantic 2.*\nthen\n"),
+        ("%%time\nm = 1\nprint(m)", r"1\nCPU times: .*\nWall time: .*\n"),
+        ("%time print(2)", r"2\nCPU times: .*\nWall time: .*\n"),
+        ("%%capture kept\nprint(n)\n!echo {n}", r""),
+        ("%%timeit -r 2 -n 3 m = 1\nm + 1", r".* ± .* per loop \(mean ± std. dev. of 2 runs, 3 loops each\)\n"),
+        ("best = %timeit -o -q -n1 -r1 n\nprint(best.loops)", r"1\n"),
+        ("def f(a):\n    'Doc.'\nf?\n?nothing", r"Signature: f\(a\)\nDocstring: Doc.\nObject `nothing` not found.\n"),
+        ("%run code.py 5\nprint(made)", r"\['code.py', '5'\]\n3\n"),
+        ("from IPython.core.interactiveshell import InteractiveShell as S\nS.ast_node_interactivity = 'all'", ""),
+        ("%config InteractiveShell.ast_node_interactivity = 'all'", ""),
+        ("ls old.txt", r"old.txt\n"),
+        ("%whos", r"Variable   Type   Data/Info\nn          int    7\n"),
+        ("%%python\nprint(6 * 7)", r"42\n"),
         ("%timeit -n 3 n * n", r".* per loop .*\n"),
     ],
 )
 async def test_commands_of_notebooks(session: Session, cell: str, output: str) -> None:
     await session.run("n = 7\nopen('old.txt', 'w').write('to {n}\\n')\nNone")
+    await session.run("%%writefile code.py\nimport sys\nprint(sys.argv)\nmade = 3")
     result = await session.run(cell)
     assert re.fullmatch(output, result.output), result.output
 
@@ -236,8 +248,8 @@ async def test_commands_of_notebooks(session: Session, cell: str, output: str) -
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("print('before')\n%who", "'%who' is a command of IPython"),
-        ("%%html\n<b>", "'%%html' is a command of IPython"),
+        ("print('before')\n%lsmagic", "'%lsmagic' is a command of IPython"),
+        ("%%sql\nselect 1", "'%%sql' is a command of IPython"),
         ("%%bash\nexit 3", "exit status 3"),
         ("!pip install 'missing-one>=2'", r"packages=\['missing-one>=2'\] \(--package 'missing-one>=2'\)"),
         ("x = = 1\n!ls", "invalid syntax"),

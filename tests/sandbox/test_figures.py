@@ -138,3 +138,45 @@ async def test_a_closed_figure_is_kept_when_it_is_the_value(drawing: Sandbox) ->
         ]
     names = [[artifact.name for artifact in result.artifacts] for result in results]
     assert names == [["figure-1.png"], ["figure-2.png"], ["a.png"]]
+
+
+async def test_what_is_displayed_is_in_order_with_the_text(drawing: Sandbox) -> None:
+    code = """
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+class Table:
+    def _repr_mimebundle_(self, **options): return {"text/plain": "Table", "text/html": "<td>é"}, {}
+    def __repr__(self): return "Table"
+figure, axes = plt.subplots()
+print("é1")
+display(Table())
+axes.plot([1, 2])  # It is still open.
+print("2")
+plt.show()
+display(figure, {"text/markdown": "*m*"})
+display({"text/markdown": "*m*"}, raw=True)
+handle = display(Figure(), display_id=True)
+handle.update(3)
+print("end")
+"""
+    result = await drawing.run(code)
+    assert result.outcome is Outcome.OK, result
+    text = result.output
+    shown = {each.name: text[: each.position].splitlines()[-1] for each in result.artifacts}
+    assert shown.keys() == {"value-1.html", "value-1.md", "figure-1.png", "figure-2.png", "figure-3.png"}
+    assert (shown["value-1.html"], shown["figure-1.png"]) == ("Table", "2")
+    assert shown["figure-2.png"].startswith("<Figure size 640x480 with 1 Axes>")
+    assert shown["value-1.md"].startswith("{'text/markdown'")
+    assert text.endswith("3\nend\n")
+
+
+async def test_the_places_of_what_is_displayed_in_output_that_is_cut() -> None:
+    code = "class P:\n    def _repr_png_(self): return b'png'\n    __repr__ = lambda self: 'P'\n"
+    code += "display(P())\nprint('-' * 5000)\ndisplay(P())\nprint('-' * 5000)\ndisplay(P())\nprint('end')"
+    async with Sandbox(limits={"output_bytes": 2000}) as sandbox:
+        result = await sandbox.run(code)
+    places = [each.position for each in result.artifacts]
+    assert places[0] == 2
+    middle, last = places[1] or 0, places[2] or 0
+    assert result.output[last:] == "end\n"
+    assert 200 < middle < result.output.index("left out")

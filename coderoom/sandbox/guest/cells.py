@@ -14,6 +14,7 @@ CO_COROUTINE = 128
 VALUE = "<value>"
 """The variable with the value of a cell that awaits; no code has this name."""
 
+_SHOW = "__import__('coderoom_guest.notebooks', fromlist=['show']).show()"
 _BLANK = " \t\n\r\f"
 # How lines begin that do not begin a statement.
 _INSIDE = " \t\f\n#)]}"
@@ -49,6 +50,18 @@ def compile_cell(code: str, filename: str, flags: int) -> list[types.CodeType]:
     return _compile_last(code, filename, flags)
 
 
+def compile_showing(code: str, filename: str, flags: int) -> list[types.CodeType]:
+    """Compile a cell each of whose expressions is shown; the last one gives the value."""
+    tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    for each in tree.body[:-1]:
+        if isinstance(each, ast.Expr):
+            call = ast.parse(_SHOW, mode="eval").body
+            for node in ast.walk(call):
+                ast.copy_location(node, each)
+            call.args, each.value = [each.value], call  # type: ignore[attr-defined]
+    return _compile_tree(tree, code, filename, flags)
+
+
 def _begin_of_last(code: str) -> int:
     """Where the last statement seems to begin; 0 if the code has to be compiled as a whole."""
     if "__future__" in code or "\r" in code:
@@ -70,6 +83,10 @@ def _compile_last(code: str, filename: str, flags: int) -> list[types.CodeType]:
         except SyntaxError:
             pass
     tree = compile(code, filename, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+    return _compile_tree(tree, code, filename, flags)
+
+
+def _compile_tree(tree: ast.Module, code: str, filename: str, flags: int) -> list[types.CodeType]:
     last = tree.body[-1] if tree.body else None
     is_hidden = False  # By a semicolon that follows it, as in Jupyter.
     if isinstance(last, ast.Expr):

@@ -9,6 +9,7 @@ import binascii
 import os
 import stat
 import sys
+from functools import partial
 from typing import Any, Callable, Tuple
 
 from .imports import when_imported
@@ -23,9 +24,23 @@ _Mark = Tuple[int, int, int]
 _PYPLOT = "matplotlib.pyplot"
 _MOST = 20
 _SAVED = "_saved_by_the_code"
-# The methods that notebooks use, the first one that gives something.
-_METHODS = (("_repr_png_", "png"), ("_repr_jpeg_", "jpg"), ("_repr_svg_", "svg"), ("_repr_html_", "html"))
-_TEXTS = ("svg", "html")
+# What is kept of a value is the first that it has of these types.
+_SUFFIXES = {
+    "image/png": "png",
+    "image/jpeg": "jpg",
+    "image/svg+xml": "svg",
+    "text/html": "html",
+    "text/markdown": "md",
+}
+# The methods that notebooks use, and what they give.
+_METHODS = (
+    ("_repr_mimebundle_", ""),
+    ("_repr_png_", "image/png"),
+    ("_repr_jpeg_", "image/jpeg"),
+    ("_repr_svg_", "image/svg+xml"),
+    ("_repr_html_", "text/html"),
+    ("_repr_markdown_", "text/markdown"),
+)
 
 
 class Workspace:
@@ -110,57 +125,81 @@ class Workspace:
 class Pictures:
     """Saves the picture or HTML of a value, and open Matplotlib figures, into the folder that `folder` returns.
 
-    It never imports Matplotlib itself.
+    `tell` gets the name of each file that is made. Matplotlib is never imported here.
     """
 
-    def __init__(self, folder: Callable[[], str]) -> None:
+    def __init__(self, folder: Callable[[], str], tell: Callable[[str], None]) -> None:
         self._folder = folder
+        self._tell = tell
         os.environ.setdefault("MPLBACKEND", "agg")  # No screen; also for programs that the code starts.
         when_imported(_PYPLOT, self._adapt)
 
-    def display(self, *values: Any, **_: Any) -> None:
-        """Show values in the middle of a cell, as notebooks do: their texts, and their pictures as files."""
+    def display(self, *values: Any, raw: bool = False, **_: Any) -> None:
+        """Show values in the middle of a cell, as notebooks do: their texts, and their pictures as files.
+
+        With `raw`, a value is a dict with what is shown, by media types.
+        """
         for value in values:
-            print(repr(value))
-            if value is not None:
-                self.save(value)
+            text = value.get("text/plain", "") if raw else repr(value)
+            if text:
+                print(text)
+            if _is_figure(value):
+                setattr(value, _SAVED, False)
+                self._save_figure(value)
+                # One that is open is not saved once more at the end of the cell.
+                pyplot: Any = sys.modules.get(_PYPLOT)
+                is_open = pyplot is not None and pyplot.fignum_exists(getattr(value, "number", None))
+                setattr(value, _SAVED, is_open)
+            elif value is not None:
+                self._save_value(value, raw)
 
     def save(self, value: Any = None) -> None:
         """Save a value that is not data, and the open figures that the code has not saved; close all figures."""
         pyplot: Any = sys.modules.get(_PYPLOT)
         figures = [] if pyplot is None else [pyplot.figure(number) for number in pyplot.get_fignums()[:_MOST]]
-        kind = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
-        if isinstance(kind, type) and issubclass(type(value), kind):
+        if _is_figure(value):
             figures += [] if value in figures else [value]
         elif value is not None:
-            for name, suffix in _METHODS:
-                method = getattr(type(value), name, None)
-                if method is None:
-                    continue
-                try:
-                    data = method(value)
-                    data = data[0] if type(data) is tuple else data  # With metadata.
-                    if type(data) is str:
-                        data = data.encode() if suffix in _TEXTS else binascii.a2b_base64(data)
-                    if type(data) is bytes:
-                        if len(data) > _MOST_BYTES:
-                            raise ValueError("it has %d bytes, and at most %d are saved" % (len(data), _MOST_BYTES))
-                        with open(_free_name(self._folder(), "value", suffix), "xb") as file:
-                            file.write(data)
-                        break
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:
-                    _complain("The result of %s" % name, error)
+            self._save_value(value)
         for figure in figures:
-            if not getattr(figure, _SAVED, False):
-                try:
-                    figure.savefig(_free_name(self._folder(), "figure", "png"))
-                    setattr(figure, _SAVED, False)  # Code may change it and show it again.
-                except Exception as error:
-                    _complain("A figure", error)
+            self._save_figure(figure)
+            setattr(figure, _SAVED, False)  # Code may change it and show it again.
         if pyplot is not None:
             pyplot.close("all")
+
+    def _save_figure(self, figure: Any) -> None:
+        if not getattr(figure, _SAVED, False):
+            try:
+                self._keep("figure", "png", figure.savefig)
+            except Exception as error:
+                _complain("A figure", error)
+
+    def _save_value(self, value: Any, raw: bool = False) -> None:
+        for name, media_type in (("display", ""),) if raw else _METHODS:
+            try:
+                # Some classes have a property that returns the method.
+                method = getattr(value, name, None) if hasattr(type(value), name) else None
+                found = value if raw else method() if callable(method) else None
+                found = found[0] if type(found) is tuple and found else found  # With metadata.
+                if isinstance(found, dict) and not media_type:
+                    media_type = next((each for each in _SUFFIXES if found.get(each)), "")
+                    found = found.get(media_type)
+                if type(found) is str and media_type:
+                    found = found.encode() if media_type[-3:] not in ("png", "peg") else binascii.a2b_base64(found)
+                if type(found) is bytes and media_type:
+                    if len(found) > _MOST_BYTES:
+                        raise ValueError("it has %d bytes, and at most %d are saved" % (len(found), _MOST_BYTES))
+                    self._keep("value", _SUFFIXES[media_type], partial(_write, found))
+                    return
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                _complain("The result of %s" % name, error)
+
+    def _keep(self, name: str, suffix: str, write: Callable[[str], Any]) -> None:
+        path = _free_name(self._folder(), name, suffix)
+        write(path)
+        self._tell(os.path.basename(path))
 
     def _adapt(self, pyplot: Any) -> None:
         """Make `show` save the figures, and mark figures that the code saves."""
@@ -179,11 +218,21 @@ class Pictures:
         pyplot.show = show
 
 
+def _is_figure(value: Any) -> bool:
+    kind = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
+    return isinstance(kind, type) and issubclass(type(value), kind)
+
+
 def _free_name(folder: str, name: str, suffix: str) -> str:
     number = 1
     while os.path.lexists(os.path.join(folder, "%s-%d.%s" % (name, number, suffix))):
         number += 1
     return os.path.join(folder, "%s-%d.%s" % (name, number, suffix))
+
+
+def _write(data: bytes, path: str) -> None:
+    with open(path, "xb") as file:
+        file.write(data)
 
 
 def _complain(what: str, error: BaseException) -> None:

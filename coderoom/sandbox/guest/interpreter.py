@@ -11,8 +11,8 @@ import sys
 import types
 from typing import Any, Callable
 
-from . import cpython, ending, failures
-from .cells import CO_COROUTINE, VALUE, compile_cell, dedented
+from . import cpython, ending, failures, notebooks
+from .cells import CO_COROUTINE, VALUE, compile_cell, compile_showing, dedented
 from .files import Workspace
 from .loop import Loop
 from .values import describe
@@ -101,7 +101,7 @@ class Interpreter:
         except BaseException as error:
             answer = self.loop.call(self.failure, error)
         if magics := sys.modules.get(__package__ + ".magics"):
-            magics.end_timer()
+            magics.end_cell()
         self.loop.call(self.at_end, shown)
         value = shown = None
         if message.get("final"):
@@ -170,10 +170,16 @@ class Interpreter:
         linecache.cache[filename] = (len(code), None, lines, filename)
         value = None
         flags = self._flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        compiled = compile_showing if notebooks.shows_all() else compile_cell
         try:
-            parts = compile_cell(code, filename, flags)
+            parts = compiled(code, filename, flags)
         except SyntaxError as error:
-            parts = _compile_commands(code, filename, flags, error)
+            from . import magics  # Rarely used.
+
+            translated = magics.translate(code)
+            if translated == code:
+                raise error
+            parts = compiled(translated, filename, flags)
         for part in parts:
             self._flags |= part.co_flags & _FUTURES
             value = self.loop.call(eval, part, self.names)
@@ -181,16 +187,6 @@ class Interpreter:
                 result = self.loop.run(value)
                 value = self.names.pop(VALUE, result)
         return value
-
-
-def _compile_commands(code: str, filename: str, flags: int, error: SyntaxError) -> list[types.CodeType]:
-    """Compile a cell that is no Python, if it is one with the commands of a notebook."""
-    from . import magics  # Rarely used.
-
-    translated = magics.translate(code)
-    if translated == code:
-        raise error
-    return compile_cell(translated, filename, flags)
 
 
 def _exit(error: SystemExit) -> dict[str, Any]:

@@ -11,22 +11,52 @@ import importlib
 import io
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
 import time
 import tokenize
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
-_LINE = re.compile(r"(?P<indent>[ \t]*)(?:(?P<target>[^\W\d][\w.,\[\] ]*?)[ \t]*=[ \t]*)?(?P<mark>%|!!?)(?P<text>.*)")
+_LINE = re.compile(
+    r"(?P<indent>[ \t]*)(?:(?P<target>[^\W\d][\w.,\[\] ]*?)[ \t]*=[ \t]*)?(?P<mark>%|!!?|\?\??)(?P<text>.*)"
+)
+_HELP = re.compile(r"([ \t]*)([\w.]+)(\?\??)[ \t]*")
+# As IPython takes them without the mark, where they are the only line.
+_UNMARKED = re.compile(r"(?:pip|conda|cd|ls|cat|cp|mv|rm|mkdir)[ \t]+[\w./~'\"-][^=\n]*(?:==[^=\n]*)*")
 _CELL = re.compile(r"\s*%%(?P<name>\w+)[ \t]*(?P<rest>[^\n]*)\n?(?P<body>[\s\S]*)")
 _GIVEN = re.compile(r"\$\$|\$([^\W\d]\w*)|\{([^{}\n]+)\}")
+_INSTALL = re.compile(r"(?:uv +|\S*python[\d.]* +-m +)?(?:pip[\d.]*|conda) +install\b")
+_OF_THE_SHELL = re.compile(r"[12&]?>|[|;&]")
+_WITH_VALUES = ("-c", "-f", "-i", "-t", "--constraint", "--extra-index-url", "--find-links", "--index-url", "--target")
+_OPTION = re.compile(r"-(?:([nr])[ \t]*(\d+)|([oqct])|p[ \t]*\d+)(?:[ \t]+|$)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _HERE = "__import__('coderoom_guest.magics', fromlist=['run']).%s(%s)"
-_NOTHING_TO_DO = ("autosave", "colors", "config", "matplotlib", "precision", "pylab", "autoreload", "aimport")
-_OF_LINES = ("cd", "conda", "env", "load_ext", "ls", "mkdir", "pip", "pwd", "set_env", "system", "sx", "time", "timeit")
-_OF_CELLS = ("bash", "sh", "time", "writefile", "file")
-_SHELLS = {"bash": "bash", "sh": "sh"}
+_NOTHING_TO_DO = (
+    *(
+        "aimport",
+        "alias",
+        "autoreload",
+        "autosave",
+        "colors",
+        "gui",
+        "matplotlib",
+        "pdb",
+        "precision",
+        "pylab",
+        "xmode",
+    ),
+)
+_OF_SHELL = ("cat", "cp", "ll", "ls", "mkdir", "mv", "rm", "rmdir")
+_OF_LINES = (
+    *("cd", "conda", "config", "env", "load_ext", "pip", "pwd", "reload_ext", "run", "set_env", "sx", "system", "time"),
+    *("timeit", "who", "who_ls", "whos"),
+)
+_OF_CODE = ("capture", "time")
+_OF_TEXTS = {"html": "HTML", "javascript": "Javascript", "js": "Javascript", "latex": "Latex", "markdown": "Markdown"}
+_PROGRAMS = {"bash": "-s", "sh": "-s", "python": "-", "python3": "-", "perl": "-", "ruby": "-"}
+_OF_CELLS = (*_OF_CODE, *_OF_TEXTS, *_PROGRAMS, "HTML", "file", "script", "svg", "SVG", "timeit", "writefile")
 
 
 def unknown_in(code: str) -> str:
@@ -34,11 +64,12 @@ def unknown_in(code: str) -> str:
     cell = _CELL.fullmatch(code)
     if cell and cell["name"] not in _OF_CELLS:
         return f"%%{cell['name']}"
-    for _, found in _commands(code if cell is None else cell["body"] if cell["name"] == "time" else ""):
-        name = found["text"].split()[:1]
-        if found["mark"][0] == "%" and (not name or name[0] not in (*_OF_LINES, *_NOTHING_TO_DO)):
-            return str(found["mark"] + found["text"]).strip()
-        if name == ["load_ext"] and found["text"].split()[1:] != ["autoreload"]:
+    if cell and cell["name"] in _OF_CODE:
+        return unknown_in(cell["body"])
+    for _, found in _commands(code) if cell is None else ():
+        name, *rest = found["text"].split() or [""]
+        is_known = name in (*_OF_LINES, *_OF_SHELL, *_NOTHING_TO_DO)
+        if found["mark"] == "%" and (not is_known or (name.endswith("load_ext") and rest != ["autoreload"])):
             return str(found["mark"] + found["text"]).strip()
     return ""
 
@@ -54,10 +85,15 @@ def translate(code: str) -> str:
         raise SyntaxError(f"{unknown!r} is a command of IPython, which is not here; write it in Python")
     cell = _CELL.fullmatch(code)
     before = code[: len(code) - len(code.lstrip())]
-    if cell is not None and cell["name"] != "time":
-        return before + _HERE % ("run_cell", f"{cell['name']!r}, {cell['rest']!r}, {cell['body']!r}")
-    if cell is not None:
+    spaces = "{**globals(), **locals()}"
+    if cell is not None and cell["name"] not in _OF_CODE:
+        return before + _HERE % ("run_cell", f"{cell['name']!r}, {cell['rest']!r}, {cell['body']!r}, {spaces}")
+    if cell is not None and cell["name"] == "time":
         return f"{before}{_HERE % ('start_timer', '')}\n{translate(cell['body'])}"
+    if cell is not None:  # The value is not shown.
+        return f"{before}{_HERE % ('capture', repr(cell['rest']))}\n{translate(cell['body'])}\nNone"
+    if _UNMARKED.fullmatch(code.strip()):
+        code = f"{before}%{code.strip()}"
     lines = code.split("\n")
     for number, found in _commands(code):
         target = f"{found['target']} = " if found["target"] else ""
@@ -68,7 +104,6 @@ def translate(code: str) -> str:
             call = _HERE % ("timed", f"lambda: ({statement[2]})" if is_value else "")
             lines[number] = f"{found['indent']}{target}{call}" + ("" if is_value else f"; {statement[2]}")
             continue
-        spaces = "{**globals(), **locals()}"
         lines[number] = f"{found['indent']}{target}{_HERE % ('run', f'{text}, {bool(target)}, {spaces}')}"
     return "\n".join(lines)
 
@@ -76,7 +111,7 @@ def translate(code: str) -> str:
 def _commands(code: str) -> list[tuple[int, Any]]:
     """The lines that are commands, with their numbers from 0: not those inside of a text or of brackets."""
     lines = code.split("\n")
-    found = [(number, _LINE.fullmatch(line)) for number, line in enumerate(lines)]
+    found = [(number, _LINE.fullmatch(_HELP.sub(r"\1\3\2", line, 1))) for number, line in enumerate(lines)]
     commands = [
         (number, each)
         for number, each in found
@@ -123,83 +158,244 @@ def run(mark: str, text: str, is_kept: bool, names: dict[str, Any]) -> Any:
     """Run a command of a line; the value is the lines that it printed if it is kept, or else what Jupyter shows."""
     name, _, rest = text.partition(" ")
     rest = rest.strip()
-    if mark[0] == "!" or name in ("system", "sx"):
-        command = _filled(text if mark[0] == "!" else rest, names)
-        words = command.split()
-        if words[:2] in (["pip", "install"], ["pip3", "install"], ["conda", "install"], ["uv", "pip"]):
-            return _install(words, names)
-        return _shell(command, is_kept or mark == "!!")
-    if name in ("pip", "conda"):
-        return _install([name, *rest.split()], names) if rest.startswith("install") else _shell(text, is_kept)
-    if name == "cd":
-        os.chdir(os.path.expanduser(_filled(rest, names) or "~"))
-        print(os.getcwd())
+    if mark[0] == "?":
+        explain(text.strip("? "), mark == "??", names)
+    elif mark[0] == "!" or name in ("conda", "pip", "system", "sx"):
+        command = _filled(text if mark[0] == "!" or name in ("conda", "pip") else rest, names)
+        if _INSTALL.match(command):
+            command, _, rest = command.partition("&&")
+            _install(shlex.split(command, comments=True), names)
+            command = rest.strip()
+        return _shell(command, is_kept or mark == "!!") if command else [] if is_kept else None
+    elif name == "cd":
+        words = [word for word in shlex.split(_filled(rest, names)) if word != "-q"]
+        os.chdir(os.path.expanduser(words[0] if words else "~"))
+        if "-q" not in rest.split():
+            print(os.getcwd())
     elif name in ("env", "set_env"):
         return _environment(_filled(rest, names))
     elif name == "pwd":
         return os.getcwd()
-    elif name in ("ls", "mkdir"):
-        return _shell(_filled(text, names), is_kept)
+    elif name in _OF_SHELL:
+        return _shell(_filled("ls -l " + rest if name == "ll" else text, names), is_kept)
     elif name == "timeit":
-        _time(rest, names)
+        return _time(rest, "", names)
+    elif name == "run":
+        _run_file(shlex.split(_filled(rest, names)))
+    elif name[:3] == "who":
+        return _who(name)
+    elif name == "config" and rest.startswith("InteractiveShell.ast_node_interactivity"):
+        shell: Any = importlib.import_module("IPython.core.interactiveshell")
+        shell.InteractiveShell.ast_node_interactivity = rest.partition("=")[2].strip(" '\"")
     return None
 
 
-def run_cell(name: str, rest: str, body: str) -> None:
-    """Run the command of a whole cell: a script for the shell, or a file that it writes.
+def run_cell(name: str, rest: str, body: str, names: dict[str, Any]) -> Any:
+    """Run the command of a whole cell: a script for a program, a text that is shown, or a file that it writes.
 
     Raises:
         subprocess.CalledProcessError: The script has failed.
     """
-    if name in _SHELLS:
+    words = shlex.split(_filled(rest, names)) if name != "timeit" else []
+    if name == "script":
+        name, words = words[0], words[1:]
+    if name == "timeit":
+        return _time(rest, body, names)
+    if name in ("writefile", "file"):
+        file = words[-1]
+        print(f"{'Appending to' if '-a' in words else 'Overwriting' if os.path.exists(file) else 'Writing'} {file}")
+        with open(file, "a" if "-a" in words else "w") as out:
+            out.write(body)
+    elif name.lower() in (*_OF_TEXTS, "svg"):
+        shown: Any = importlib.import_module("IPython.display")
+        vars(builtins)["display"](getattr(shown, _OF_TEXTS.get(name.lower(), "SVG"))(body))
+    else:
         _flush()
-        subprocess.run([_SHELLS[name], *shlex.split(rest), "-s"], input=body.encode(), check=True)
-        return
-    words = shlex.split(rest)
-    file = words[-1]
-    print(f"{'Appending to' if '-a' in words else 'Overwriting' if os.path.exists(file) else 'Writing'} {file}")
-    with open(file, "a" if "-a" in words else "w") as out:
-        out.write(body)
+        command = [name, *words, _PROGRAMS[name]] if name in _PROGRAMS else [name, *words]
+        _print_captured(subprocess.run(command, input=body.encode(), check=True, stdout=_piped(False)).stdout)
+    return None
 
 
 def timed(call: Callable[[], Any] | None = None) -> Any:
     """Show how long a call takes, and return what it returns; without one, how long the rest of the cell takes."""
+    start_timer()
     if call is None:
-        start_timer()
         return None
-    begin = time.perf_counter()
     try:
         return call()
     finally:
-        print(f"Wall time: {_in_words(time.perf_counter() - begin)}")
+        _end_timer()
 
 
-_started: list[float] = []
+_started: list[tuple[float, Any]] = []
+_captured: list[Captured] = []
 _asked: list[str] = []  # The packages that were installed at the code's request.
 _folders: list[str] = []  # Where they are; the last one has all of them.
 
 
 def start_timer() -> None:
     """Begin to measure the time of a cell."""
-    _started[:] = [time.perf_counter()]
+    _started[:] = [(time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF))]
 
 
-def end_timer() -> None:
-    """Show how long the cell took, if that is measured."""
+def _end_timer() -> None:
     if _started:
-        print(f"Wall time: {_in_words(time.perf_counter() - _started.pop())}")
+        begin, before = _started.pop()
+        used = [now - earlier for now, earlier in zip(resource.getrusage(resource.RUSAGE_SELF)[:2], before[:2])]  # noqa: B905 (Python 3.8)
+        user, system, total = map(_in_words, (*used, sum(used)))
+        print(f"CPU times: user {user}, sys: {system}, total: {total}")
+        print(f"Wall time: {_in_words(time.perf_counter() - begin)}")
 
 
-def _time(statement: str, names: dict[str, Any]) -> None:
+def capture(options: str) -> None:
+    """Keep what the rest of the cell prints from being shown; a variable gets it."""
+    words = [word for word in options.split() if word[:1] != "-"]
+    captured = Captured(sys.stdout, sys.stderr)
+    _captured.append(captured)
+    sys.stdout, sys.stderr = captured.out, captured.err
+    if words:
+        vars(sys.modules["__main__"])[words[0]] = captured
+
+
+def end_cell() -> None:
+    """Do what is left of the commands of a cell at its end."""
+    _end_timer()
+    while _captured:
+        sys.stdout, sys.stderr = _captured.pop().before
+
+
+class Captured:
+    """What a cell has printed."""
+
+    def __init__(self, *before: Any) -> None:
+        self.before = before
+        self.out, self.err = io.StringIO(), io.StringIO()
+
+    @property
+    def stdout(self) -> str:
+        """Of standard output."""
+        return self.out.getvalue()
+
+    @property
+    def stderr(self) -> str:
+        """Of standard error."""
+        return self.err.getvalue()
+
+    def __str__(self) -> str:
+        return self.stdout
+
+    def show(self) -> None:
+        """Print it."""
+        sys.stdout.write(self.stdout)
+        sys.stderr.write(self.stderr)
+
+    __call__ = show
+
+
+class Times(NamedTuple):
+    """What `%timeit -o` gives."""
+
+    loops: int
+    repeat: int
+    best: float
+    worst: float
+    average: float
+    stdev: float
+    all_runs: list[float]
+
+    def __str__(self) -> str:
+        spread = f"{_in_words(self.average)} ± {_in_words(self.stdev)} per loop"
+        runs, loops = f"{self.repeat} run{'s'[: self.repeat > 1]}", f"{self.loops:,} loop{'s'[: self.loops > 1]}"
+        return f"{spread} (mean ± std. dev. of {runs}, {loops} each)"
+
+    def __repr__(self) -> str:
+        return f"<TimeitResult : {self}>"
+
+
+def _time(line: str, body: str, names: dict[str, Any]) -> Times | None:
+    import statistics
     import timeit
 
-    words = statement.split()
-    while words and re.fullmatch(r"-[nr]\s*\d*", words[0]):  # How often: it is found out here.
-        words = words[2:] if words[0] in ("-n", "-r") else words[1:]
-    timer = timeit.Timer(" ".join(words), globals=names)
-    count, seconds = timer.autorange()
-    best = min([seconds, *timer.repeat(2, count)]) / count
-    print(f"{_in_words(best)} per loop (best of 3 runs, {count} loops each)")
+    count = repeat = 0
+    shows, is_kept = True, False
+    option = _OPTION.match(line)
+    while option:
+        line = line[option.end() :]
+        count = int(option[2]) if option[1] == "n" else count
+        repeat = int(option[2]) if option[1] == "r" else repeat
+        shows, is_kept = shows and option[3] != "q", is_kept or option[3] == "o"
+        option = _OPTION.match(line)
+    timer = timeit.Timer(body or line, (line if body else "") or "pass", globals=names)
+    count, repeat = count or timer.autorange()[0], repeat or 7
+    runs = timer.repeat(repeat, count)
+    each = [seconds / count for seconds in runs]
+    found = Times(count, repeat, min(each), max(each), statistics.fmean(each), statistics.pstdev(each), runs)
+    if shows:
+        print(found)
+    return found if is_kept else None
+
+
+def _run_file(words: list[str]) -> None:
+    """Run a file of Python, whose variables are those of the session then."""
+    import runpy
+
+    words = [word for word in words if word not in ("-i", "-e", "-n", "-t")]
+    main, arguments = vars(sys.modules["__main__"]), sys.argv
+    sys.argv = words
+    sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
+    try:
+        made = runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as error:
+        if error.code:
+            raise
+    else:
+        main.update({name: value for name, value in made.items() if name[:2] != "__"})
+    finally:
+        sys.argv = arguments
+        del sys.path[0]
+
+
+def _who(name: str) -> list[str] | None:
+    """The variables of the session."""
+    there = {key: value for key, value in vars(sys.modules["__main__"]).items() if key[:1] != "_"}
+    names = sorted(there)
+    if name == "who_ls":
+        return names
+    if not names:
+        print("Interactive namespace is empty.")
+    elif name == "who":
+        print(*names, sep="\t ")
+    else:
+        rows = [
+            ("Variable", "Type", "Data/Info"),
+            *((each, type(there[each]).__name__, str(there[each])) for each in names),
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(2)]
+        for row in rows:
+            print(f"{row[0]:<{widths[0]}}   {row[1]:<{widths[1]}}   {' '.join(row[2].split())[:60]}")
+    return None
+
+
+def explain(name: str, is_detailed: bool, names: dict[str, Any]) -> None:
+    """Print what `name?` shows, and the source, if there is one and it is asked for."""
+    import inspect
+
+    try:
+        value = eval(name, names)
+    except Exception:
+        print(f"Object `{name}` not found.")
+        return
+    try:
+        print(f"Signature: {name}{inspect.signature(value)}")
+    except (TypeError, ValueError):
+        print(f"Type: {type(value).__name__}")
+    try:
+        if is_detailed:
+            print(f"Source:\n{inspect.getsource(value)}")
+            return
+    except (TypeError, OSError):
+        pass
+    print(f"Docstring: {inspect.getdoc(value) or '<no docstring>'}")
 
 
 def _in_words(seconds: float) -> str:
@@ -234,9 +430,22 @@ def _flush() -> None:
 
 def _shell(command: str, is_kept: bool) -> list[str] | None:
     _flush()
-    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE if is_kept else None)
+    done = subprocess.run(command, shell=True, stdout=_piped(is_kept))
     vars(builtins)["_exit_code"] = done.returncode
-    return done.stdout.decode(errors="replace").splitlines() if is_kept else None
+    if is_kept:
+        return done.stdout.decode(errors="replace").splitlines()
+    _print_captured(done.stdout)
+    return None
+
+
+def _piped(is_kept: bool) -> int | None:
+    """Where what a program prints goes."""
+    return subprocess.PIPE if is_kept or _captured else None
+
+
+def _print_captured(data: bytes | None) -> None:
+    if data:
+        sys.stdout.write(data.decode(errors="replace"))
 
 
 def _environment(text: str) -> Any:
@@ -258,16 +467,18 @@ def _install(words: list[str], names: dict[str, Any]) -> None:
     """
     from importlib import metadata
 
+    is_quiet = any(re.fullmatch(r"-q+|--quiet", word) for word in words)
     there, missing = [], []
-    words = words[words.index("install") + 1 :] if "install" in words else []
-    for word in words:
-        found = None if word[:1] == "-" else _NAME.match(word.strip("'\""))
-        if found is None:
-            continue
+    for word in _wanted(words[words.index("install") + 1 :]):
+        name, _, version = word.partition("==")
         try:
-            there.append(f"{found[0]} {metadata.version(found[0])}")
-        except metadata.PackageNotFoundError:
-            missing.append(word.strip("'\""))
+            found = metadata.version(_NAME.match(name)[0])  # type: ignore[index]
+        except (metadata.PackageNotFoundError, TypeError):
+            found = ""
+        if found and version.strip() in ("", found):
+            there.append(f"{name.strip()} {found}")
+        else:
+            missing.append(word)
     install = names.get("_install_packages")
     if missing and install is not None:
         folder = install(_asked[:] + missing)
@@ -277,9 +488,28 @@ def _install(words: list[str], names: dict[str, Any]) -> None:
         importlib.invalidate_caches()
         os.environ["PYTHONPATH"] = folder  # For interpreters that the code starts.
         os.environ["PATH"] = os.pathsep.join([folder.rpartition("/lib/")[0] + "/bin", os.environ.get("PATH", "")])
-        print(f"Installed: {', '.join(missing)}")
+        if not is_quiet:
+            print(f"Installed: {', '.join(missing)}")
         return
     if missing:
         options = " ".join(f"--package {shlex.quote(each)}" for each in missing)
         raise RuntimeError(f"Code installs no packages here: packages={missing!r} ({options}) does, before it runs.")
-    print(f"Already installed: {', '.join(there)}" if there else "Nothing to install.")
+    if not is_quiet:
+        print(f"Already installed: {', '.join(there)}" if there else "Nothing to install.")
+
+
+def _wanted(words: list[str]) -> list[str]:
+    """The packages among the arguments of an installer, up to what is the shell's."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if _OF_THE_SHELL.match(word):
+            break
+        if word in ("-r", "--requirement"):
+            with open(next(rest)) as file:
+                found += [line.split(" #")[0].strip() for line in file if line.strip()[:1] not in ("", "#", "-")]
+        elif word in _WITH_VALUES:
+            next(rest, None)
+        elif word[:1] != "-":
+            found.append(word)
+    return found

@@ -11,28 +11,58 @@ from typing import Any, Callable
 
 from .imports import when_imported
 
+_SHELL = "IPython.core.interactiveshell"
 _PACKAGES = ("IPython", "IPython.core")
 _DISPLAYS = ("IPython.display", "IPython.core.display")
-_TEXTS = ("HTML", "JSON", "Javascript", "Latex", "Markdown", "Math", "Pretty")
+# What shows its data as text, and what does not.
+_TEXTS = ("Code", "JSON", "Latex", "Markdown", "Math", "Pretty")
+_OTHERS = ("Audio", "FileLink", "FileLinks", "HTML", "IFrame", "Javascript", "Video", "YouTubeVideo")
 
 
 def install(display: Callable[..., None]) -> None:
     """Make `display` and `get_ipython` builtins and `IPython.display` a module, and let `inspect` find classes."""
-    builtins.display = display  # type: ignore[attr-defined]
+
+    def display_with_handle(*values: Any, display_id: Any = None, **options: Any) -> Any:
+        """Show values in the middle of a cell, as notebooks do: their texts, and their pictures as files."""
+        display(*values, **options)
+        return None if display_id is None else _Handle(display, display_id)
+
+    shown = {
+        "display": display_with_handle,
+        "update_display": lambda value, **options: display(value),
+        "publish_display_data": lambda data, *_, **__: display(data, raw=True),
+        "clear_output": lambda wait=False: None,  # What is printed stays.
+    }
+    builtins.display = display_with_handle  # type: ignore[attr-defined]
     builtins.get_ipython = lambda: None  # type: ignore[attr-defined]  # As outside of a notebook.
-    sys.meta_path.append(_StandIn(display))
-    when_imported("IPython.core.display_functions", lambda module: setattr(module, "display", display))
+    sys.meta_path.append(_StandIn(shown))
+    when_imported("IPython.core.display_functions", lambda module: module.__dict__.update(shown))
     when_imported("inspect", _find_classes)
+    # They look for a browser, and for widgets.
+    when_imported("plotly.basedatatypes", lambda module: _show_figures(module, display))
+    when_imported("tqdm.notebook", _show_progress)
+
+
+def shows_all() -> bool:
+    """Whether each expression of a cell is shown, since the code has set `InteractiveShell.ast_node_interactivity`."""
+    shell = getattr(sys.modules.get(_SHELL), "InteractiveShell", None)
+    return bool(getattr(shell, "ast_node_interactivity", None) == "all")
+
+
+def show(value: Any) -> None:
+    """Show the value of an expression."""
+    if value is not None:
+        builtins.display(value)  # type: ignore[attr-defined]
 
 
 class _StandIn:
     """Finds what shows values, if IPython is not installed."""
 
-    def __init__(self, display: Callable[..., None]) -> None:
-        self._display = display
+    def __init__(self, shown: dict[str, Any]) -> None:
+        self._shown = shown
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name not in (*_PACKAGES, *_DISPLAYS):
+        if name not in (*_PACKAGES, *_DISPLAYS, _SHELL):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=name in _PACKAGES)  # type: ignore[arg-type]
 
@@ -43,24 +73,39 @@ class _StandIn:
         """Fill it."""
         if module.__name__ in _PACKAGES:
             module.get_ipython = lambda: None  # As outside of a notebook.
+            module.display = self._shown["display"]
             return
-        module.display = self._display
-        module.clear_output = lambda wait=False: None
-        module.Image, module.SVG = Image, SVG
+        if module.__name__ == _SHELL:
+            module.InteractiveShell = type("InteractiveShell", (), {"ast_node_interactivity": "last_expr"})
+            return
+        module.__dict__.update(self._shown)
+        module.Image, module.SVG, module.DisplayHandle = Image, SVG, _Handle
         for name in _TEXTS:
+            setattr(module, name, type(name, (_Shown,), {"__repr__": _as_text}))
+        for name in _OTHERS:
             setattr(module, name, type(name, (_Shown,), {}))
-        module.HTML._repr_html_ = lambda shown: shown.data
+        module.HTML._repr_html_ = module.Markdown._repr_markdown_ = lambda shown: shown.data
+
+
+class _Handle:
+    def __init__(self, display: Callable[..., None], display_id: Any) -> None:
+        self.display_id = display_id
+        self.display = self.update = display
 
 
 class _Shown:
-    def __init__(self, data: Any = None, url: Any = None, filename: Any = None, **_: Any) -> None:
+    def __init__(self, data: Any = None, *_: Any, url: Any = None, filename: Any = None, **__: Any) -> None:
         if data is None and filename is not None:
             with open(filename, "rb") as file:
                 data = file.read()
         self.data = url if data is None else data
 
     def __repr__(self) -> str:
-        return self.data if isinstance(self.data, str) else f"<{type(self).__name__}>"
+        return f"<IPython.core.display.{type(self).__name__} object>"
+
+
+def _as_text(shown: _Shown) -> str:
+    return shown.data if isinstance(shown.data, str) else _Shown.__repr__(shown)
 
 
 class Image(_Shown):
@@ -83,6 +128,16 @@ class SVG(_Shown):
 
     def _repr_svg_(self) -> Any:
         return self.data.decode() if isinstance(self.data, bytes) else self.data
+
+
+def _show_figures(plotly: Any, display: Callable[..., None]) -> None:
+    plotly.BaseFigure.show = lambda figure, *_, **__: display(figure)
+
+
+def _show_progress(tqdm: Any) -> None:
+    std = sys.modules["tqdm.std"]
+    tqdm.tqdm = tqdm.tqdm_notebook = std.tqdm
+    tqdm.trange = tqdm.tnrange = std.trange
 
 
 def _find_classes(inspect: Any) -> None:

@@ -61,7 +61,7 @@ class Runner:
         self._channel = Channel(socket.socket(*kind, 0, fileno=self._places[0]))
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
-        pictures = Pictures(lambda: self._interpreter.files.folder)
+        pictures = Pictures(lambda: self._interpreter.files.folder, self._tell_shown)
         self._interpreter.at_end = pictures.save
         when_imported("asyncio", self._interpreter.loop.adapt)
         notebooks.install(pictures.display)
@@ -133,6 +133,11 @@ class Runner:
                 self._functions.offer(message["offers"])
             elif message["op"] == "checkpoint":
                 self._checkpoint(fds[0])
+
+    def _tell_shown(self, name: str) -> None:
+        """Tell the host that a file is shown here, after what was printed before."""
+        self._streams.flush()
+        self._channel.send({"event": "shown", "name": name})
 
     def _interrupt(self, *_: Any) -> None:
         if self._running:

@@ -321,6 +321,8 @@ class Runner:
             cell.answer = message
             cell.finish(Ending.BY_ITSELF)
             channel.listening = False
+        elif event == "shown" and isinstance(message.get("name"), str):
+            cell.output.mark(message["name"])
         elif event == "call" and cell.calls is not None:
             cell.calls.take(message, channel.taken)
         elif event == "left" and cell.calls is not None:
@@ -649,7 +651,9 @@ def conclude(
     return cell.output.make_result(
         **facts,
         duration=duration,
-        artifacts=artifacts_of(answer.get("artifacts"), answer.get("contents", b""), config.workspace),
+        artifacts=artifacts_of(
+            answer.get("artifacts"), answer.get("contents", b""), config.workspace, cell.output.marked()
+        ),
         artifacts_left_out=natural(answer.get("artifacts_left_out")),
         code=code,
         state_lost=bool(state_lost),

@@ -443,7 +443,7 @@ class MontySession:
             tap.finish()
             called = await calls.close()
         if files is not None:
-            facts["artifacts"] = artifacts_of((await asyncio.to_thread(files.changes))[0], b"", folder)
+            facts["artifacts"] = artifacts_of((await asyncio.to_thread(files.changes))[0], b"", folder, {})
             facts["artifacts_left_out"] = files.left_out
         tap.output.add("stderr", facts.pop("stderr", "").encode("utf-8", "replace"))
         tap.finish()
