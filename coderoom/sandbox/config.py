@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -59,6 +60,18 @@ _WRONG: Final = {
 }
 _LONGEST_SHOWN: Final = 100
 _MOST_HOSTS: Final = 50
+_OF_MESSAGES: Final = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+]
 OBSERVE: Final = "observe"
 """In place of a list of hosts, or in it: what the code asks for besides is noted. A list is enough for that, too."""
 Name = Annotated[str, Field(min_length=1)]
@@ -137,6 +150,12 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
     return {**DEFAULTS, **zone, **extra}
 
 
+def _header(name: str) -> str:
+    if name.lower() in _OF_MESSAGES:
+        raise ValueError(f"{name} says where a message begins or ends, and is no credential")
+    return name
+
+
 class Credential(BaseModel):
     """What the proxy adds to the code's requests to a host, so that the code never has it."""
 
@@ -145,7 +164,9 @@ class Credential(BaseModel):
     value: SecretStr = Field(
         description="The header's value, such as `Bearer ${GITHUB_TOKEN}`; the variables are those of this process."
     )
-    header: str = Field(default="Authorization", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="Its name.")
+    header: Annotated[str, AfterValidator(_header)] = Field(
+        default="Authorization", pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$", description="Its name."
+    )
     methods: tuple[Annotated[str, Field(pattern=r"^[A-Z]+$")], ...] = Field(
         default=(), description="The methods that are let through, such as `GET`; empty: all."
     )

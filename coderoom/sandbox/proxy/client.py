@@ -29,7 +29,7 @@ from coderoom.sandbox.walls.layout import AUTHORITIES
 _PATIENCE: Final = 20.0
 _LARGEST_PACKET: Final = 1 << 17
 _MOST_PORTS: Final = 48
-_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 # What programs read the file of the authorities from that they trust.
 _TRUSTING: Final = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE"),
@@ -71,6 +71,8 @@ class Proxy:
     def __init__(self, config: SandboxConfig) -> None:
         self.authority = ""
         listed = [_told(parse_rule(host), credential) for host, credential in config.credentials.items()]
+        if len({(each["host"], each["port"]) for each in listed}) < len(listed):
+            raise RequestError("credentials: two of them are for the same host and port.")
         self._message = {
             "rules": [*map(parse_rule, config.allowed_hosts), *((each["host"], each["port"]) for each in listed)],
             "connect_seconds": config.limits.connect_seconds,
@@ -79,6 +81,8 @@ class Proxy:
             "path": _places_of_packages() if listed else [],
             "key": "",
         }
+        if len(json.dumps(self._message)) > _LARGEST_PACKET:
+            raise RequestError(f"network: the list and the credentials have more than {_LARGEST_PACKET} bytes.")
         self._rooms: dict[int, RoomNetwork] = {}
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -141,6 +145,11 @@ class Proxy:
             return False
         return True
 
+    async def restarted(self) -> None:
+        """Wait until the process runs again, if it has died."""
+        if self._restarting is not None:
+            await asyncio.wait((self._restarting,))
+
     def kill(self) -> None:
         """End the process, so that another one takes its place."""
         if self._process is not None:
@@ -184,7 +193,7 @@ class Proxy:
             self._process.kill()
             self._process.wait()
         for room in self._rooms.values():
-            room.answered({"uses": [], "left_out": 0})
+            room.answered({})
         self._restarting = self._loop.create_task(self._restart())
 
     async def _restart(self) -> None:
@@ -206,40 +215,46 @@ class RoomNetwork:
         self._proxy = proxy
         self._number = number
         self.sockets = sockets
-        self._answers: list[asyncio.Future[Mapping[str, Any]]] = []
+        self._answers: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._close_sockets = weakref.finalize(self, _close_all, sockets)
 
-    def begin(self) -> None:
-        """Begin a session: what an earlier one has left is cut off."""
-        self._proxy.tell({"op": "begin", "id": self._number})
+    async def begin(self) -> None:
+        """Begin a session: what an earlier one has left is cut off, and also what waits for a proxy that has died."""
+        await self._proxy.restarted()
+        await self._ask("begin")
+
+    def cut(self) -> None:
+        """Cut off what a session has left."""
+        self._proxy.tell({"op": "begin", "id": self._number, "asked": 0})
 
     async def used(self) -> tuple[NetworkUse, ...]:
         """What was let through and refused since the last call."""
-        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._answers.append(answer)
-        if not self._proxy.tell({"op": "report", "id": self._number}):
-            self._answers.remove(answer)
-            return ()
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                message = await answer
-        except TimeoutError:  # It is stuck: it is replaced, as one that has died.
-            self._proxy.kill()
-            return ()
-        finally:
-            if answer in self._answers:
-                self._answers.remove(answer)
-        uses = [NetworkUse(**use) for use in message["uses"]]
-        if message["left_out"]:
+        message = await self._ask("report")
+        uses = [NetworkUse(**use) for use in message.get("uses", ())]
+        if message.get("left_out"):
             uses.append(NetworkUse("", None, f"{message['left_out']} more are not listed."))
         return tuple(uses)
 
+    async def _ask(self, op: str) -> Mapping[str, Any]:
+        asked, answer = next(_numbers), asyncio.get_running_loop().create_future()
+        self._answers[asked] = answer
+        try:
+            if not self._proxy.tell({"op": op, "id": self._number, "asked": asked}):
+                return {}
+            async with asyncio.timeout(_PATIENCE):
+                found: Mapping[str, Any] = await answer
+                return found
+        except TimeoutError:  # It is stuck: it is replaced, as one that has died.
+            self._proxy.kill()
+            return {}
+        finally:
+            del self._answers[asked]
+
     def answered(self, message: Mapping[str, Any]) -> None:
-        """Take the answer to a report."""
-        for answer in self._answers:
-            if not answer.done():
+        """Take an answer; without a number it is that of a proxy that has died, to all questions."""
+        for asked, answer in self._answers.items():
+            if message.get("asked", asked) == asked and not answer.done():
                 answer.set_result(message)
-                return
 
     def close(self) -> None:
         """Stop serving the room."""
@@ -259,8 +274,8 @@ def _told(rule: Rule, credential: Credential) -> dict[str, Any]:
         return value
 
     value = _VARIABLE.sub(value_of, credential.value.get_secret_value())
-    if not value.isprintable() or not value.isascii():
-        raise RequestError(f"credentials: {rule.host}: its value has characters that a header cannot have.")
+    if not value.isprintable() or not value.isascii() or value != value.strip() or not value:
+        raise RequestError(f"credentials: {rule.host}: its value is empty, or has what a header cannot have.")
     # Without `Bearer` and the like, which is no secret.
     secrets.append(value.partition(" ")[2] or value)
     if value.lower().startswith("basic "):

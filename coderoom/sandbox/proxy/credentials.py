@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
+import functools
 import html.entities
 import ipaddress
 import os
@@ -29,10 +30,10 @@ from .wire import LONGEST_HEAD
 
 _AT_ONCE = 1 << 16
 _VALID = datetime.timedelta(days=365)
-_SHORTEST = 4
-_MOST_OF_A_LETTER = 15  # The bytes of an escaped one.
+_SHORTEST = 6  # Shorter secrets would be found everywhere.
+_PIECE, _MOST_OF_A_LETTER = 64, 20
+_LINES_OF_BASE64 = re.compile(rb"[A-Za-z0-9+/=_-]{40,}\r?\n\Z")
 _MOST_INTERIM = 20
-_ESCAPED = "".join(map(chr, range(32, 48))) + ":;<=>?@[\\]^_`{|}~"
 # They belong to a connection, or would let the answer come in pieces or spellings that cannot be searched.
 _DROPPED = {
     *(b"connection", b"keep-alive", b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"upgrade"),
@@ -146,49 +147,43 @@ class Spellings:
     """Finds secrets in bytes, in the spellings in which a server could repeat them.
 
     Letters and digits stay what they are in most of them. The rest of a secret may be escaped as in JSON, HTML, URLs
-    and strings of programs; the whole may be in base64, in hexadecimal digits, in UTF-16, or reversed.
+    and strings of programs; the whole may be in base64, in hexadecimal digits, in UTF-16, or reversed. A long secret is
+    found in pieces.
     """
 
+    longest = 2 * _PIECE * _MOST_OF_A_LETTER
+    """The bytes that something which is found has at most."""
+
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._patterns: list[tuple[bytes, re.Pattern[bytes]]] = []
-        self.longest = 0
-        beginnings: set[bytes] = set()
-        for secret in sorted(set(secrets), key=len, reverse=True):
-            core = secret.strip(_ESCAPED)
-            runs = re.findall(r"[A-Za-z0-9]+", core)
-            if len(core) < _SHORTEST or not runs:
-                core, runs = secret, [secret]
-            spelled = b"".join(map(_escaped, core))
-            self._add(max(runs, key=len).encode().lower(), spelled, len(core) * _MOST_OF_A_LETTER)
-            beginnings.add(core[: _SHORTEST if core[:_SHORTEST].isalnum() else 1].encode().lower())
-            for coded, gap in _coded(secret.encode()):
-                if len(coded) >= _SHORTEST:
-                    self._add(coded[:64].lower(), gap.join(map(re.escape, _letters(coded))), 3 * len(coded))
-                    beginnings.add(coded[:_SHORTEST].lower())
-        self._beginnings = sorted(beginnings)
-        self.begins = re.compile(b"|".join(map(re.escape, self._beginnings)) or b"(?!)")
+        # A text in lower case without which a pattern is not looked for, which is much faster, and the pattern.
+        self._patterns: dict[bytes, bytes] = {}
+        for secret in secrets:
+            *starts, last = range(0, max(len(secret) - _PIECE, 0) + 1, _PIECE)
+            for piece in (*(secret[start : start + _PIECE] for start in starts), secret[last:]):
+                if len(piece) >= _SHORTEST:
+                    runs = re.findall(r"[A-Za-z0-9]+", piece)
+                    self._add(max(runs, key=len, default=piece).encode(), b"".join(map(_escaped, piece)))
+                    for coded, gap in _coded(piece.encode()):
+                        self._add(coded, gap.join(re.escape(coded[at : at + 1]) for at in range(len(coded))))
 
     def mask(self, data: bytes) -> bytes:
         """Replace what is found by as many asterisks."""
         lowered = data.lower()
-        plain = lowered.replace(b"\r\n", b"").replace(b"\n", b"") if b"\n" in lowered else lowered
-        for probe, pattern in self._patterns:
-            if probe in plain:  # Much faster than the pattern.
-                data = pattern.sub(lambda found: b"*" * len(found[0]), data)
+        joined = lowered.replace(b"\r\n", b"").replace(b"\n", b"") if b"\n" in lowered else lowered
+        for probe, pattern in self._patterns.items():
+            if probe in joined:
+                data = _compiled(pattern).sub(lambda found: b"*" * len(found[0]), data)
         return data
 
-    def held(self, data: bytes) -> int:
-        """How many bytes at the end could be the beginning of something that is found."""
-        end = data[-self.longest :].lower()
-        found = self.begins.search(end)
-        if found is not None:
-            return len(end) - found.start()
-        sizes = (size for size in range(_SHORTEST, 0, -1) for each in self._beginnings if each.startswith(end[-size:]))
-        return next(sizes, 0) if end else 0
+    def _add(self, probe: bytes, pattern: bytes) -> None:
+        probe = probe.lower()
+        known = self._patterns.get(probe)
+        self._patterns[probe] = pattern if known is None else known + b"|" + pattern
 
-    def _add(self, probe: bytes, pattern: bytes, longest: int) -> None:
-        self._patterns.append((probe, re.compile(pattern, re.IGNORECASE)))
-        self.longest = max(self.longest, longest)
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def _escaped(letter: str) -> bytes:
@@ -206,8 +201,8 @@ def _coded(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
     """A secret as a whole in another code, and what may stand between its letters."""
     for between in ("", ":", " ", "-"):
         yield (raw.hex(between) if between else raw.hex()).encode(), b""
-    yield b"".join(b"%%%02x" % each for each in raw), b""
-    yield b"".join(b"\\x%02x" % each for each in raw), b""
+    for form in ("%%%02x", "%%25%02x", "\\x%02x", "\\u00%02x", "\\\\u00%02x", "&#%d;", "&#x%x;"):
+        yield "".join(form % each for each in raw).encode(), b""
     yield raw[::-1], b""
     yield raw.decode().encode("utf-16-le"), b""
     yield raw.decode().encode("utf-16-be"), b""
@@ -220,10 +215,6 @@ def _coded(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
             yield spelled, rb"(?:\r?\n)?"
 
 
-def _letters(text: bytes) -> list[bytes]:
-    return [text[at : at + 1] for at in range(len(text))]
-
-
 class Mask:
     """Masks a stream, in which what is found may be cut into pieces."""
 
@@ -232,11 +223,18 @@ class Mask:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take more of the stream; return what is known to be no part of a secret, and masked ones."""
+        """Take more of the stream; return what is known to be no part of a secret, and masked ones.
+
+        The end of a line ends a secret, so that lines of a stream of events are not held back. Only long lines of
+        base64 go on in the next one.
+        """
         text = self._spellings.mask(self._held + data)
-        held = self._spellings.held(text)
-        self._held = text[len(text) - held :]
-        return text[: len(text) - held]
+        whole = text.rfind(b"\n") + 1
+        if whole and _LINES_OF_BASE64.search(text, max(whole - 100, 0), whole):
+            whole = 0
+        place = max(whole, len(text) - self._spellings.longest)
+        self._held = text[place:]
+        return text[:place]
 
     def end(self) -> bytes:
         """What was held back."""
@@ -280,6 +278,8 @@ class Opened:
             is_request = self._server.their_state is h11.ERROR
             text = f"The proxy cannot read this: {error}." if is_request else "The proxy cannot read the host's answer."
             await self._say(400 if is_request else 502, text)
+        except h11.LocalProtocolError:  # Its text may have the value.
+            await self._say(502, "The proxy cannot pass on the host's answer.")
         finally:
             if self._onward is not None:
                 self._onward[1].close()
@@ -305,13 +305,26 @@ class Opened:
             return False
         client, (reader, writer) = self._client, self._onward
         await self._send(client, writer, self._authorized(request))
+        # Beside the answer, which may come first: because it says no, or because it repeats what comes.
+        sending = asyncio.ensure_future(self._send_body(client, writer))
+        try:
+            return await self._receive(client, reader) and sending.done() and await sending and self._next_cycle()
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _send_body(self, client: h11.Connection, writer: asyncio.StreamWriter) -> bool:
+        """Send the body of a request on; return whether it was whole."""
         if self._server.they_are_waiting_for_100_continue:
             await self._answer(h11.InformationalResponse(status_code=100, headers=[]))
-        while not isinstance(event := await self._next(self._server, self._reader), h11.EndOfMessage):
-            if not isinstance(event, h11.Data):
-                return False
+        while isinstance(event := await self._next(self._server, self._reader), h11.Data):
             await self._send(client, writer, event)
-        await self._send(client, writer, h11.EndOfMessage())
+        if isinstance(event, h11.EndOfMessage):
+            await self._send(client, writer, h11.EndOfMessage())
+        return isinstance(event, h11.EndOfMessage)
+
+    async def _receive(self, client: h11.Connection, reader: asyncio.StreamReader) -> bool:
+        """Send the answer back, without secrets; return whether it was whole."""
         mask = Mask(self._spellings)
         for _ in range(_MOST_INTERIM):
             response = await self._next(client, reader)
@@ -335,11 +348,16 @@ class Opened:
             return False
         await self._answer(h11.Data(mask.end()))
         await self._answer(h11.EndOfMessage())
-        if h11.MUST_CLOSE in (client.our_state, client.their_state):
-            writer.close()
-            self._client = self._onward = None
-        else:
+        return True
+
+    def _next_cycle(self) -> bool:
+        """Prepare for another request; return whether one may follow."""
+        client = self._client
+        if client is not None and client.our_state is h11.DONE and client.their_state is h11.DONE:
             client.start_next_cycle()
+        elif self._onward is not None:
+            self._onward[1].close()
+            self._client = self._onward = None
         if self._server.our_state is not h11.DONE or self._server.their_state is not h11.DONE:
             return False
         self._server.start_next_cycle()

@@ -82,7 +82,8 @@ def normal_host(host: str) -> str | None:
     """
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    if len(host) > _LONGEST_NAME + 1 or "%" in host:  # A zone of IPv6 means an interface of this machine.
+    # A zone of IPv6 means an interface of this machine; the letters are other domains for IDNA 2008 than for 2003.
+    if len(host) > _LONGEST_NAME + 1 or any(each in host for each in "%ßς\u200c\u200d"):
         return None
     try:
         address = ipaddress.ip_address(host)

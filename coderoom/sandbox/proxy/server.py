@@ -8,7 +8,7 @@ It ends when the host closes the control socket. Messages are one packet of JSON
 
 - the first one: `rules`, `connect_seconds`, `network_bytes`; the answer is `ready`;
 - `room`: with descriptors, the sockets of a room with the number `id`;
-- `begin`: a session begins in a room; what is left of the last one is cut off;
+- `begin`: a session begins in a room, or has ended; what is left of the last one is cut off;
 - `report`: what was let through and refused since the last report; the answer has `uses` and `left_out`;
 - `end`: a room is gone.
 """
@@ -27,7 +27,8 @@ import socket
 import ssl
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from . import wire
@@ -49,7 +50,8 @@ _MOST_NAMES, _MOST_CONNECTIONS, _MOST_USES = 4096, 256, 80
 _LONGEST_HOST, _LONGEST_WHY = 253, 400
 _UNUSUAL = re.compile(r"[^ -\[\]-~]")  # JSON writes these in more than two bytes.
 _AT_ONCE = 1 << 18
-_SECONDS_TO_ASK = 30.0
+_SECONDS_TO_ASK, _MOMENT = 30.0, 0.1
+_MOST_LOOKUPS, _LOOKING_UP = 8, 64  # Of a room at a time, and of all.
 _LARGEST_PACKET, _MOST_SOCKETS = 1 << 17, 64
 _PR_SET_DUMPABLE = 4
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -83,14 +85,19 @@ class Room:
         self._left_out = self._spent = 0
         # Each has an address of the loopback, which code gets when it asks for the name.
         self._names: dict[str, int] = {}
+        self._looking = asyncio.Semaphore(_MOST_LOOKUPS)
         for sock in sockets:
             sock.setblocking(False)
-            self._loop.add_reader(sock, self._accept if sock.type == socket.SOCK_STREAM else self._resolve, sock)
+            self._loop.add_reader(sock, self._answer_for(sock), sock)
 
     def begin(self) -> None:
-        """Cut off all connections, and forget everything."""
+        """Cut off all connections, also those that wait, and forget everything."""
         for task in self._tasks:
             task.cancel()
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):
+                while True:
+                    sock.accept()[0].close() if sock.type == socket.SOCK_STREAM else sock.recv(1)
         self._uses, self._refused, self._left_out, self._spent, self._names = {}, {}, 0, 0, {}
 
     def end(self) -> None:
@@ -99,6 +106,9 @@ class Room:
         for sock in self._sockets:
             self._loop.remove_reader(sock)
             sock.close()
+
+    def _answer_for(self, sock: socket.socket) -> Callable[[socket.socket], None]:
+        return self._accept if sock.type == socket.SOCK_STREAM else self._resolve
 
     def report(self) -> dict[str, Any]:
         """What was let through and refused since the last report."""
@@ -135,7 +145,11 @@ class Room:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
-        except OSError:
+        except BlockingIOError:
+            return
+        except OSError:  # There are no descriptors left; it stays readable.
+            self._loop.remove_reader(listener)
+            self._loop.call_later(_MOMENT, self._listen_again, listener)
             return
         if len(self._tasks) >= _MOST_CONNECTIONS:
             self.note("", None, f"There were more than {_MOST_CONNECTIONS} connections at a time.", connections=1)
@@ -145,6 +159,10 @@ class Room:
         task = self._loop.create_task(self._serve(sock))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _listen_again(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            self._loop.add_reader(listener, self._accept, listener)
 
     async def _serve(self, sock: socket.socket) -> None:
         reader = asyncio.StreamReader(_AT_ONCE)
@@ -212,17 +230,20 @@ class Room:
         if self._spent > self._proxy.network_bytes:
             raise self.refused(name, port, self._proxy.spent)
         try:
-            sock = await self._proxy.connect(name, port)
+            async with self._looking:
+                sock = await self._proxy.connect(name, port)
         except RefusedError as error:
             raise self.refused(name, port, str(error), error.status) from error
         self.note(name, port, connections=1)
         onward_reader, onward_writer = await asyncio.open_connection(sock=sock, limit=_AT_ONCE)
         try:
             yield Link(self, name, port, source, writer, onward_reader, onward_writer)
+            onward_writer.close()
+            await onward_writer.wait_closed()  # Until the host has taken what is left, or the session ends.
         except RefusedError as error:  # It is too late to say so in an answer.
             raise ConnectionAbortedError(str(error)) from error
         finally:
-            onward_writer.close()
+            onward_writer.transport.abort()
 
     async def _open(
         self, host: str, port: int, source: Source, writer: asyncio.StreamWriter, granted: bytes = b""
@@ -235,10 +256,15 @@ class Room:
 
         async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             try:
-                sock = await self._proxy.connect(host, port)
+                async with self._looking:
+                    sock = await self._proxy.connect(host, port)
                 self.note(host, port, connections=1)
                 return await asyncio.open_connection(
-                    sock=sock, limit=_AT_ONCE, ssl=credentials.verifying, server_hostname=host
+                    sock=sock,
+                    limit=_AT_ONCE,
+                    ssl=credentials.verifying,
+                    server_hostname=host,
+                    ssl_handshake_timeout=self._proxy.connect_seconds,
                 )
             except RefusedError as error:
                 raise self.refused(host, port, str(error), error.status) from error
@@ -315,7 +341,7 @@ class Proxy:
         self.rules = AllowList(Rule(*each) for each in config["rules"])
         self.network_bytes: int = config["network_bytes"]
         self.spent = f"The session has used up its network_bytes, {self.network_bytes}."
-        self._connect_seconds: float = config["connect_seconds"]
+        self.connect_seconds: float = config["connect_seconds"]
         self.credentials: Credentials | None = None
         if config["credentials"]:
             from .credentials import Credentials as Known
@@ -341,8 +367,9 @@ class Proxy:
             self._rooms[number] = Room(self, [socket.socket(fileno=fd) for fd in fds])
         elif op == "begin":
             self._rooms[number].begin()
+            self.send({"id": number, "asked": message["asked"]})
         elif op == "report":
-            self.send({"id": number, **self._rooms[number].report()})
+            self.send({"id": number, "asked": message["asked"], **self._rooms[number].report()})
         elif op == "end":
             self._rooms.pop(number).end()
 
@@ -361,7 +388,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         why, status = "it has no address", 502
         try:
-            async with asyncio.timeout(self._connect_seconds):
+            async with asyncio.timeout(self.connect_seconds):
                 if address_of(host) is None:
                     places = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 else:  # Not in a thread, which takes half a millisecond.
@@ -387,7 +414,7 @@ class Proxy:
         except socket.gaierror as error:
             why, status = error.strerror or "it has no address", 502
         except TimeoutError:
-            why, status = f"it did not answer within connect_seconds, {self._connect_seconds:g}", 504
+            why, status = f"it did not answer within connect_seconds, {self.connect_seconds:g}", 504
         raise RefusedError(f"No connection to {shown(host, port)}: {why}.", status)
 
 
@@ -464,6 +491,7 @@ async def _serve(control: socket.socket) -> None:
     config = json.loads(control.recv(_LARGEST_PACKET))
     sys.path += config["path"]
     control.setblocking(False)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_LOOKING_UP))
     proxy = Proxy(control, config)
     proxy.send({"ready": True, "authority": proxy.credentials.authority if proxy.credentials else None})
     asyncio.get_running_loop().add_reader(control, proxy.take)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,7 @@ def test_the_mask_finds_every_spelling_wherever_it_is_cut() -> None:
         rb"s3cr3t\/Token+of=mine&more",
         rb"s3cr3t\u002FToken\u002bof\u003dmine\u0026more",
         b"s3cr3t/Token+of=mine&amp;more",
+        "".join(f"&#{each};" for each in raw).encode(),
         b"s3cr3t&#x2F;Token&#43;of&#061;mine&#38;more",
         base64.b32encode(raw),
         base64.encodebytes(bytes(50) + raw),
@@ -128,7 +130,13 @@ def test_the_mask_finds_every_spelling_wherever_it_is_cut() -> None:
             assert text.startswith(b"before ")
             assert text.endswith(b" after")
             assert text.count(b"*") >= len(raw), (spelling, cut, text)
+        mask = Mask(known)
+        assert raw[:6] not in b"".join(mask.feed(spelling[at : at + 1]) for at in range(len(spelling))) + mask.end()
     assert known.mask(b"nothing of it") == b"nothing of it"
+    # Events are not held back, and long secrets are found in pieces.
+    assert Mask(known).feed(b"data: s3cr\n\n") == b"data: s3cr\n\n"
+    long = "".join(map(str, range(1000)))
+    assert not re.search(rb"\d{6}", Spellings([long]).mask(f"a{long}b".encode()))
 
 
 def test_paths_are_whole_segments() -> None:

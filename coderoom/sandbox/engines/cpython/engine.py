@@ -117,7 +117,7 @@ class CPythonEngine:
         assert worker is not None
         room = await worker.take_room()
         if room.network is not None:
-            room.network.begin()
+            await room.network.begin()
         if ON_REQUEST in self._config.packages:
             install = replace(from_callable(self._install_packages), is_async=False)
             functions = {**functions, install.name: install}

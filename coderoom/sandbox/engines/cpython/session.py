@@ -331,6 +331,8 @@ class CPythonSession:
             checkpoint.close()
         if self._relay is not None:
             self._relay.close()
+        if self._room.network is not None:
+            self._room.network.cut()
         self._give_back(self._room)
         for process in self._processes:
             process.note_end(_LOST)
