@@ -181,7 +181,7 @@ class Spellings:
         self._patterns[probe] = pattern if known is None else known + b"|" + pattern
 
 
-@functools.lru_cache(maxsize=256)
+@functools.cache
 def _compiled(pattern: bytes) -> re.Pattern[bytes]:
     return re.compile(pattern, re.IGNORECASE)
 

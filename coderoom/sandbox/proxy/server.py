@@ -47,7 +47,7 @@ PROXY_PORT = 3128
 
 _FIRST_NAME = struct.unpack(">I", socket.inet_aton("127.64.0.1"))[0]
 _MOST_NAMES, _MOST_CONNECTIONS, _MOST_USES = 4096, 256, 80
-_LONGEST_HOST, _LONGEST_WHY = 253, 400
+_LONGEST_HOST, _LONGEST_WHY = 253, 300
 _UNUSUAL = re.compile(r"[^ -\[\]-~]")  # JSON writes these in more than two bytes.
 _AT_ONCE = 1 << 18
 _SECONDS_TO_ASK, _MOMENT = 30.0, 0.1
@@ -121,7 +121,8 @@ class Room:
     def note(self, host: str, port: int | None, why: str = "", /, **counts: int) -> None:
         """Add to what is reported: connections, and bytes that were sent and received."""
         # The code may have written the names.
-        host, why = (_UNUSUAL.sub("?", text[:most]) for text, most in ((host, _LONGEST_HOST), (why, _LONGEST_WHY)))
+        host = _UNUSUAL.sub("?", host[:_LONGEST_HOST].replace('"', "?"))
+        why = _UNUSUAL.sub("?", why[:_LONGEST_WHY])
         key, uses = (host, port, why), self._refused if why else self._uses
         if key not in uses and len(uses) >= _MOST_USES:
             self._left_out += 1

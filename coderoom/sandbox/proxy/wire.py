@@ -14,7 +14,9 @@ LONGEST_HEAD = 65_536
 _REQUEST = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([!-~]{1,60000}) HTTP/1\.([01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})(?:;[\t -~]*)?\r\n")
-_TEXT = re.compile(rb"[\t\r -\x7e\x80-\xff]*")
+_BLANKS = b"\r\n\t\v\f "
+# The first word of a line, or its beginning.
+_METHOD = re.compile(rb"[A-Za-z][A-Za-z_-]{0,31}(?:[\r\n\t\v\f ]|\Z)")
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME = 22, 1, 0
 _LONGEST_HELLO, _MOST_RECORDS = 32_768, 8
 _A, _AAAA, _INTERNET = 1, 28, 1
@@ -92,9 +94,12 @@ def looks_like_http(data: bytes) -> bool | None:
 
     Some servers skip what is in front of a request, or take other blanks; `parse_head` does not.
     """
-    line, end, _ = data.lstrip(b"\r\n\t ").partition(b"\n")
-    if not end and len(data) < LONGEST_HEAD and _TEXT.fullmatch(line):
-        return None
+    text = data.lstrip(_BLANKS)
+    if text and not _METHOD.match(text):
+        return False
+    line, end, _ = text.partition(b"\n")
+    if not end:
+        return True if len(data) >= LONGEST_HEAD else None
     return b"http/" in line.lower() and not line.startswith(b"PRI * HTTP/2.0")
 
 

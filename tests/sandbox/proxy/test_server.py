@@ -186,7 +186,7 @@ async def test_a_session_has_so_many_bytes_and_the_next_one_begins_anew(monkeypa
 async def test_a_flood_of_names_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with in_process(monkeypatch) as proxy:
         for number in range(300):
-            proxy.room.note(f"{number}.{chr(1) * 300}.example", 443, chr(27) * 1000, connections=1)
+            proxy.room.note(f"{number}.{chr(34) * 300}.example", 443, chr(34) * 1000, connections=1)
         proxy.room.note("allowed.example", 443, connections=1)
         report = proxy.room.report()
         assert report["uses"][0]["host"] == "allowed.example"
