@@ -101,7 +101,9 @@ def _secrets_in(*made: Team | ChatCompletionClient) -> dict[str, str]:
             used = {name: value for each in origin.references.values() for name, value in each.used.items()}
             found |= {value: f"${{{name}}}" for name, value in used.items() if not name.startswith("CODEROOM_")}
             for path, value in walk(origin.data):
-                if path and isinstance(value, str) and (is_secret_key(str(path[-1])) or "default_headers" in path):
+                is_secret = is_secret_key(str(path[-1])) if path else False
+                is_secret |= "default_headers" in path or ("credentials" in path and path[-1] == "value")
+                if is_secret and isinstance(value, str):
                     found.setdefault(value, MASK)
     return {value: instead for value, instead in found.items() if len(value) >= SHORTEST_SECRET}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
-from coderoom.sandbox import EngineName, Limits, WallName
+from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, WallName
 from coderoom.sandbox.proxy.rules import parse_rule
 from coderoom.sandbox.registry import ENGINES, asked_in_vain
 from coderoom.sandbox.requirements import check_packages
@@ -137,6 +137,13 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         default=False,
         description="Whether the code's processes may talk to each other by TCP and UDP (`127.0.0.1`).",
     )
+    credentials: dict[Annotated[str, AfterValidator(_checked_host)], Credential] = Field(
+        default_factory=dict,
+        description=(
+            "What the proxy adds to requests to a host, which the code can use and never has: `value`, such as "
+            "`Bearer ${GITHUB_TOKEN}`, and perhaps `header`, `methods` and `paths` (`pip install 'coderoom[proxy]'`)."
+        ),
+    )
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
@@ -145,11 +152,20 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         if unknown:
             without = f"has no {' and no '.join(unknown)}; leave that out, or use 'cpython'"
             raise ValueError(f"the engine {self.engine!r} {without}")
+        SandboxConfig(network=self.network, credentials=self.credentials)  # Refuses what does not go together.
         return self
 
     @field_serializer("limits")
     def _as_given(self, limits: Limits | None) -> dict[str, Any] | None:
         return None if limits is None else limits.model_dump(exclude_unset=True)
+
+    @field_serializer("credentials")
+    def _without_values(self, credentials: dict[str, Credential]) -> dict[str, Any]:
+        found = {host: each.model_dump(exclude_unset=True) for host, each in credentials.items()}
+        for each in found.values():
+            text = each["value"].get_secret_value()
+            each["value"] = text if "${" in text else each["value"]
+        return found
 
     @property
     def folder(self) -> Path | None:
@@ -175,4 +191,5 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             readable=self.readable,
             options=self.options,
             local_network=self.local_network,
+            credentials=self.credentials,
         )

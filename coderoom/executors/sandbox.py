@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from coderoom.errors import RequestError
 from coderoom.executors.base import SandboxedExecutor
 from coderoom.executors.config import LocalCodeExecutorConfig, Policy, SandboxCodeExecutorConfig, State
-from coderoom.sandbox import EngineName, Limits, SandboxConfig, WallName
+from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, WallName
 from coderoom.sandbox.registry import ENGINES, WALLS
 
 if TYPE_CHECKING:
@@ -150,11 +150,13 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         packages: Sequence[str] = (),
         allowed_packages: Sequence[str] = (),
         local_network: bool = False,
+        credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
         python = _take_autogens("SandboxCodeExecutor", of_autogen, python)
-        SandboxConfig(network=network, packages=packages)  # Says better what is wrong with these than a union.
+        # Says better what is wrong with these than pydantic of a union or a mapping.
+        SandboxConfig(network=network, packages=packages, credentials=credentials or {})
         try:
             config = SandboxCodeExecutorConfig(
                 **_as_data(
@@ -174,6 +176,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     options=options or {},
                     engine=engine,
                     local_network=local_network,
+                    credentials=credentials or {},
                 )
             )
         except ValidationError as error:

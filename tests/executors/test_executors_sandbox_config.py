@@ -34,6 +34,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "packages": ["polars>=1"],
         "allowed_packages": ["polars"],
         "local_network": True,
+        "credentials": {"api.example.org": {"value": "Bearer ${SOME_TOKEN}", "methods": ("GET",)}},
     }
 
 
