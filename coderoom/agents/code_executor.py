@@ -25,6 +25,7 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints
 from coderoom.models.budgets import Budget
 from coderoom.outcome import Outcome
+from coderoom.sandbox import PROCESSES_HELP
 from coderoom.steps import tell_step
 
 RetryFrom = Literal["failed", "clean"]
@@ -198,6 +199,8 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             handoffs=handoffs,
             budget=budget,
         )
+        if getattr(code_executor, "processes", False):
+            self._instructions = f"{system_message or ''}\n\n{PROCESSES_HELP}".lstrip()
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
         self._supported_languages = self._languages

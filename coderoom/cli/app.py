@@ -154,6 +154,7 @@ PackageOption = Annotated[
         "--package",
     ),
 ]
+LocalNetworkOption = Annotated[bool, typer.Option("--local-network", help="Let the code run servers on 127.0.0.1.")]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let the code use the network.")]
 HostsOption = Annotated[
     list[str] | None,

@@ -44,6 +44,10 @@ def mcp(
         list[str] | None, app.option("TEAM", "Offer this team as a tool. May be repeated.", "--team")
     ] = None,
     model: app.ModelOption = None,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="Offer tools for processes that stay, such as servers.")
+    ] = False,
+    local_network: app.LocalNetworkOption = False,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     debug: app.DebugOption = False,
@@ -65,9 +69,10 @@ def mcp(
         limits=limits,
         preload=preload or (),
         workspace=workspace,
+        local_network=local_network,
     )
     kept = open_journal(journal, off=no_journal)
-    server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host)
+    server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)
     _try_out(server)
     if http is None:
         if sys.stdin.isatty():

@@ -287,6 +287,7 @@ def execute(
     network: app.NetworkOption = False,
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
+    local_network: app.LocalNetworkOption = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
@@ -337,6 +338,7 @@ def execute(
             wall=wall,
             network=app.network_of(network, allowed_hosts),
             packages=packages or (),
+            local_network=local_network,
             fresh=fresh,
             writer=writer,
             observers=observers,

@@ -238,5 +238,6 @@ class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
             in_session=config.state == "session",
             shows_values=self._shows_values,
             temporary=temporary,
+            processes=config.processes,
             leave=Sandbox.close if lender is None else lender.leave,
         )

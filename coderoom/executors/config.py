@@ -144,6 +144,13 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             "`Bearer ${GITHUB_TOKEN}`, and perhaps `header`, `methods` and `paths` (`pip install 'coderoom[proxy]'`)."
         ),
     )
+    processes: bool = Field(
+        default=False,
+        description=(
+            "Whether the code may start programs that stay from block to block, by the functions `start_process`, "
+            "`read_process`, `write_process` and `stop_process`; CodeRoom's agents tell their models."
+        ),
+    )
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
@@ -153,6 +160,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             without = f"has no {' and no '.join(unknown)}; leave that out, or use 'cpython'"
             raise ValueError(f"the engine {self.engine!r} {without}")
         SandboxConfig(network=self.network, credentials=self.credentials)  # Refuses what does not go together.
+        if self.processes and self.state != "session":
+            raise ValueError("processes stay only with state='session'")
         return self
 
     @field_serializer("limits")

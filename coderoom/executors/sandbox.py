@@ -151,6 +151,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         allowed_packages: Sequence[str] = (),
         local_network: bool = False,
         credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
+        processes: bool = False,
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -177,6 +178,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     engine=engine,
                     local_network=local_network,
                     credentials=credentials or {},
+                    processes=processes,
                 )
             )
         except ValidationError as error:
@@ -203,6 +205,11 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         if self._runtime is not None:
             runtime = await self._get_runtime()
             await runtime.offer(self._functions)
+
+    @property
+    def processes(self) -> bool:
+        """Whether the code may start programs that stay."""
+        return self._settings.processes
 
     @property
     def state(self) -> State:

@@ -29,8 +29,9 @@ from coderoom._util.text import bound_output, encodable
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.tool import missing, text_of
 from coderoom.outcome import Outcome
-from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, Sandbox, SandboxConfig, Session
+from coderoom.sandbox import LANGUAGES, Checkpoint, ExecutionResult, ProcessTools, Sandbox, SandboxConfig, Session
 from coderoom.sandbox.config import OBSERVE, network_in_words
+from coderoom.sandbox.process_tools import Command, Input, Number, Seconds, Terminal
 
 try:
     import anyio
@@ -126,6 +127,7 @@ class Client:
         self.folder = temporary_folder() if self._temporary else Path(str(config.workspace))
         self.sandbox = Sandbox.from_config(config.model_copy(update={"workspace": self.folder}))
         self.sessions: dict[str, Session] = {}
+        self._processes: dict[str, ProcessTools] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
         self._count = 0
 
@@ -136,6 +138,12 @@ class Client:
                 raise RequestError(f"There are {_MOST_SESSIONS} sessions; end one of them by end_session.")
             self.sessions[name] = self.sandbox.session()
         return self.sessions[name]
+
+    def processes(self, name: str) -> ProcessTools:
+        """The processes of the session of this name."""
+        if name not in self._processes:
+            self._processes[name] = ProcessTools(lambda: self.session(name))
+        return self._processes[name]
 
     async def checkpoint(self, name: str, files: bool) -> str:
         """Keep the state of a session; return what the checkpoint is called. Of many, the oldest is given up."""
@@ -168,6 +176,7 @@ class Client:
     async def end_session(self, name: str) -> None:
         """End a session and its checkpoints."""
         session = self.sessions.pop(name, None)
+        self._processes.pop(name, None)
         if session is None:
             raise RequestError(f"There is no session {name!r}; there are: {', '.join(self.sessions) or 'none'}.")
         try:
@@ -214,6 +223,7 @@ class MCPServer:
         timeout: The seconds that code of teams may run, in place of those of their files.
         journal: Where the runs of teams are kept; `None`: nowhere.
         host: The address at which it is served by HTTP.
+        processes: Whether there are tools for processes that stay.
     """
 
     path = "/mcp"
@@ -227,8 +237,10 @@ class MCPServer:
         timeout: float | None = None,
         journal: Journal | None = None,
         host: str = "127.0.0.1",
+        processes: bool = False,
     ) -> None:
         self._sandbox = sandbox
+        self._processes = processes
         self._teams = teams
         self._journal = journal
         self._host = host
@@ -300,6 +312,8 @@ class MCPServer:
         # It reports each client that ends its connection as an error.
         logging.getLogger("mcp.server.streamable_http").setLevel(logging.CRITICAL)
         _add_code(server)
+        if self._processes:
+            _add_processes(server)
         _add_files(server)
         for team in self._teams:
             _add_team(server, team, self._journal, **self._options)
@@ -379,6 +393,42 @@ def _add_code(server: FastMCP[Client]) -> None:
         """End a session: its variables and checkpoints are gone, files stay."""
         await _watched(ctx, _client_of(ctx).end_session(session))
         return f"The session {session!r} has ended."
+
+
+def _add_processes(server: FastMCP[Client]) -> None:
+    @server.tool(title="Start a process", annotations=_WRITES, structured_output=False)
+    async def start_process(
+        command: Command,
+        ctx: Context[Any, Client, Any],
+        session: SessionName = _MAIN,
+        terminal: Terminal = False,
+        seconds: Seconds = 2.0,
+    ) -> str:
+        """Start a program that stays beside later code, such as a server or a shell; return its number and output."""
+        return await _watched(ctx, _client_of(ctx).processes(session).start_process(command, terminal, seconds))
+
+    @server.tool(title="Read from a process", annotations=_ADDS, structured_output=False)
+    async def read_process(
+        process: Number, ctx: Context[Any, Client, Any], session: SessionName = _MAIN, seconds: Seconds = 2.0
+    ) -> str:
+        """Return what a process has printed since the last time, and whether it still runs."""
+        return await _watched(ctx, _client_of(ctx).processes(session).read_process(process, seconds))
+
+    @server.tool(title="Write to a process", annotations=_WRITES, structured_output=False)
+    async def write_process(
+        process: Number,
+        text: Input,
+        ctx: Context[Any, Client, Any],
+        session: SessionName = _MAIN,
+        seconds: Seconds = 2.0,
+    ) -> str:
+        """Write to the standard input of a process; return what it prints then."""
+        return await _watched(ctx, _client_of(ctx).processes(session).write_process(process, text, seconds))
+
+    @server.tool(title="Stop a process", annotations=_WRITES, structured_output=False)
+    async def stop_process(process: Number, ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+        """End a process and what it has started; return the rest of its output."""
+        return await _watched(ctx, _client_of(ctx).processes(session).stop_process(process))
 
 
 def _add_files(server: FastMCP[Client]) -> None:

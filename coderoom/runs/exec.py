@@ -119,6 +119,7 @@ async def run_file(
     wall: str = "auto",
     network: bool | Sequence[str] = False,
     packages: Sequence[str] = (),
+    local_network: bool = False,
     fresh: bool = False,
     writer: Writer | None = None,
     observers: Sequence[StepObserver] = (),
@@ -137,6 +138,7 @@ async def run_file(
         wall: The name of the wall around the code, or `auto`.
         network: Whether the code may use the network, or the hosts that it may reach.
         packages: Packages for the code, besides those that its inline metadata (`# /// script`) names.
+        local_network: Whether the code may run servers, for itself.
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
         observers: Who else is told of each block, such as a tracer.
@@ -156,6 +158,7 @@ async def run_file(
         workspace=folder,
         network=network,
         packages=list(dict.fromkeys(wanted)),
+        local_network=local_network,
     )
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.languages import INTERPRETERS, LANGUAGES, PROGRAMS, SUFFIXES
     from coderoom.sandbox.policy import find as find_violations
     from coderoom.sandbox.policy import restricted_rules
+    from coderoom.sandbox.process_tools import PROCESSES_HELP, ProcessTools
     from coderoom.sandbox.processes import Process, ProcessOutput
     from coderoom.sandbox.result import (
         CANCELLED_CODE,
@@ -51,6 +52,7 @@ __all__ = [
     "CANCELLED_CODE",
     "INTERPRETERS",
     "LANGUAGES",
+    "PROCESSES_HELP",
     "PROGRAMS",
     "STATE_LOST",
     "SUFFIXES",
@@ -72,6 +74,7 @@ __all__ = [
     "OutputChunk",
     "Process",
     "ProcessOutput",
+    "ProcessTools",
     "RecordedCall",
     "Rulebook",
     "Sandbox",
@@ -111,6 +114,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.guest.restricted": "Rulebook",
         "coderoom.sandbox.languages": "INTERPRETERS LANGUAGES PROGRAMS SUFFIXES",
         "coderoom.sandbox.policy": "find_violations=find restricted_rules",
+        "coderoom.sandbox.process_tools": "PROCESSES_HELP ProcessTools",
         "coderoom.sandbox.processes": "Process ProcessOutput",
         "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
         "ExecutionResult FunctionCall NetworkUse OnOutput OutputChunk",

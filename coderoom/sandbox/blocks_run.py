@@ -18,6 +18,7 @@ from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavail
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST, remark_on
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.process_tools import ProcessTools
 from coderoom.sandbox.result import CANCELLED_CODE, Artifact, ExecutionResult, OnOutput, network_sum
 from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
@@ -103,6 +104,7 @@ class BlocksRun:
         in_session: Whether variables are kept from block to block.
         shows_values: Whether the output has the value of a last expression.
         temporary: Whether the folder is emptied by a restart, and removed at the end.
+        processes: Whether the code of the session may call the functions of `ProcessTools`.
         leave: Takes the sandbox at the end.
 
     Attributes:
@@ -118,6 +120,7 @@ class BlocksRun:
         in_session: bool,
         shows_values: bool,
         temporary: bool,
+        processes: bool,
         leave: Callable[[Sandbox], Awaitable[object]],
     ) -> None:
         self.sandbox = sandbox
@@ -126,6 +129,7 @@ class BlocksRun:
         self._in_session = in_session
         self._shows_values = shows_values
         self._temporary = temporary
+        self._processes = processes
         self._leave = leave
         self.loop = asyncio.get_running_loop()
         self.interrupted: ExecutionResult | None = None
@@ -239,7 +243,8 @@ class BlocksRun:
 
     async def _get_session(self) -> Session:
         if self._session is None:
-            self._session = self.sandbox.session(self._functions)
+            tools = ProcessTools(lambda: session).functions if self._processes else ()
+            session = self._session = self.sandbox.session([*self._functions, *tools])
         await self._session.start()
         return self._session
 

@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from coderoom.configs import check_team
+from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.sandbox import Limits, probe_walls
 from tests.executors.helpers import TEAM
@@ -42,7 +43,7 @@ def test_f6_every_argument_survives_a_round_trip(tmp_path: Path) -> None:
     given = every_argument(tmp_path)
     dumped = SandboxCodeExecutor(**given).dump_component()
     assert dumped.provider == "coderoom.executors.SandboxCodeExecutor"
-    assert dumped.config == given | {"engine": "cpython"}
+    assert dumped.config == given | {"engine": "cpython", "processes": False}
     again = SandboxCodeExecutor.load_component(json.loads(dumped.model_dump_json()))
     assert again.dump_component() == dumped
     defaults = SandboxCodeExecutor().dump_component().config
@@ -53,6 +54,9 @@ def test_f6_every_argument_survives_a_round_trip(tmp_path: Path) -> None:
         "readable": [Path("/srv/data")],
     }
     assert SandboxCodeExecutor(**with_objects).dump_component() == dumped
+    assert SandboxCodeExecutor(processes=True).dump_component().config["processes"] is True
+    with pytest.raises(RequestError, match="processes stay only with state='session'"):
+        SandboxCodeExecutor(processes=True, state="fresh")
 
 
 async def test_f6_nothing_of_this_machine_gets_into_a_config(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,17 @@ def processes_with(mark: str) -> list[int]:
 
 
 async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
-    async with stdio("--workspace", str(tmp_path / "work"), cwd=tmp_path) as client:
+    arguments = ["--workspace", str(tmp_path / "work"), "--processes", "--local-network"]
+    async with stdio(*arguments, cwd=tmp_path) as client:
+        started = await call(client, "start_process", command="python3 -m http.server 8000 2>&1")
+        assert started.endswith("port 8000 (http://0.0.0.0:8000/) ...\n\n[Process 1 runs.]")
+        asked = "from urllib.request import urlopen\nurlopen('http://127.0.0.1:8000').status"
+        assert await call(client, "run_code", code=asked) == "200"
+        assert '"GET / HTTP/1.1" 200' in await call(client, "read_process", process=1)
+        await call(client, "start_process", command="cat; exit 3", session="other")
+        assert await call(client, "write_process", process=1, text="a\n", session="other") == "a\n\n[Process 1 runs.]"
+        assert await call(client, "stop_process", process=1) == "[Process 1 has ended with exit code 143.]"
+        assert "There is no process 2; there are: 1." in await call(client, "read_process", process=2)
         assert await call(client, "run_code", code="x = 41\nprint('hi')\nx + 1") == "hi\n42"
         assert "NameError" in await call(client, "run_code", code="x", fresh=True)
         assert await call(client, "run_code", code="read a; echo $a$a", language="bash", stdin="ho") == "hoho\n"
