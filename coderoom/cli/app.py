@@ -7,7 +7,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -21,6 +21,7 @@ from coderoom._util.text import visible
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.models.services import MODEL_FORMS
 from coderoom.sandbox.registry import WALLS
+from coderoom.sandbox.requirements import ALLOW_BUILDS
 
 try:
     import typer as typer
@@ -154,6 +155,9 @@ PackageOption = Annotated[
         "--package",
     ),
 ]
+AllowBuildsOption = Annotated[
+    bool | None, typer.Option("--allow-builds", help="Build packages that have no wheel, behind a wall.")
+]
 LocalNetworkOption = Annotated[bool, typer.Option("--local-network", help="Let the code run servers on 127.0.0.1.")]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let the code use the network.")]
 HostsOption = Annotated[
@@ -169,6 +173,11 @@ TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. Ma
 TrustOption = Annotated[
     list[str] | None, option("NAMESPACE", "Load components of this package too. May be repeated.", "--trust")
 ]
+
+
+def packages_of(packages: Sequence[str] | None, allow_builds: bool | None) -> list[str]:
+    """What `packages` of a sandbox is, by the options of a command."""
+    return [*(packages or ()), *([ALLOW_BUILDS] if allow_builds else ())]
 
 
 command = partial(app.command, cls=Command)

@@ -34,6 +34,7 @@ def mcp(
     network: app.NetworkOption = False,
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
+    allow_builds: app.AllowBuildsOption = None,
     timeout: Annotated[
         float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
     ] = None,
@@ -65,7 +66,7 @@ def mcp(
     sandbox = SandboxConfig(
         wall=wall,
         network=app.network_of(network, allowed_hosts),
-        packages=packages or (),
+        packages=app.packages_of(packages, allow_builds),
         limits=limits,
         preload=preload or (),
         workspace=workspace,

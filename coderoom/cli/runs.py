@@ -65,6 +65,7 @@ def _request(
     network: NetworkOption = None,
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
+    allow_builds: app.AllowBuildsOption = None,
     trust: app.TrustOption = None,
 ) -> Any:
     """What is asked of a team, with the options that `run` and `chat` have."""
@@ -81,7 +82,7 @@ def _request(
         max_turns=max_turns,
         network=network,
         timeout=timeout,
-        packages=packages or (),
+        packages=app.packages_of(packages, allow_builds),
         allowed_hosts=allowed_hosts or (),
         budgets=budgets,
         more_tasks=more_tasks,
@@ -126,6 +127,7 @@ def run(
     if goes_on:
         max_turns = options.pop("max_turns")
         singular = {"files": "file", "packages": "package", "allowed_hosts": "allow-host"}
+        singular["allow_builds"] = "allow-builds"
         given = {f"--{singular.get(name, name)}": value for name, value in options.items()}
         given["--cache"] = cache or None
         if kept_as_is := [name for name, value in given.items() if value is not None]:
@@ -287,6 +289,7 @@ def execute(
     network: app.NetworkOption = False,
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
+    allow_builds: app.AllowBuildsOption = None,
     local_network: app.LocalNetworkOption = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
@@ -337,7 +340,7 @@ def execute(
             timeout=timeout,
             wall=wall,
             network=app.network_of(network, allowed_hosts),
-            packages=packages or (),
+            packages=app.packages_of(packages, allow_builds),
             local_network=local_network,
             fresh=fresh,
             writer=writer,

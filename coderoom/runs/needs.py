@@ -22,7 +22,7 @@ from coderoom.runs.record import network_in
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.guest.failures import package_of
 from coderoom.sandbox.proxy.rules import parse_rule
-from coderoom.sandbox.requirements import ON_REQUEST, installs_in, packages_in
+from coderoom.sandbox.requirements import WORDS, installs_in, packages_in
 from coderoom.steps import CODE
 
 _EXECUTOR: Final = "SandboxCodeExecutor"
@@ -203,10 +203,10 @@ def _change(config: Any, needs: Needs, request: Mapping[str, Any], is_json: bool
             yield from _comment(config, "network", needs.refused, is_json)
     own = config.get("packages") or []
     own = [own] if isinstance(own, str) else list(own)
-    packages = [*(each for each in own if each != ON_REQUEST), *needs.packages]
+    packages = [*(each for each in own if each not in WORDS), *needs.packages]
     if packages != own:
         config["packages"] = list(dict.fromkeys(packages))
-    if kept := [each for each in own if each != ON_REQUEST]:
+    if kept := [each for each in own if each not in WORDS]:
         yield f"Which of the packages {', '.join(kept)} the code has imported is not known: they stay."
     folders = config.get("readable") or []
     if folders:

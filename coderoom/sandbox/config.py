@@ -25,7 +25,7 @@ from coderoom.errors import RequestError
 from coderoom.sandbox.policy import POLICIES
 from coderoom.sandbox.proxy.rules import parse_rule
 from coderoom.sandbox.registry import ENGINES, WALLS
-from coderoom.sandbox.requirements import ON_REQUEST, check_packages
+from coderoom.sandbox.requirements import WORDS, check_packages
 
 MIB = 1024 * 1024
 
@@ -259,7 +259,7 @@ def _credentials(value: object, info: ValidationInfo) -> Mapping[str, Credential
 
 
 def _packages(value: object) -> object:
-    return (value,) if value == ON_REQUEST else _listed(value)
+    return (value,) if value in WORDS else _listed(value)
 
 
 class SandboxConfig(BaseModel):

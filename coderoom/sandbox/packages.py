@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 from coderoom._util.distribution import install_command
 from coderoom._util.temporary import remove_folder
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
-from coderoom.sandbox.requirements import near_names, requirements_of
+from coderoom.sandbox.package_builds import install_behind_wall, take_over
+from coderoom.sandbox.requirements import ALLOW_BUILDS, near_names, requirements_of
 from coderoom.sandbox.walls.layout import Interpreter, know_interpreter
 
 _MARK: Final = "coderoom.json"
@@ -112,6 +113,8 @@ async def environment_with(packages: Sequence[str], python: Path | None, workspa
     """
     base, kind, wanted = await asyncio.to_thread(_asked, packages, python, workspace)
     folder = await asyncio.to_thread(made_cache_folder)
+    if ALLOW_BUILDS in packages:
+        return await _with_builds(folder, base, kind, wanted)
     with _reporting(folder):
         lock_file = folder / f"{_digest(*kind, *wanted)}.lock"
         lock = lock_file.read_text("utf-8") if lock_file.exists() else None
@@ -134,6 +137,30 @@ async def environment_with(packages: Sequence[str], python: Path | None, workspa
     found = place / "bin" / "python"
     know_interpreter(_interpreter_in(place, found, base))
     return Environment(found, lock, place)
+
+
+async def _with_builds(folder: Path, base: Interpreter, kind: Sequence[str], wanted: Sequence[str]) -> Environment:
+    """As `environment_with`, but built behind a wall if need be: what is resolved there depends on code of packages."""
+    place = folder / _digest("built", *kind, *wanted)
+    with _reporting(folder):
+        async with _locked(place) as busy:
+            if not _is_whole(place):
+                workspace = place.with_name(f"{place.name}.building")
+                for each in (place, workspace):
+                    await asyncio.to_thread(remove_folder, each)
+                workspace.mkdir()
+                try:
+                    built = await install_behind_wall(wanted, base.executable, _find_uv(), workspace)
+                    await _make_empty(place, base, busy)
+                    lock = await take_over(built, _site_packages(place))
+                    (place / "requirements.lock").write_text(lock, "utf-8")
+                    await _finish(place, base, busy)
+                finally:
+                    await asyncio.to_thread(remove_folder, workspace)
+        os.utime(place / _MARK)
+    found = place / "bin" / "python"
+    know_interpreter(_interpreter_in(place, found, base))
+    return Environment(found, (place / "requirements.lock").read_text("utf-8"), place)
 
 
 def _asked(
@@ -197,12 +224,11 @@ async def _resolve(wanted: Sequence[str], python: str, busy: int) -> str:
 async def _build(place: Path, lock: str, base: Interpreter, busy: int) -> None:
     uv = _find_uv()
     python = str(place / "bin" / "python")
+    await _make_empty(place, base, busy)
     if uv:
-        await _run(busy, [uv, "venv", "--quiet", "--no-project", "--python", base.executable, str(place)])
         # Linked files would be those of uv's own cache.
         install = [uv, "pip", "install", "--quiet", "--python", python, "--link-mode", "copy"]
     else:
-        await _run(busy, [base.executable, "-m", "venv", "--without-pip", str(place)])
         install = [*_pip(python), "install", "--quiet", "--no-compile"]
     file = place / "requirements.lock"
     file.write_text(lock, "utf-8")
@@ -210,6 +236,19 @@ async def _build(place: Path, lock: str, base: Interpreter, busy: int) -> None:
         await _run(
             busy, [*install, "--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(file)]
         )
+    await _finish(place, base, busy)
+
+
+async def _make_empty(place: Path, base: Interpreter, busy: int) -> None:
+    uv = _find_uv()
+    if uv:
+        await _run(busy, [uv, "venv", "--quiet", "--no-project", "--python", base.executable, str(place)])
+    else:
+        await _run(busy, [base.executable, "-m", "venv", "--without-pip", str(place)])
+
+
+async def _finish(place: Path, base: Interpreter, busy: int) -> None:
+    """Compile the modules, show it the packages of its interpreter, and mark it as whole."""
     site = _site_packages(place)
     # Without `site`, since that would run what the packages have put there.
     await _run(busy, [base.executable, "-I", "-S", "-m", "compileall", "-qq", str(site)], may_fail=True)
@@ -285,7 +324,10 @@ def _failure(said: str) -> Exception:
     if _NO_INDEX.search(said):
         return SandboxUnavailable(f"The packages can be fetched from no index, and are not in the cache: {words}")
     if _NO_WHEELS.search(said):
-        return RequestError(f"packages: one has no wheel for this interpreter; building it would run its code. {words}")
+        return RequestError(
+            "packages: one has no wheel for this interpreter; building it would run its code, which 'allow-builds' in "
+            f"packages (--allow-builds) does behind a wall. {words}"
+        )
     if unknown := _UNKNOWN.search(said):
         name = str(unknown[1] or unknown[2])
         near = near_names(name)

@@ -27,6 +27,10 @@ _INSTALLS: Final = re.compile(
 _FILES: Final = (".txt", ".lock")
 ON_REQUEST: Final = "on-request"
 """In `packages`: code may install more while it runs."""
+ALLOW_BUILDS: Final = "allow-builds"
+"""In `packages`: those without a wheel are built, behind a wall."""
+WORDS: Final = (ON_REQUEST, ALLOW_BUILDS)
+"""What may stand in `packages` and is no package."""
 # Of packages that code often asks for, to find what was meant.
 _OFTEN: Final = (
     "aiohttp altair beautifulsoup4 bokeh boto3 click cryptography django duckdb fastapi flask geopandas gensim httpx "
@@ -58,7 +62,7 @@ def check_packages(text: object) -> str:
     Raises:
         RequestError: It is something else.
     """
-    if isinstance(text, str) and (text.endswith(_FILES) or text == ON_REQUEST):
+    if isinstance(text, str) and (text.endswith(_FILES) or text in WORDS):
         return text
     return check_requirement(text)
 
@@ -71,7 +75,7 @@ def requirements_of(packages: Iterable[str]) -> list[str]:
     """
     found = []
     for each in packages:
-        if each == ON_REQUEST:
+        if each in WORDS:
             continue
         found += _read(Path(each)) if each.endswith(_FILES) else [check_requirement(each)]
     return found

@@ -44,7 +44,8 @@ class Sandbox:
         packages: Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`),
             besides the packages of the interpreter. They are installed at the first start with them, outside of the
             sandbox and without running their code, and kept for all sandboxes (`pip install 'coderoom[packages]'`).
-            With `on-request`, alone or in the list, code may install more in its session: `!pip install polars`.
+            With `allow-builds` in the list, those without a wheel are built, behind a wall. With `on-request`, alone or
+            in the list, code may install more in its session: `!pip install polars`.
         allowed_packages: The names of the packages that code may install then, also as patterns; empty: all.
         readable: More folders that the code may read, at their own paths.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once

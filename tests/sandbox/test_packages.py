@@ -46,10 +46,26 @@ def wheel(name: str, version: str, needs: str = "", pth: str = "") -> tuple[str,
 
 def source(name: str) -> tuple[str, bytes]:
     """A package that has to be built, which would run its code."""
+    backend = f"""
+import os, socket, zipfile
+def build_wheel(folder, *_):
+    try:
+        reached = socket.create_connection(("192.0.2.7", 443), 1)
+    except OSError as error:
+        reached = type(error).__name__
+    info = "{name}-1.dist-info"
+    with zipfile.ZipFile(os.path.join(folder, "{name}-1-py3-none-any.whl"), "w") as wheel:
+        wheel.writestr("{name}.py", f"REACHED = {{reached!r}}; PLACE = {{os.getcwd()!r}}")
+        wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1\\nRequires-Dist: dots\\n")
+        wheel.writestr(info + "/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "/RECORD", "")
+    return "{name}-1-py3-none-any.whl"
+"""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         for path, text in (
-            ("setup.py", f"import setuptools; setuptools.setup(name={name!r}, version='1')"),
+            ("pyproject.toml", "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"),
+            ("backend.py", backend),
             ("PKG-INFO", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"),
         ):
             member = tarfile.TarInfo(f"{name}-1/{path}")
@@ -192,6 +208,18 @@ async def test_a_build_that_is_killed_leaves_nothing_half(index: Index) -> None:
     index.gate.set()
     async with Sandbox(packages=["circles>1"]) as sandbox:
         assert (await sandbox.run("import circles; print(circles.VERSION)")).stdout == "2.0\n"
+
+
+async def test_what_has_to_be_built_is_built_behind_a_wall(index: Index) -> None:
+    async with Sandbox(packages=["built", "allow-builds"]) as sandbox:
+        result = await sandbox.run("import built, dots, pydantic; print(built.REACHED, dots.VERSION, built.PLACE)")
+    said = result.stdout.split()
+    assert said[:2] == ["OSError", "1.5"], result.stderr
+    assert Path(said[2]).is_relative_to("/tmp")
+    assert any({"built==1", "dots==1.5"} == set(each.packages) for each in kept_environments())
+    index.requested.clear()
+    async with Sandbox(packages=["built", "allow-builds"]):
+        assert not index.requested
 
 
 async def test_a_damaged_environment_is_built_again_and_one_can_be_removed(index: Index) -> None:

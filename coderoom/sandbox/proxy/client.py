@@ -129,6 +129,8 @@ class Proxy:
         self._loop.add_reader(ours, self._take)
         for number, room in self._rooms.items():
             self.tell({"op": "room", "id": number}, room.sockets)
+            if not room.has_session:  # What an ended one has left waits at the sockets.
+                room.cut()
 
     def add(self, sockets: Sequence[int]) -> RoomNetwork:
         """Serve the listening sockets of a room, which belong to the result from now on."""
@@ -215,16 +217,19 @@ class RoomNetwork:
         self._proxy = proxy
         self._number = number
         self.sockets = sockets
+        self.has_session = False
         self._answers: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._close_sockets = weakref.finalize(self, _close_all, sockets)
 
     async def begin(self) -> None:
         """Begin a session: what an earlier one has left is cut off, and also what waits for a proxy that has died."""
+        self.has_session = True
         await self._proxy.restarted()
         await self._ask("begin")
 
     def cut(self) -> None:
         """Cut off what a session has left."""
+        self.has_session = False
         self._proxy.tell({"op": "begin", "id": self._number, "asked": 0})
 
     async def used(self) -> tuple[NetworkUse, ...]:

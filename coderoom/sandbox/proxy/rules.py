@@ -16,15 +16,15 @@ _LONGEST_NAME = 253
 _LOOPBACK = ("127.0.0.1", "::1")
 # Services for the machines of clouds that have public addresses: Azure.
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
-# IANA's registries of special addresses, in full: `ipaddress` knows them in another way in each version of Python. Of
-# IPv6, what is not in use as public addresses is left out by `_PUBLIC`.
+# IANA's registries of special addresses: `ipaddress` knows them in another way in each version of Python. Of IPv6, what
+# is not in use as public addresses is left out by `_PUBLIC`. The ranges for documentation are no private ones: nobody
+# has them, but for networks that stand in for the internet.
 _SPECIAL = [
     ipaddress.ip_network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
-        *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
-        *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
-        *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+        *("192.0.0.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"),
+        *("2001::/23", "2002::/16"),
     )
 ]
 _PUBLIC = ipaddress.ip_network("2000::/3")

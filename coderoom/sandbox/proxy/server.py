@@ -353,16 +353,19 @@ class Proxy:
         self.ended = asyncio.get_running_loop().create_future()
 
     def take(self) -> None:
-        """Take a message of the host."""
-        try:
-            data, fds, _, _ = socket.recv_fds(self._control, _LARGEST_PACKET, _MOST_SOCKETS)
-        except BlockingIOError:
-            return
-        if not data:
-            self.ended.set_result(None)
-            asyncio.get_running_loop().remove_reader(self._control)
-            return
-        message = json.loads(data)
+        """Take what the host has sent; all of it, before another connection is accepted."""
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self._control, _LARGEST_PACKET, _MOST_SOCKETS)
+            except BlockingIOError:
+                return
+            if not data:
+                self.ended.set_result(None)
+                asyncio.get_running_loop().remove_reader(self._control)
+                return
+            self._obey(json.loads(data), fds)
+
+    def _obey(self, message: dict[str, Any], fds: list[int]) -> None:
         op, number = message["op"], message["id"]
         if op == "room":
             self._rooms[number] = Room(self, [socket.socket(fileno=fd) for fd in fds])
