@@ -126,7 +126,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             "Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`), besides "
             "the packages of the interpreter. They are installed once, without running their code (`pip install "
             "'coderoom[packages]'`). With `allow-builds` in the list, those without a wheel are built, behind a "
-            "wall. With `on-request`, alone or in the list, code may install more in its session: `!pip install polars`."
+            "wall. With `on-request`, alone or in the list, code may install more in its session: "
+            "`!pip install polars`."
         ),
     )
     allowed_packages: list[str] = Field(
