@@ -27,7 +27,7 @@ from coderoom.integrations.tool import missing
 from coderoom.judge import Judge, TestCode
 from coderoom.judge.answers import code_in
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session
+from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session, choose_wall
 
 try:
     from inspect_ai.scorer import CORRECT, INCORRECT, Score, Scorer, Target, accuracy, scorer, stderr
@@ -49,9 +49,10 @@ __all__ = ["CodeRoomSandbox", "judged"]
 
 _MIB: Final = 1024 * 1024
 DEFAULT: Final = SandboxConfig(
-    limits=Limits(wall_seconds=3600, memory_bytes=2048 * _MIB, output_bytes=32 * _MIB, value_bytes=32 * _MIB)
+    terminals=True,
+    limits=Limits(wall_seconds=3600, memory_bytes=2048 * _MIB, output_bytes=32 * _MIB, value_bytes=32 * _MIB),
 )
-"""Without a config; a command without a timeout of its own may take an hour."""
+"""Without a config; a command without a timeout of its own may take an hour. Not every wall has terminals."""
 
 _WRITE = """\
 import binascii, os
@@ -83,6 +84,7 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
     Its config is a `coderoom.sandbox.SandboxConfig`, or the path of a YAML or JSON file with its fields.
     """
 
+    _default: ClassVar[SandboxConfig] = DEFAULT
     _sandboxes: ClassVar[dict[str, Sandbox]] = {}
     _samples: ClassVar[Counter[Sandbox]] = Counter()
 
@@ -94,6 +96,8 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
     @classmethod
     async def task_init(cls, task_name: str, config: SandboxEnvironmentConfigType | None) -> None:
         """Start the sandbox of all samples with this config."""
+        if config is None and (await _available(choose_wall())).name not in ("bubblewrap", "namespaces"):
+            cls._default = DEFAULT.model_copy(update={"terminals": False})
         await _available(cls._sandbox_for(config).start())
 
     @classmethod
@@ -216,7 +220,7 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
 
     @classmethod
     def _sandbox_for(cls, config: SandboxEnvironmentConfigType | None) -> Sandbox:
-        found = DEFAULT if config is None else config
+        found = cls._default if config is None else config
         if isinstance(found, str):
             found = SandboxConfig(**YAML(typ="safe").load(Path(found)))
         if not isinstance(found, SandboxConfig):

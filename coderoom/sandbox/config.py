@@ -51,6 +51,7 @@ _WRONG: Final = {
     "limits": "is neither Limits(...) nor a mapping of what differs from them",
     "workspace": "is not the path of a folder; give a text or a Path",
     "network": "is neither True nor False nor a list of hosts, such as ['api.example.org:443']",
+    "terminals": "is neither True nor False",
     "local_network": "is neither True nor False",
     "python": "is not the path of an interpreter; give a text or a Path",
     "packages": "is not a list of texts, such as ['polars>=1'], or 'on-request'",
@@ -287,6 +288,7 @@ class SandboxConfig(BaseModel):
     options: Annotated[Mapping[str, Any], PlainValidator(_mapping)] = Field(default_factory=dict)
     local_network: bool = False
     credentials: Annotated[Mapping[str, Any], PlainValidator(_credentials)] = Field(default_factory=dict)
+    terminals: bool = False
     # Of the proxy that opens TLS for these hosts; not an argument of `Sandbox`.
     authority: str = Field(default="", repr=False)
 

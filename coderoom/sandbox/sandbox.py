@@ -58,6 +58,8 @@ class Sandbox:
         credentials: What the proxy adds to the code's requests to a host (`pip install 'coderoom[proxy]'`), such as
             `{"api.github.com": {"header": "Authorization", "value": "Bearer ${GITHUB_TOKEN}"}}`: the code can use the
             host and never has the value. See `Credential` and `docs/network.md`.
+        terminals: Whether code may make terminals of its own, as tmux, script and pexpect do. `Session.start` has them
+            without this.
 
     Raises:
         RequestError: An argument is wrong.
@@ -82,6 +84,7 @@ class Sandbox:
         options: Mapping[str, Any] | None = None,
         local_network: bool = False,
         credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
+        terminals: bool = False,
     ) -> None:
         self.config = SandboxConfig(
             wall=wall,
@@ -100,6 +103,7 @@ class Sandbox:
             options={} if options is None else options,
             local_network=local_network,
             credentials={} if credentials is None else credentials,
+            terminals=terminals,
         )
         self._engine: Engine = _make_engine(self.config)
         self._closed = False

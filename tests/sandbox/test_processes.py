@@ -115,6 +115,26 @@ async def test_a_terminal(session: Session) -> None:
     assert await all_of(cat) == "x\r\nx\r\n"
 
 
+@on_every_wall
+async def test_terminals_that_code_makes(place: Place) -> None:
+    code = "import os\nmade = [os.openpty() for _ in range(COUNT)]\n[os.ttyname(made[0][1]), os.listdir('/dev/pts')]"
+    if place.wall == "none":
+        pytest.skip("they are those of this machine")
+    if not place.has_mounts:
+        with pytest.raises(RequestError, match="terminals: behind the wall"):
+            async with place.sandbox(terminals=True):
+                pass
+        return
+    async with place.sandbox(terminals=True) as sandbox, sandbox.session() as session:
+        assert (await sandbox.run(code.replace("COUNT", "20"))).success
+        assert (await session.run(code.replace("COUNT", "1"))).value == ["/dev/pts/0", ["0", "ptmx"]]
+        assert (await session.run(code.replace("COUNT", "40"))).outcome == "error"
+        refused = "import fcntl\nfcntl.ioctl(made[0][1], 0x5412, b'x')"  # What it would type for others.
+        assert "PermissionError" in (await session.run(refused)).output
+    async with place.sandbox() as sandbox:
+        assert not (await sandbox.run(code.replace("COUNT", "1"))).success
+
+
 @on_both_shapes
 async def test_ports(online: Session) -> None:
     server, (counting, pouring, aborting) = await started_server(online)

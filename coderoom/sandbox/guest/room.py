@@ -15,7 +15,7 @@ from typing import Any
 from . import processes, relay
 from .fork_server import ForkServer
 from .frames import Channel
-from .isolation import linux, lockdown
+from .isolation import landlock, linux, lockdown
 from .isolation.boot import descendants
 from .processes import Disk
 from .programs import run_program, start_program
@@ -181,6 +181,8 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     if locked.get("use_seccomp", True) and locked.get("read") is None:
         # Landlock is used for its scopes: signals and abstract sockets cannot leave the room.
         locked["read"] = locked["write"] = ["/"]
+    if config["terminals"]:
+        locked["write"] = [*locked.get("write", ()), *landlock.TERMINALS]
     # Since Linux 5.14, RLIMIT_NPROC counts the processes of a user namespace; before, all of the user.
     major, minor = os.uname().release.split(".")[:2]
     if nested and (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14):

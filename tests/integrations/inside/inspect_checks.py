@@ -14,7 +14,7 @@ from inspect_ai.dataset import Sample
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.solver import generate, use_tools
-from inspect_ai.tool import bash
+from inspect_ai.tool import bash, bash_session
 from inspect_ai.util import ExecRemoteStreamingOptions, OutputLimitExceededError, SandboxUnavailableError
 from inspect_ai.util._sandbox.events import SandboxEnvironmentProxy
 
@@ -74,6 +74,16 @@ def test_evaluation_runs_without_docker(tmp_path: Path, monkeypatch: pytest.Monk
     said = [message.text.strip() for each in log.samples or [] for message in each.messages if message.role == "tool"]
     assert said == ["3", "60"]
     assert descendants() <= before
+
+
+def test_a_shell_in_a_terminal_keeps_its_state(tmp_path: Path) -> None:
+    lines = ["x=6; tty", "echo $((x * 7))"]
+    outputs = [call("bash_session", action="type_submit", input=line) for line in lines]
+    shell = Task(dataset=[Sample("?")], solver=[use_tools([bash_session()]), generate()], sandbox="coderoom")
+    log = evaluate(shell, [*outputs, answer("42")], tmp_path)
+    first, second = [each.text for each in (log.samples or [])[0].messages if each.role == "tool"]
+    assert "/dev/pts/" in first
+    assert "42" in second
 
 
 def test_settings_from_a_file(tmp_path: Path) -> None:

@@ -204,6 +204,11 @@ class Worker:
                     f"network: behind the wall {self._wall.name!r} sessions have no network of their own, which a list "
                     "of hosts needs; use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
                 )
+            if config.terminals and rooms != "namespaces" and lockdown.get("use_seccomp", True):
+                raise RequestError(
+                    f"terminals: behind the wall {self._wall.name!r} sessions would share them here; "
+                    "use 'bubblewrap' or 'namespaces'."
+                )
             if config.local_network and not (own_network or config.host_network) and lockdown.get("use_seccomp", True):
                 raise RequestError(
                     f"local_network: behind the wall {self._wall.name!r} there is only the network of this machine; "
@@ -219,6 +224,7 @@ class Worker:
                 "workspace_in_memory": config.workspace is None,
                 "lockdown": lockdown,
                 "network": "listed" if config.proxied else config.network,
+                "terminals": config.terminals,
                 "internet_sockets": config.host_network or config.proxied or config.local_network,
                 # Otherwise sessions would reach each other's servers, and their ports would collide.
                 "network_per_room": own_network and (self._proxy is not None or config.local_network),

@@ -61,6 +61,7 @@ class MontyEngine:
         "network",
         "local_network",
         "credentials",
+        "terminals",
         "python",
         "packages",
         "allowed_packages",

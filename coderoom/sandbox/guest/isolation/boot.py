@@ -203,6 +203,8 @@ def enter_room(config: dict[str, Any]) -> bool:
     os.setsid()
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)  # Keeps this tree and others apart.
     mounts.mount_proc()  # The old one shows the processes of all rooms.
+    if config["terminals"]:
+        mounts.mount_terminals()
     if config["network_per_room"]:
         _start_loopback()
         for name in ("tcp_rmem", "tcp_wmem"):

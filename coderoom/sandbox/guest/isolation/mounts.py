@@ -43,6 +43,11 @@ def mount_proc(target: str = "/proc") -> None:
     _mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
+def mount_terminals() -> None:
+    """Mount an instance of the terminals' file system, so that there are few of them, and no others in it."""
+    _mount("devpts", "/dev/pts", "devpts", _MS_NOSUID | _MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=32")
+
+
 def mount_tmpfs(target: str, size: int, mode: str, owner: tuple[int, int] | None = None) -> None:
     """Mount an empty folder in memory, which belongs to `owner` if given."""
     options = f"size={size},nr_inodes={max(size // 4096, 1024)},mode={mode}"
@@ -132,6 +137,8 @@ def build_root(layout: dict[str, Any]) -> None:
             bind(f"{_OLD}/dev/{name}", _place("/dev/" + name, False), writable=True, devices=True)
     for name, text in _DEVICE_LINKS.items():
         os.symlink(f"/proc/self/{text}", f"{_NEW}/dev/{name}")
+    _folder("/dev/pts")  # For those of a room.
+    os.symlink("pts/ptmx", f"{_NEW}/dev/ptmx")
     mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
     workspace = _folder("/workspace")
     if layout["workspace"] is None:
