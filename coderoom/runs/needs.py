@@ -22,14 +22,19 @@ from coderoom.runs.record import network_in
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.guest.failures import package_of
 from coderoom.sandbox.proxy.rules import parse_rule
-from coderoom.sandbox.requirements import WORDS, installs_in, packages_in
+from coderoom.sandbox.proxy.server import advice
+from coderoom.sandbox.requirements import ON_REQUEST, WORDS, check_requirement, installs_in, packages_in
 from coderoom.steps import CODE
 
 _EXECUTOR: Final = "SandboxCodeExecutor"
-_ALLOWED_BY: Final = re.compile(r'network: (\["[^\n]*"\]) allows it')
+# As a whole, since code chooses words that stand in other reasons.
+_NO_CONNECTION: Final = re.compile(
+    r'No connection to (\S+): (?:\S+ is an? [a-z\' ]+; network: \["(\S+)"\] allows it\.)?.*'
+)
 _NOT_THERE: Final = re.compile(r"\[Errno (?:2|13)\] [^:\n]+: '(/[^'\n]+)'")
 _NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
 _REFUSED: Final = "asked for, and refused"
+_MISSING: Final = "not installed"
 
 
 @dataclass
@@ -54,16 +59,6 @@ class Needs:
     functions: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
 
-    @property
-    def network(self) -> list[str] | bool:
-        """The smallest value of `network` with which all that was asked for is allowed."""
-        return [*self.hosts, *self.refused] or False
-
-    @property
-    def packages(self) -> list[str]:
-        """All packages that were asked for."""
-        return list(dict.fromkeys([*self.installed, *self.missing]))
-
 
 def needs_of(steps: Iterable[Step], actors: Sequence[str] = (), workspace: str | None = None) -> Needs:
     """What the code of a run needed; of some of its agents, if they are named."""
@@ -81,13 +76,15 @@ def needs_of(steps: Iterable[Step], actors: Sequence[str] = (), workspace: str |
             with suppress(RequestError):
                 found.installed += packages_in(code)
         if error.get("type") == "ModuleNotFoundError" and (module := _NO_MODULE.match(error["message"])):
-            found.missing += filter(None, [package_of(module[1])])
+            with suppress(RequestError):
+                found.missing.append(check_requirement(package_of(module[1])))
         if (missed := _NOT_THERE.search(error.get("message") or "")) is not None:
             found.folders += _folder_of(Path(missed[1]), workspace)
         found.functions += [call["name"] for call in result.get("calls") or ()]
     for name, values in vars(found).items():
         setattr(found, name, sorted(set(values)))
     found.refused = [each for each in found.refused if each not in found.hosts]
+    found.missing = [each for each in found.missing if each not in found.installed]
     return found
 
 
@@ -97,12 +94,14 @@ def _note_use(found: Needs, use: NetworkUse) -> None:
     except ValueError:  # The code has written it.
         found.odd += [use.why] if use.why else []
         return
-    allowed_by = _ALLOWED_BY.search(use.why)
-    if not use.why or use.why.startswith("No connection to"):
+    failed = _NO_CONNECTION.fullmatch(use.why)
+    if not use.why or (failed is not None and failed[1] == use.place):
         found.hosts.append(use.place)
-    if allowed_by is not None:
-        found.refused += json.loads(allowed_by[1])
-    elif use.why:
+        if failed is not None and failed[2]:  # The name is allowed, and leads to an address that is not.
+            found.refused.append(failed[2])
+    elif use.why == advice(use.host, use.port):
+        found.refused.append(use.place)
+    else:
         found.odd.append(use.why)
 
 
@@ -197,36 +196,38 @@ def _change(config: Any, needs: Needs, request: Mapping[str, Any], is_json: bool
     used = config.get("network", False) if given is None else given
     unknown = [] if request.get("allowed_hosts") else _unknown_network(used)
     yield from unknown
-    if not unknown and (needs.network or config.get("network")):
-        config["network"] = needs.network
-        if needs.refused:
-            yield from _comment(config, "network", needs.refused, is_json)
+    if not unknown and (needs.hosts or needs.refused or config.get("network")):
+        yield from _set(config, "network", needs.hosts, needs.refused, _REFUSED, is_json)
+        config["network"] = config["network"] or False
     own = config.get("packages") or []
     own = [own] if isinstance(own, str) else list(own)
-    packages = [*(each for each in own if each not in WORDS), *needs.packages]
-    if packages != own:
-        config["packages"] = list(dict.fromkeys(packages))
-    if kept := [each for each in own if each not in WORDS]:
-        yield f"Which of the packages {', '.join(kept)} the code has imported is not known: they stay."
+    kept = [each for each in own if each != ON_REQUEST]
+    if needs.installed or needs.missing or kept != own:
+        yield from _set(config, "packages", [*kept, *needs.installed], needs.missing, _MISSING, is_json)
+    if listed := [each for each in kept if each not in WORDS]:
+        yield f"Which of the packages {', '.join(listed)} the code has imported is not known: they stay."
     folders = config.get("readable") or []
     if folders:
         yield f"Which of the folders {', '.join(map(str, folders))} the code has read is not known: they stay."
     if missing := [each for each in needs.folders if each not in folders]:
-        config["readable"] = [*folders, *missing]
-        yield from _comment(config, "readable", missing, is_json)
+        yield from _set(config, "readable", folders, missing, _REFUSED, is_json)
 
 
-def _comment(config: Any, name: str, items: Sequence[str], is_json: bool) -> Iterator[str]:
-    """Mark items of a list as what was refused: in YAML as comments, for JSON as a remark."""
-    if is_json:
-        yield f"{name}: {_REFUSED}: {', '.join(items)}"
-        return
+def _set(
+    config: Any, name: str, items: Sequence[str], doubtful: Sequence[str], why: str, is_json: bool = False
+) -> Iterator[str]:
+    """Set a list. Those that a person should look at first have a comment in YAML, and are only told of for JSON."""
     from ruamel.yaml.comments import CommentedSeq
 
-    config[name] = listed = CommentedSeq(config[name])
+    if is_json:
+        config[name] = list(dict.fromkeys(items))
+        if doubtful:
+            yield f"{name}: {why}: {', '.join(doubtful)}"
+        return
+    config[name] = listed = CommentedSeq(dict.fromkeys([*items, *doubtful]))
     for place, item in enumerate(listed):
-        if item in items:
-            listed.yaml_add_eol_comment(_REFUSED, place, column=0)
+        if item in doubtful:
+            listed.yaml_add_eol_comment(why, place, column=0)
 
 
 def _change_tools(agent: Any, needs: Needs) -> Iterator[str]:
@@ -245,12 +246,12 @@ def _change_tools(agent: Any, needs: Needs) -> Iterator[str]:
 def _yaml_of(needs: Needs) -> list[str]:
     """The lists as lines of an executor's config."""
     config: dict[str, Any] = {}
-    if needs.network:
-        config["network"] = needs.network
-        list(_comment(config, "network", needs.refused, is_json=False))
-    if needs.packages:
-        config["packages"] = needs.packages
-    if needs.folders:
-        config["readable"] = needs.folders
-        list(_comment(config, "readable", needs.folders, is_json=False))
+    lists = (
+        ("network", needs.hosts, needs.refused, _REFUSED),
+        ("packages", needs.installed, needs.missing, _MISSING),
+        ("readable", (), needs.folders, _REFUSED),
+    )
+    for name, items, doubtful, why in lists:
+        if items or doubtful:
+            list(_set(config, name, items, doubtful, why))
     return yaml_text(round_trip_yaml(), config).splitlines() if config else []
