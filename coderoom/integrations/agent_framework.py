@@ -46,4 +46,4 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
             except SandboxUnavailable as error:
                 raise MiddlewareFailure(str(error)) from error
 
-        yield tool(run, name=NAME, description=describe_tool(options.get("network", False)))
+        yield tool(run, name=NAME, description=describe_tool(options))

@@ -53,7 +53,7 @@ class CodeTool(
     def __init__(self, **options: Any) -> None:
         super().__init__()
         if self.description == describe_tool():
-            self.description = describe_tool(options.get("network", False))
+            self.description = describe_tool(options)
         self._session = CodeSession(**options)
 
     def _run(self, code: str, config: RunnableConfig) -> str:

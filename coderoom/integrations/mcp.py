@@ -303,7 +303,7 @@ class MCPServer:
                 await run_uncancellable(client.close())
 
         words = _NOT_ISOLATED if self._sandbox.wall == "none" else _ISOLATED
-        network = network_in_words(self._sandbox.network)
+        network = network_in_words(self._sandbox.network, self._sandbox.credentials)
         rules = _RULES.format(place=words["place"], reach=words["reach"].format(network=network))
         # It would write its log, and that of all others, as boxes of 80 columns.
         logging.basicConfig(level=logging.ERROR)

@@ -42,5 +42,5 @@ def code_tool(**options: Any) -> Iterator[FunctionTool]:
         async def run(context: RunContextWrapper[Any], code: Annotated[str, CODE]) -> str:
             return await session.answer(code, context.context)
 
-        words = describe_tool(options.get("network", False))
+        words = describe_tool(options)
         yield function_tool(run, name_override=NAME, description_override=words, failure_error_function=None)

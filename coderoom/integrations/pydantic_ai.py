@@ -48,7 +48,7 @@ class CodeToolset(FunctionToolset):  # type: ignore[misc, type-arg, unused-ignor
         self._session: CodeSession | None = None
         self._users = 0
         self._runs: dict[str | None, str | None] = {}
-        self.add_function(self._run, name=NAME, description=describe_tool(options.get("network", False)))
+        self.add_function(self._run, name=NAME, description=describe_tool(options))
 
     async def _run(self, ctx: RunContext[Any], code: Annotated[str, Field(description=CODE)]) -> str:
         if self._session is None:

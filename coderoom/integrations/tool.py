@@ -36,9 +36,11 @@ def missing(name: str, extra: str) -> MissingDependencyError:
     return MissingDependencyError(f"{name} is not installed: {install_command(extra)}")
 
 
-def describe_tool(network: bool | Sequence[str] = False) -> str:
-    """What a model is told of the tool, by the sandbox's `network`."""
-    return _DESCRIPTION.format(reach=network_in_words(network))
+def describe_tool(options: Mapping[str, Any] | None = None) -> str:
+    """What a model is told of the tool, by the arguments of its `Sandbox`."""
+    given = options or {}
+    reach = network_in_words(given.get("network", False), given.get("credentials") or ())
+    return _DESCRIPTION.format(reach=reach)
 
 
 def text_of(result: ExecutionResult, limits: Limits, *, in_session: bool = True) -> str:

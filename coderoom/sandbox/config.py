@@ -318,13 +318,14 @@ class SandboxConfig(BaseModel):
             )
 
 
-def network_in_words(network: bool | Sequence[str]) -> str:
-    """What code can reach of the network, in a sentence for a model."""
-    if isinstance(network, bool):
-        return "The network can be used." if network else "There is no network."
-    hosts = [host for host in network if host != OBSERVE] if network != OBSERVE else []
+def network_in_words(network: bool | Sequence[str], credentials: Iterable[str] = ()) -> str:
+    """What code can reach of the network, and of hosts with credentials, in a sentence for a model."""
+    if network is True:
+        return "The network can be used."
+    listed = [] if isinstance(network, bool | str) else network
+    hosts = [*(host for host in listed if host != OBSERVE), *credentials]
     if not hosts:
-        return "Nothing of the network can be reached."
+        return "There is no network."
     more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
     return f"Of the network, code reaches these hosts and no others: {', '.join(hosts[:_MOST_HOSTS])}{more}."
 

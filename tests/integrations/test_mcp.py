@@ -127,7 +127,8 @@ async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("wall", "isolated"), [("auto", True), ("none", False)])
 async def test_clients_and_users_learn_whether_code_is_isolated(tmp_path: Path, wall: str, isolated: bool) -> None:
-    command = ["-m", "coderoom", "mcp", "--wall", wall]
+    hosts = ["--allow-host", "a.example.org"] if isolated else []
+    command = ["-m", "coderoom", "mcp", "--wall", wall, *hosts]
     server = StdioServerParameters(command=sys.executable, args=command, env=environment(), cwd=tmp_path)
     with (tmp_path / "errors").open("w+") as errors:
         async with stdio_client(server, errlog=errors) as (reads, writes), ClientSession(reads, writes) as client:
@@ -135,6 +136,7 @@ async def test_clients_and_users_learn_whether_code_is_isolated(tmp_path: Path, 
         errors.seek(0)
         shown = errors.read()
     assert ("It is not isolated" in told, "isolated sandbox" in told) == (not isolated, isolated)
+    assert ("code reaches these hosts and no others: a.example.org" in told) == isolated
     assert shown.startswith("Code is isolated" if isolated else "Code is not isolated")
 
 

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.integrations.tool import CodeSession
+from coderoom.integrations.tool import CodeSession, describe_tool
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,13 @@ def test_text_for_a_model() -> None:
             "[outcome: timeout, exit code 124]",
         ]
         assert text("x") == "1"
+
+
+def test_a_model_learns_which_hosts_its_code_reaches() -> None:
+    told = describe_tool({"network": ["a.example.org"], "credentials": {"b.example.org": {"value": "secret"}}})
+    assert "these hosts and no others: a.example.org, b.example.org." in told
+    assert "secret" not in told
+    assert "There is no network." in describe_tool({"network": "observe"})
 
 
 def test_long_output_is_bounded() -> None:
