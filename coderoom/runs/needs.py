@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from coderoom.configs import Source
+from coderoom._util.text import MASK
 from coderoom.configs.dumping import round_trip_yaml, to_json, yaml_text
 from coderoom.errors import RequestError
 from coderoom.runs.journal import RunEntry, Step
@@ -35,6 +35,7 @@ _NOT_THERE: Final = re.compile(r"\[Errno (?:2|13)\] [^:\n]+: '(/[^'\n]+)'")
 _NO_MODULE: Final = re.compile(r"No module named '([\w.]+)'")
 _REFUSED: Final = "asked for, and refused"
 _MISSING: Final = "not installed"
+_MASKED: Final = "masked-in-the-journal"
 
 
 @dataclass
@@ -139,21 +140,21 @@ def policy_of(entry: RunEntry, steps: Sequence[Step]) -> Policy:
     if request.get("source") is None:
         unknown += _unknown_network(request.get("network", False))
         return Policy(needs, _yaml_of(needs), unknown)
-    source = Source(entry.name, request["source"].encode(), is_json=entry.name.lower().endswith(".json"))
-    yaml = round_trip_yaml()
-    before, after = ((json.loads if source.is_json else yaml.load)(source.data.decode()) for _ in range(2))
+    is_json, yaml = entry.name.lower().endswith(".json"), round_trip_yaml()
+    source = request["source"].replace(MASK, _MASKED)  # Which is no YAML.
+    before, after = ((json.loads if is_json else yaml.load)(source) for _ in range(2))
     executors = list(_executors_in(after))
     if not executors:
         return Policy(needs, _yaml_of(needs), [*unknown, f"The team has no {_EXECUTOR}, whose config has the lists."])
     for config, agents in executors:
         names = [str(agent.get("name")) for agent in agents]
         own = needs if len(executors) == 1 else needs_of(steps, names, request.get("workspace"))
-        unknown += _change(config, own, request, source.is_json)
+        unknown += _change(config, own, request, is_json)
         for agent in agents:
             unknown += _change_tools(agent, own)
 
     def text_of(data: Any) -> str:
-        return to_json(data) if source.is_json else yaml_text(yaml, data)
+        return (to_json(data) if is_json else yaml_text(yaml, data)).replace(_MASKED, MASK)
 
     # Both as they are written here, so that the diff has no change of quotes and spaces.
     old, new = (text_of(data).splitlines() for data in (before, after))

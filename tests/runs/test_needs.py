@@ -25,6 +25,7 @@ config:
     - provider: coderoom.agents.CodeActAgent
       config:
         name: coder
+        description: sk-proj-0123456789abcdefghijABCDEFGHIJ0123456789
         tools:
           - provider: autogen_core.tools.FunctionTool
             config: {name: called}
