@@ -22,7 +22,8 @@ _REQUIREMENT: Final = re.compile(
 )
 _BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///\s*$")
 _INSTALLS: Final = re.compile(
-    r"(?m)^[ \t]*[!%]?(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +([^\n;&|#]*)"
+    r"(?m)^[ \t]*[!%]?(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +"
+    r"((?:'[^'\n]*'|\"[^\"\n]*\"|\d(?!>)|[^\n;&|#<>'\"\d])*)"  # Up to what is the shell's.
 )
 _FILES: Final = (".txt", ".lock")
 ON_REQUEST: Final = "on-request"
@@ -152,16 +153,25 @@ def near_names(name: str) -> list[str]:
 
 def installs_in(code: str) -> list[str]:
     """The packages that code installs, in a shell or by a command of notebooks (`!pip install`, `%pip install`)."""
+    return [each for each in _installed(code) if not each.endswith(_FILES)]
+
+
+def _installed(code: str) -> list[str]:
     found = []
     for options in _INSTALLS.findall(code):
         for word in options.split():
             with contextlib.suppress(RequestError):
                 found.append(check_requirement(word.strip("'\"")))
-    return [each for each in found if not each.endswith(_FILES)]
+    return found
+
+
+def install_commands(code: str) -> list[str]:
+    """The commands of code that install packages."""
+    return [each[0].strip() for each in _INSTALLS.finditer(code)]
 
 
 def advice_on_installing(code: str) -> str:
     """What installs the packages that a shell was asked to install; empty if it was not."""
-    found = installs_in(code)
+    found = _installed(code)
     named = " ".join(f"--package {shlex.quote(each)}" for each in found)
     return f"Code installs no packages here: packages={found!r} ({named}) does, before it runs." if found else ""

@@ -270,6 +270,18 @@ async def test_code_installs_what_it_may(index: Index) -> None:
             code += "subprocess.run([sys.executable, '-c', 'import circles; print(circles.VERSION)'])\nNone"
             assert (await session.run(code)).output == "1.0 1.5\n1.0\n"
             assert (await session.run("!pip install many2 circles\nimport many2")).error is None
+            shell = "cd /\n  python3 -m pip install 'many3>=1' > /dev/null 2>&1\npip install built || exit 3"
+            refused = await session.run(shell, language="bash")
+            assert (refused.exit_code, refused.code, refused.stdout) == (3, shell, "")
+            assert "'built' is not among those that code may install" in refused.stderr
+            code = "python -c 'import many2, many3, circles; print(circles.VERSION)'"
+            assert (await session.run(code, language="sh")).output == "1.0\n"
+            assert (await session.run("import many3\nmany3.VERSION")).value == "1.0"
+            script = "# /// script\n# dependencies = [{}]\n# ///\nimport many1\nmany1.VERSION"
+            assert (await session.run(script.format("'many1'"))).value == "1.0"
+            refused = await session.run(script.format("'built'"))
+            assert refused.error is not None
+            assert "may install" in refused.error.message
         other = await sandbox.run("import circles")
         assert other.error is not None
 

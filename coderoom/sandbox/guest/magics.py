@@ -229,7 +229,6 @@ def timed(call: Callable[[], Any] | None = None) -> Any:
 
 _started: list[tuple[float, Any]] = []
 _captured: list[Captured] = []
-_asked: list[str] = []  # The packages that were installed at the code's request.
 _folders: list[str] = []  # Where they are; the last one has all of them.
 
 
@@ -467,7 +466,6 @@ def _install(words: list[str], names: dict[str, Any]) -> None:
     """
     from importlib import metadata
 
-    is_quiet = any(re.fullmatch(r"-q+|--quiet", word) for word in words)
     there, missing = [], []
     for word in _wanted(words[words.index("install") + 1 :]):
         name, _, version = word.partition("==")
@@ -481,21 +479,24 @@ def _install(words: list[str], names: dict[str, Any]) -> None:
             missing.append(word)
     install = names.get("_install_packages")
     if missing and install is not None:
-        folder = install(_asked[:] + missing)
-        _asked.extend(missing)
-        sys.path[:] = [folder, *(each for each in sys.path if each not in _folders)]
-        _folders.append(folder)
-        importlib.invalidate_caches()
-        os.environ["PYTHONPATH"] = folder  # For interpreters that the code starts.
-        os.environ["PATH"] = os.pathsep.join([folder.rpartition("/lib/")[0] + "/bin", os.environ.get("PATH", "")])
-        if not is_quiet:
-            print(f"Installed: {', '.join(missing)}")
+        use_packages(install(missing))
+        print(f"Installed: {', '.join(missing)}")
         return
     if missing:
         options = " ".join(f"--package {shlex.quote(each)}" for each in missing)
         raise RuntimeError(f"Code installs no packages here: packages={missing!r} ({options}) does, before it runs.")
-    if not is_quiet:
-        print(f"Already installed: {', '.join(there)}" if there else "Nothing to install.")
+    print(f"Already installed: {', '.join(there)}" if there else "Nothing to install.")
+
+
+def use_packages(folder: str) -> None:
+    """Import packages from a folder, instead of those folders that were used before; programs do so, too."""
+    if folder in _folders:
+        return
+    sys.path[:] = [folder, *(each for each in sys.path if each not in _folders)]
+    _folders.append(folder)
+    importlib.invalidate_caches()
+    os.environ["PYTHONPATH"] = folder  # For interpreters that the code starts.
+    os.environ["PATH"] = os.pathsep.join([folder.rpartition("/lib/")[0] + "/bin", os.environ.get("PATH", "")])
 
 
 def _wanted(words: list[str]) -> list[str]:

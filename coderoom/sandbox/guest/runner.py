@@ -149,6 +149,10 @@ class Runner:
             self._streams.use_pipes(fds[0])
         else:
             keep_input()
+        if message.get("packages"):
+            from .magics import use_packages  # Rarely used.
+
+            use_packages(message["packages"])
         self._running = True
         try:
             answer = self._interpreter.run(message, self._functions.not_awaited)

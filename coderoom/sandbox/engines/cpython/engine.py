@@ -13,7 +13,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coderoom._util.distribution import install_command
@@ -25,7 +24,6 @@ from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
-from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
 from coderoom.sandbox.packages import environment_with, made_cache_folder
@@ -118,10 +116,8 @@ class CPythonEngine:
         room = await worker.take_room()
         if room.network is not None:
             await room.network.begin()
-        if ON_REQUEST in self._config.packages:
-            install = replace(from_callable(self._install_packages), is_async=False)
-            functions = {**functions, install.name: install}
-        return CPythonSession(worker.give_back, room, self._config, functions, self._build)
+        install = self._install_packages if ON_REQUEST in self._config.packages else None
+        return CPythonSession(worker.give_back, room, self._config, functions, self._build, install)
 
     async def _build(self, program: Program, code: str) -> bytes | ExecutionResult:
         """Compile a program, or find what was built of the same code before."""

@@ -11,15 +11,16 @@ import errno
 import fcntl
 import itertools
 import os
+import shlex
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from coderoom._util.tasks import LARGE, aside, cancel_and_wait, retrieve_exception, run_uncancellable
-from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
+from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import resolve
@@ -34,11 +35,12 @@ from coderoom.sandbox.engines.cpython.room import (
     conclude,
     natural,
 )
+from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
 from coderoom.sandbox.processes import Process
-from coderoom.sandbox.requirements import advice_on_installing
+from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
 from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
 
 # How many seconds interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25. Seconds
@@ -76,12 +78,19 @@ class CPythonSession:
         config: SandboxConfig,
         functions: Mapping[str, HostFunction],
         build: Callable[[Program, str], Coroutine[Any, Any, bytes | ExecutionResult]],
+        install: Callable[[list[str]], Awaitable[str]] | None,
     ) -> None:
         self._give_back = give_back
         self._room = room
         self._config = config
         self._limits = config.limits
         self._functions = functions
+        if install is not None:
+            function = replace(from_callable(self._install_packages), is_async=False)
+            self._functions = {**functions, function.name: function}
+        self._install = install
+        self._asked: list[str] = []  # The packages that were installed at the code's request.
+        self._packages = ""  # The folder that they are in.
         self._build = build
         self._building: asyncio.Task[bytes | ExecutionResult] | None = None
         self._live: Runner | None = None  # The process that has the current state.
@@ -108,6 +117,23 @@ class CPythonSession:
         stdin: bytes | AsyncGenerator[bytes] | None = None,
     ) -> ExecutionResult:
         """Run a cell that `check_cell` has accepted; `final`: nothing follows, and the state ends with it."""
+        asked = code
+        if self._install is not None and program is None and "# /// script" in code:
+            code = await self._with_metadata(code)
+        elif self._install is not None and program is not None and program.argv[0] in ("sh", "bash"):
+            code = await self._with_packages(code)
+        result = await self._run_given(code, program, timeout, final, on_chunk, stdin)
+        return result if code is asked else replace(result, code=asked)
+
+    async def _run_given(
+        self,
+        code: str,
+        program: Program | None,
+        timeout: float | None,
+        final: bool,
+        on_chunk: Callable[[OutputChunk], None] | None,
+        stdin: bytes | AsyncGenerator[bytes] | None,
+    ) -> ExecutionResult:
         with contextlib.ExitStack() as given:
             built = b""
             if program is not None and program.build:
@@ -133,6 +159,46 @@ class CPythonSession:
             if not _has_fed(feeding):
                 feeding.result()
             return result
+
+    async def _install_packages(self, packages: list[str]) -> str:
+        """Install packages for code that runs, and return the folder that they are in."""
+        assert self._install is not None
+        asked = list(dict.fromkeys([*self._asked, *packages]))
+        self._packages = await self._install(asked)
+        self._asked = asked
+        return self._packages
+
+    async def _request(self, packages: Sequence[str]) -> str:
+        """Install packages; return why that is not possible."""
+        try:
+            async with asyncio.timeout(self._limits.call_seconds):
+                await self._install_packages(list(packages))
+        except TimeoutError:
+            return f"The packages were not installed within {self._limits.call_seconds:g} seconds."
+        except CodeRoomError as error:
+            return str(error)
+        return ""
+
+    async def _with_metadata(self, code: str) -> str:
+        """The code, after the packages that it names as a script does were installed; or what says why they were not."""
+        try:
+            packages = packages_in(code)
+            why = await self._request(packages) if packages else ""
+        except RequestError as error:
+            why = str(error)
+        return f"raise RuntimeError({why!r})" if why else code
+
+    async def _with_packages(self, code: str) -> str:
+        """The code of a shell, after the packages that it asks for were installed, with those of earlier cells, too."""
+        for command in install_commands(code):
+            if wanted := installs_in(command):
+                why = " ".join((await self._request(wanted)).split())
+                said = f"echo Installed: {shlex.quote(', '.join(wanted))}"
+                code = code.replace(command, f"{{ echo {shlex.quote(why)} >&2; false; }}" if why else said, 1)
+        if self._packages:
+            programs = shlex.quote(self._packages.rpartition("/lib/")[0] + "/bin")
+            code = f'export PYTHONPATH={shlex.quote(self._packages)} PATH={programs}:"$PATH"; {code}'
+        return code
 
     async def _built(self, program: Program, code: str) -> bytes | ExecutionResult:
         """Compile a program; `cancel` ends that, too."""
@@ -344,7 +410,7 @@ class CPythonSession:
             cell.calls = Calls(self, self._functions, self._limits, live.channel)
         live.attach(cell)
         self._used = True
-        message = {"op": "cell", "id": cell.number, "code": code, "final": final}
+        message = {"op": "cell", "id": cell.number, "code": code, "final": final, "packages": self._packages}
         try:
             if not live.channel.send_now(message, stdin):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
