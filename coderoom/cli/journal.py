@@ -203,6 +203,21 @@ def show_policy(
     app.show_result(as_json, facts, *(policy.lines or nothing), *(f"# {each}" for each in policy.unknown))
 
 
+@runs_app.command("lock", cls=app.Command)
+def show_lock(
+    run: RunArgument = "last",
+    journal: app.JournalOption = None,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Print the packages that the code of a run had.
+
+    It is a requirements file with exact versions and digests: `--package FILE.lock` gives another run the same.
+    """
+    lock = _open(journal).find(run).facts.get("lock") or ""
+    app.show_result(as_json, {"succeeded": True, "lock": lock}, lock.rstrip() or "# The code was given no packages.")
+
+
 @runs_app.command("rm", cls=app.Command)
 def remove_runs(
     runs: Annotated[list[str], typer.Argument(help="The ids of the runs, or their beginnings.")],

@@ -227,6 +227,11 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         """The name of the wall; `auto` until one is chosen at the start, `monty` for the engine without a wall."""
         return self._settings.wall if self._runtime is None else self._runtime.sandbox.wall
 
+    @property
+    def lock(self) -> str:
+        """The packages of its code as a requirements file with exact versions; empty if it has none."""
+        return "" if self._runtime is None else self._runtime.sandbox.lock
+
     async def checkpoint(self) -> Checkpoint:
         """Save the variables, and the files of the work directory unless there are too many.
 

@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from coderoom._util.distribution import FULL, is_slim
+from coderoom._util.distribution import FULL, install_command, is_slim
 from coderoom._util.plugins import Plugins
 from coderoom._util.processes import default_python
 from coderoom.configs.user_config import apply_user_config, user_config_path
@@ -35,6 +35,7 @@ from coderoom.models.services import (
     service_of,
 )
 from coderoom.sandbox import PROGRAMS, Sandbox, probe_walls
+from coderoom.sandbox.packages import cache_folder, installer
 from coderoom.sandbox.registry import ENGINES
 
 NOT_ISOLATED = (
@@ -83,9 +84,19 @@ async def examine() -> list[Finding]:
         await _monty(),
         *_plugins(ENGINES),
         *_languages(),
+        _installer(),
         _config(),
         *(() if is_slim() else (*_generated_languages(), _key())),
     ]
+
+
+def _installer() -> Finding:
+    found = installer()
+    if not found:
+        return Finding(
+            "packages", "missing", f"code can be given packages with uv or pip: {install_command('packages')}"
+        )
+    return Finding("packages", "ok", f"{found} installs them for code, in {cache_folder()}")
 
 
 def _package(name: str, remedy: str) -> Finding:

@@ -219,6 +219,7 @@ class _FileRun:
                 self.view.show_run(result.runs[-1])
         finally:
             self.view.stop()
+            result.lock = self.sandbox.lock
             await self.sandbox.close()
         result.files = changes.written()
         result.cancelled = self.interrupt.requested and not result.succeeded

@@ -90,6 +90,7 @@ class FileResult:
         broke: Whether the sandbox broke.
         isolation: The wall that the code ran behind.
         files: The files in the folder that were made or changed.
+        lock: The packages of the code as a requirements file with exact versions.
     """
 
     source: Source
@@ -100,6 +101,7 @@ class FileResult:
     broke: bool = False
     isolation: str = ""
     files: list[Path] = field(default_factory=list)
+    lock: str = ""
 
     @property
     def total(self) -> int:
@@ -128,6 +130,7 @@ class FileResult:
             "workspace_made": self.workspace_made,
             "blocks": self.total,
             "files": list(map(str, self.files)),
+            **({"lock": self.lock} if self.lock else {}),
             "skipped": [{"line": block.line, "language": block.tag} for block in self.source.skipped],
             "runs": [run.to_json(self.source.kind == "notebook") for run in self.runs],
         }

@@ -93,10 +93,16 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
         "notes": "<br>".join(_text(note) for note in facts.get("notices") or ()),
         "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
         "network": _text(network_words(used_network)),
+        "packages": _packages(facts.get("lock") or ""),
         "id": _text(entry.id),
     }
     listed = "".join(f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items() if value)
     return f"<h1>{_text(without_files(entry.task) or entry.name)}</h1><table>{listed}</table>"
+
+
+def _packages(lock: str) -> str:
+    names = ", ".join(line.split()[0] for line in lock.splitlines() if line[:1].isalnum())
+    return f"<details><summary>{_text(names)}</summary><pre>{_text(lock)}</pre></details>" if names else ""
 
 
 def style_of(entry: RunEntry) -> str:

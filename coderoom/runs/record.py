@@ -99,6 +99,7 @@ class RunRecord:
         notices: What the user should know about the preparation.
         asks: The agents that may ask a person about their code.
         network: The hosts that the code asked for, if it has a list of hosts that it may reach.
+        lock: The packages of its code as a requirements file with exact versions.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -125,6 +126,7 @@ class RunRecord:
     notices: list[str] = field(default_factory=list)
     asks: frozenset[str] = frozenset()
     network: Sequence[NetworkUse] = ()
+    lock: str = ""
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0  # Of code, by agents that do not report them,
@@ -333,6 +335,7 @@ class RunRecord:
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
             "network": [asdict(use) for use in self.network],
+            **({"lock": self.lock} if self.lock else {}),
         }
 
 

@@ -324,6 +324,7 @@ async def run_team(
             await _run(team, record, log, watch, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
     finally:
+        record.lock = next((lock for each in executors if (lock := getattr(each, "lock", ""))), "")
         for agent in agents_of(team, hidden=True):
             if (event := getattr(agent, "interrupted", None)) is not None:
                 show(record.add(event))

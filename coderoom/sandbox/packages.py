@@ -32,6 +32,9 @@ from coderoom.sandbox.requirements import ALLOW_BUILDS, near_names, requirements
 from coderoom.sandbox.walls.layout import Interpreter, know_interpreter
 
 _MARK: Final = "coderoom.json"
+_MOST_BYTES: Final = 20 * 1024**3
+"""The size of the cache, above which the environments are removed that were not used for the longest time."""
+_STILL_USED: Final = 86_400  # Seconds after its last use for which an environment is left to those who use it.
 _SECONDS_TO_WAIT: Final = 0.05
 _LONGEST_SAID: Final = 2_000
 _ELSEWHERE: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER", "UV_TARGET", "UV_PREFIX", "VIRTUAL_ENV")
@@ -131,6 +134,7 @@ async def environment_with(packages: Sequence[str], python: Path | None, workspa
             async with _locked(place) as busy:
                 if not _is_whole(place):
                     await asyncio.to_thread(remove_folder, place)
+                    await asyncio.to_thread(_make_room)
                     await _build(place, lock, base, busy)
         for each in (lock_file, place / _MARK):
             os.utime(each)  # The last use.
@@ -257,8 +261,30 @@ async def _finish(place: Path, base: Interpreter, busy: int) -> None:
     lines = [f"import site; site.addsitedir({path!r})\n" for path in dict.fromkeys(below)]
     (site / "zzz_coderoom.pth").write_text("".join(lines), "utf-8")
     records = {str(each.relative_to(place)): each.stat().st_size for each in site.glob("*.dist-info/RECORD")}
-    facts = {"python": base.executable, "records": records, "seconds": time.time()}
+    facts = {"python": base.executable, "records": records, "seconds": time.time(), "size": _size_of(place)}
     (place / _MARK).write_text(json.dumps(facts), "utf-8")
+
+
+def _size_of(place: Path) -> int:
+    return sum(each.lstat().st_size for each in place.rglob("*"))
+
+
+def _make_room() -> None:
+    """Remove what was not used for long, if the cache is full.
+
+    Raises:
+        SandboxUnavailable: All of it was used within a day.
+    """
+    kept = kept_environments()
+    size = sum(each.size for each in kept)
+    while kept and size > _MOST_BYTES and kept[-1].used < time.time() - _STILL_USED:
+        size -= kept[-1].size
+        _remove(kept.pop())
+    if size > _MOST_BYTES:
+        raise SandboxUnavailable(
+            f"The packages that were installed within a day have more than {_MOST_BYTES >> 30} GiB in "
+            f"{str(cache_folder())!r}: coderoom packages --prune DAYS removes those that are no longer used."
+        )
 
 
 def _site_packages(place: Path) -> Path:
@@ -283,6 +309,11 @@ def _find_uv() -> str | None:
 
         return str(find_uv_bin())
     return shutil.which("uv")
+
+
+def installer() -> str:
+    """What installs packages for code; empty if there is nothing."""
+    return _find_uv() or ("pip" if importlib.util.find_spec("pip") else "")
 
 
 def _pip(python: str) -> list[str]:
@@ -360,10 +391,10 @@ def kept_environments() -> list[Kept]:
     for mark in cache_folder().glob(f"*/{_MARK}"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             lock = (mark.parent / "requirements.lock").read_text("utf-8")
-            size = sum(each.lstat().st_size for each in mark.parent.rglob("*"))
             names = [line.split()[0] for line in lock.splitlines() if line[:1].isalnum()]
-            python = json.loads(mark.read_text("utf-8"))["python"]
-            found.append(Kept(mark.parent, names, python, size, mark.stat().st_mtime))
+            facts = json.loads(mark.read_text("utf-8"))
+            size = facts["size"] if type(facts.get("size")) is int else _size_of(mark.parent)
+            found.append(Kept(mark.parent, names, facts["python"], size, mark.stat().st_mtime))
     return sorted(found, key=lambda each: -each.used)
 
 
@@ -375,9 +406,13 @@ def prune_environments(unused_days: float) -> list[Kept]:
     before = time.time() - unused_days * 86_400
     removed = [each for each in kept_environments() if each.used <= before]
     for each in removed:
-        (each.folder / _MARK).unlink(missing_ok=True)  # First, so that nothing half is used.
-        remove_folder(each.folder)
+        _remove(each)
     for lock in cache_folder().glob("*.lock"):
         if lock.stat().st_mtime <= before:
             lock.unlink(missing_ok=True)
     return removed
+
+
+def _remove(environment: Kept) -> None:
+    (environment.folder / _MARK).unlink(missing_ok=True)  # First, so that nothing half is used.
+    remove_folder(environment.folder)

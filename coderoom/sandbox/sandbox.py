@@ -149,6 +149,11 @@ class Sandbox:
         return self._engine.wall
 
     @property
+    def lock(self) -> str:
+        """The packages that the code was given, and last asked for, as a requirements file with exact versions."""
+        return str(getattr(self._engine, "lock", ""))
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What the worker reported about itself, for instance its `python` version; empty before the start."""
         return self._engine.facts

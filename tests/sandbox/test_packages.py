@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -282,6 +283,7 @@ async def test_code_installs_what_it_may(index: Index) -> None:
             refused = await session.run(script.format("'built'"))
             assert refused.error is not None
             assert "may install" in refused.error.message
+        assert sandbox.lock.startswith("circles==1.0 ")
         other = await sandbox.run("import circles")
         assert other.error is not None
 
@@ -307,10 +309,18 @@ async def test_a_script_names_its_packages(index: Index, tmp_path: Path) -> None
     )
     assert packages_in(script) == ["circles==1.0"]
     (tmp_path / "main.py").write_text(script)
-    command = [sys.executable, "-m", "coderoom", "exec", "main.py", "--package", "many2", "--no-journal"]
-    ran = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    assert "\n1.0\n" in ran.stdout
+
+    async def coderoom(*words: str) -> str:
+        command = [sys.executable, "-m", "coderoom", *words, "--journal", "journal"]
+        ran = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    assert "\n1.0\n" in await coderoom("exec", "main.py", "--package", "many2")
+    (tmp_path / "same.lock").write_text(lock := await coderoom("runs", "lock"))
+    assert re.findall(r"^\S+==\S+", lock, re.MULTILINE) == ["circles==1.0", "dots==1.5", "many2==1.0"]
+    (tmp_path / "other.py").write_text("import circles, many2\nprint(circles.VERSION, many2.VERSION)")
+    assert "\n1.0 1.0\n" in await coderoom("exec", "other.py", "--package", "same.lock")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ class CPythonEngine:
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
         self._builds: Builds | None = None
+        self.lock = ""  # What was resolved last, as a requirements file.
         self._dropped: weakref.finalize[..., Any]
 
     @property
@@ -99,6 +100,7 @@ class CPythonEngine:
                 )
             if requirements_of(config.packages):
                 found = await environment_with(config.packages, config.python, config.workspace)
+                self.lock = found.lock
                 config = config.model_copy(update={"python": found.python})
             if ON_REQUEST in config.packages:  # What is installed later is visible, too.
                 config = config.model_copy(update={"readable": (*config.readable, made_cache_folder())})
@@ -130,6 +132,7 @@ class CPythonEngine:
         config = self._config
         more = check_allowed(packages, config.allowed_packages)
         found = await environment_with([*config.packages, *more], config.python, config.workspace)
+        self.lock = found.lock
         return str(found.site_packages)
 
     async def close(self) -> None:

@@ -52,6 +52,7 @@ _CLOSING = 1.0  # How long the end of an interpreter may take when a session is 
 # For replacing the state by a fork of itself, which takes milliseconds unless code keeps the interpreter's lock.
 _LEAVING_THREADS = 5.0
 _MOST_REASONS = 5
+_MOST_REQUESTS = 20  # For packages: each leaves an environment on this machine.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _STARTING, _LONGEST_FAILURE = 20.0, 4096
 _LOST = {"lost": True}
@@ -90,6 +91,7 @@ class CPythonSession:
             self._functions = {**functions, function.name: function}
         self._install = install
         self._asked: list[str] = []  # The packages that were installed at the code's request.
+        self._requests = 0
         self._packages = ""  # The folder that they are in.
         self._build = build
         self._building: asyncio.Task[bytes | ExecutionResult] | None = None
@@ -164,6 +166,9 @@ class CPythonSession:
         """Install packages for code that runs, and return the folder that they are in."""
         assert self._install is not None
         asked = list(dict.fromkeys([*self._asked, *packages]))
+        self._requests += asked != self._asked
+        if self._requests > _MOST_REQUESTS:
+            raise RequestError(f"Code may install packages {_MOST_REQUESTS} times in a session: name them together.")
         self._packages = await self._install(asked)
         self._asked = asked
         return self._packages
@@ -180,7 +185,7 @@ class CPythonSession:
         return ""
 
     async def _with_metadata(self, code: str) -> str:
-        """The code, after the packages that it names as a script does were installed; or what says why they were not."""
+        """The code, after the packages that its metadata names were installed; or what says why they were not."""
         try:
             packages = packages_in(code)
             why = await self._request(packages) if packages else ""
