@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
-from coderoom.configs import check_team
+from coderoom.configs import check_team, dump_team, load_team, secrets_of
 from coderoom.errors import RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.sandbox import Limits, probe_walls
@@ -124,3 +125,37 @@ def test_a_mistake_in_a_file_has_its_line(tmp_path: Path, key: str, value: str, 
 async def test_every_wall_of_the_sandbox_can_be_chosen() -> None:
     for name in ("auto", "none", *(report.name for report in await probe_walls())):
         assert SandboxCodeExecutor(wall=name).wall == name
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "network"),
+    [
+        ("false", {"allowed_hosts": ["a.org"]}, ["a.org"]),
+        ("[b.org]", {"allowed_hosts": ["a.org"]}, ["b.org", "a.org"]),
+        ("observe", {"allowed_hosts": ["a.org"]}, ["observe", "a.org"]),
+        ("true", {"allowed_hosts": ["a.org"], "network": False}, ["a.org"]),
+        ("[b.org]", {"network": ("a.org",)}, ["a.org"]),
+        ("true", {"allowed_hosts": ["a.org"]}, "whole network"),
+        ("false", {"allowed_hosts": ["a.org/b"]}, "write the host alone"),
+    ],
+)
+def test_hosts_of_a_run_are_added_to_those_of_the_team(
+    tmp_path: Path, own: str, options: dict[str, Any], network: Any
+) -> None:
+    (tmp_path / "team.yaml").write_text(TEAM.format(key="network", value=own))
+    if isinstance(network, str):
+        with pytest.raises(RequestError, match=network):
+            load_team(tmp_path / "team.yaml", **options)
+        return
+    team = YAML(typ="safe").load(dump_team(load_team(tmp_path / "team.yaml", **options)))
+    assert team["config"]["participants"][0]["config"]["code_executor"]["config"]["network"] == network
+
+
+def test_credentials_of_a_file_are_in_no_dump_and_are_known_as_secrets(tmp_path: Path) -> None:
+    value = "{a.org: {value: 'Bearer ${SOME_TOKEN}'}, b.org: {value: literal-secret}}"
+    (tmp_path / "team.yaml").write_text(TEAM.format(key="credentials", value=value))
+    team = load_team(tmp_path / "team.yaml", env={"SOME_TOKEN": "token-of-the-test"})
+    dumped = dump_team(team)
+    assert "value: Bearer ${SOME_TOKEN}" in dumped
+    assert "literal-secret" not in dumped
+    assert {"token-of-the-test", "literal-secret"} <= secrets_of(team).keys()
