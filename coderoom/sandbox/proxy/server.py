@@ -79,6 +79,7 @@ class Room:
         self._sockets = sockets
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._undecided: set[asyncio.Task[None] | None] = set()
         # Apart, so that refused ones, of which code can make as many as it likes, leave room for the others.
         self._uses: dict[tuple[str, int | None, str], dict[str, int]] = {}
         self._refused: dict[tuple[str, int | None, str], dict[str, int]] = {}
@@ -107,8 +108,18 @@ class Room:
             self._loop.remove_reader(sock)
             sock.close()
 
-    def _answer_for(self, sock: socket.socket) -> Callable[[socket.socket], None]:
+    def _answer_for(self, sock: socket.socket) -> Callable[[socket.socket], object]:
         return self._accept if sock.type == socket.SOCK_STREAM else self._resolve
+
+    async def settle(self) -> None:
+        """Accept what waits, and wait a moment for what is not decided yet, so that a report has it."""
+        for sock in self._sockets:
+            while sock.type == socket.SOCK_STREAM and self._accept(sock):
+                pass
+        end = self._loop.time() + _MOMENT
+        while self._undecided and self._loop.time() < end:  # noqa: ASYNC110 - each of them could be the last
+            await asyncio.sleep(_MOMENT / 50)
+        self._undecided.clear()  # What asks for nothing now is not waited for again.
 
     def report(self) -> dict[str, Any]:
         """What was let through and refused since the last report."""
@@ -127,6 +138,8 @@ class Room:
         if key not in uses and len(uses) >= _MOST_USES:
             self._left_out += 1
             return
+        if "connections" in counts:
+            self._undecided.discard(asyncio.current_task())
         use = uses.setdefault(key, {"connections": 0, "sent": 0, "received": 0})
         for name, count in counts.items():
             use[name] += count
@@ -143,23 +156,27 @@ class Room:
         self.note(host, port, why, connections=1)
         return RefusedError(why, status)
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> bool:
+        """Accept a connection; return whether one has waited."""
         try:
             sock, _ = listener.accept()
         except BlockingIOError:
-            return
+            return False
         except OSError:  # There are no descriptors left; it stays readable.
             self._loop.remove_reader(listener)
             self._loop.call_later(_MOMENT, self._listen_again, listener)
-            return
+            return False
         if len(self._tasks) >= _MOST_CONNECTIONS:
             self.note("", None, f"There were more than {_MOST_CONNECTIONS} connections at a time.", connections=1)
             sock.close()
-            return
+            return True
         sock.setblocking(False)
         task = self._loop.create_task(self._serve(sock))
         self._tasks.add(task)
+        self._undecided.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._undecided.discard)
+        return True
 
     def _listen_again(self, listener: socket.socket) -> None:
         if listener.fileno() >= 0:
@@ -350,6 +367,7 @@ class Proxy:
             self.credentials = Known(config["credentials"], config["key"])
         self._rooms: dict[int, Room] = {}
         self._control = control
+        self._reporting: set[asyncio.Future[None]] = set()
         self.ended = asyncio.get_running_loop().create_future()
 
     def take(self) -> None:
@@ -373,9 +391,16 @@ class Proxy:
             self._rooms[number].begin()
             self.send({"id": number, "asked": message["asked"]})
         elif op == "report":
-            self.send({"id": number, "asked": message["asked"], **self._rooms[number].report()})
+            reporting = asyncio.ensure_future(self._report(number, message["asked"]))
+            self._reporting.add(reporting)
+            reporting.add_done_callback(self._reporting.discard)
         elif op == "end":
             self._rooms.pop(number).end()
+
+    async def _report(self, number: int, asked: int) -> None:
+        room = self._rooms[number]
+        await room.settle()
+        self.send({"id": number, "asked": asked, **room.report()})
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to the host."""
