@@ -101,13 +101,16 @@ def _reporting(folder: Path) -> Iterator[None]:
         ) from error
 
 
-async def environment_with(packages: Sequence[str], python: Path | None, workspace: Path | None) -> Environment:
+async def environment_with(
+    packages: Sequence[str], python: Path | None, workspace: Path | None, below: Environment | None = None
+) -> Environment:
     """An environment with packages, and below them those of the interpreter; it is built if it is not there.
 
     Args:
         packages: Packages and requirements files, as `SandboxConfig.packages` has them.
         python: The interpreter; `None`: the default one.
         workspace: The folder that code may write to, in which the interpreter must not be.
+        below: An environment that has some of the packages already: then this one has only the others.
 
     Raises:
         RequestError: There is no such package, or none that can be installed without running its code.
@@ -129,13 +132,15 @@ async def environment_with(packages: Sequence[str], python: Path | None, workspa
                     new = lock_file.with_suffix(".new")
                     new.write_text(lock, "utf-8")
                     new.rename(lock_file)
-        place = folder / _digest(*kind, lock)
+        there = _entries("" if below is None else below.lock)
+        own = "".join(each for each in _entries(lock) if each not in there)
+        place = folder / _digest(*kind, own, *([] if below is None else [below.folder.name]))
         if not _is_whole(place):
             async with _locked(place) as busy:
                 if not _is_whole(place):
                     await asyncio.to_thread(remove_folder, place)
                     await asyncio.to_thread(_make_room)
-                    await _build(place, lock, base, busy)
+                    await _build(place, own, base, busy, below)
         for each in (lock_file, place / _MARK):
             os.utime(each)  # The last use.
     found = place / "bin" / "python"
@@ -152,6 +157,7 @@ async def _with_builds(folder: Path, base: Interpreter, kind: Sequence[str], wan
                 workspace = place.with_name(f"{place.name}.building")
                 for each in (place, workspace):
                     await asyncio.to_thread(remove_folder, each)
+                await asyncio.to_thread(_make_room)
                 workspace.mkdir()
                 try:
                     built = await install_behind_wall(wanted, base.executable, _find_uv(), workspace)
@@ -176,6 +182,11 @@ def _asked(
     status = program.stat()
     kind = [base.executable, str(program), str(status.st_mtime_ns), str(status.st_size)]
     return base, kind, sorted(set(requirements_of(packages)))
+
+
+def _entries(lock: str) -> list[str]:
+    """The packages of a lock file, each with its digests."""
+    return re.findall(r"(?m)^\w.*\n(?:[ \t].*\n)*", lock)
 
 
 def _digest(*parts: str) -> str:
@@ -225,7 +236,7 @@ async def _resolve(wanted: Sequence[str], python: str, busy: int) -> str:
     return "".join(sorted(lines))
 
 
-async def _build(place: Path, lock: str, base: Interpreter, busy: int) -> None:
+async def _build(place: Path, lock: str, base: Interpreter, busy: int, below: Environment | None) -> None:
     uv = _find_uv()
     python = str(place / "bin" / "python")
     await _make_empty(place, base, busy)
@@ -240,7 +251,7 @@ async def _build(place: Path, lock: str, base: Interpreter, busy: int) -> None:
         await _run(
             busy, [*install, "--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(file)]
         )
-    await _finish(place, base, busy)
+    await _finish(place, base, busy, () if below is None else (str(below.site_packages),))
 
 
 async def _make_empty(place: Path, base: Interpreter, busy: int) -> None:
@@ -251,12 +262,12 @@ async def _make_empty(place: Path, base: Interpreter, busy: int) -> None:
         await _run(busy, [base.executable, "-m", "venv", "--without-pip", str(place)])
 
 
-async def _finish(place: Path, base: Interpreter, busy: int) -> None:
-    """Compile the modules, show it the packages of its interpreter, and mark it as whole."""
+async def _finish(place: Path, base: Interpreter, busy: int, more: Sequence[str] = ()) -> None:
+    """Compile the modules, show it more folders and the packages of its interpreter, and mark it as whole."""
     site = _site_packages(place)
     # Without `site`, since that would run what the packages have put there.
     await _run(busy, [base.executable, "-I", "-S", "-m", "compileall", "-qq", str(site)], may_fail=True)
-    below = [path for path in map(str, base.folders) if path.endswith(("site-packages", "dist-packages"))]
+    below = [*more, *(path for path in map(str, base.folders) if path.endswith(("site-packages", "dist-packages")))]
     below += [str(path) for path in base.code if str(path).endswith(("site-packages", "dist-packages"))]
     lines = [f"import site; site.addsitedir({path!r})\n" for path in dict.fromkeys(below)]
     (site / "zzz_coderoom.pth").write_text("".join(lines), "utf-8")

@@ -233,6 +233,7 @@ async def test_what_notebooks_use(session: Session) -> None:
         ("from IPython.core.interactiveshell import InteractiveShell as S\nS.ast_node_interactivity = 'all'", ""),
         ("%config InteractiveShell.ast_node_interactivity = 'all'", ""),
         ("ls old.txt", r"old.txt\n"),
+        (">>> for i in range(2):\n...     print(i)", r"0\n1\n"),
         ("%whos", r"Variable   Type   Data/Info\nn          int    7\n"),
         ("%%python\nprint(6 * 7)", r"42\n"),
         ("%timeit -n 3 n * n", r".* per loop .*\n"),

@@ -92,6 +92,8 @@ def translate(code: str) -> str:
         return f"{before}{_HERE % ('start_timer', '')}\n{translate(cell['body'])}"
     if cell is not None:  # The value is not shown.
         return f"{before}{_HERE % ('capture', repr(cell['rest']))}\n{translate(cell['body'])}\nNone"
+    if code.lstrip()[:4] == ">>> ":  # As copied from a session.
+        return re.sub(r"(?m)^[ \t]*(?:>>>|\.\.\.) ?", "", code)
     if _UNMARKED.fullmatch(code.strip()):
         code = f"{before}%{code.strip()}"
     lines = code.split("\n")
@@ -429,6 +431,8 @@ def _flush() -> None:
 
 def _shell(command: str, is_kept: bool) -> list[str] | None:
     _flush()
+    if command.startswith(("pip ", "pip3 ")):  # The one that knows the packages of this interpreter.
+        command = f"{shlex.quote(sys.executable)} -m {command.replace('pip3', 'pip', 1)}"
     done = subprocess.run(command, shell=True, stdout=_piped(is_kept))
     vars(builtins)["_exit_code"] = done.returncode
     if is_kept:

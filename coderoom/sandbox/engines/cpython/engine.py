@@ -26,7 +26,7 @@ from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
-from coderoom.sandbox.packages import environment_with, made_cache_folder
+from coderoom.sandbox.packages import Environment, environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
 from coderoom.sandbox.proxy.server import PROXY_PORT
@@ -68,6 +68,7 @@ class CPythonEngine:
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
         self._builds: Builds | None = None
+        self._environment: Environment | None = None  # With the packages that code has from the beginning.
         self.lock = ""  # What was resolved last, as a requirements file.
         self._dropped: weakref.finalize[..., Any]
 
@@ -100,7 +101,7 @@ class CPythonEngine:
                 )
             if requirements_of(config.packages):
                 found = await environment_with(config.packages, config.python, config.workspace)
-                self.lock = found.lock
+                self.lock, self._environment = found.lock, found
                 config = config.model_copy(update={"python": found.python})
             if ON_REQUEST in config.packages:  # What is installed later is visible, too.
                 config = config.model_copy(update={"readable": (*config.readable, made_cache_folder())})
@@ -131,7 +132,8 @@ class CPythonEngine:
         """Install packages for code that runs, and return the folder that they are in."""
         config = self._config
         more = check_allowed(packages, config.allowed_packages)
-        found = await environment_with([*config.packages, *more], config.python, config.workspace)
+        wanted = [*config.packages, *more]
+        found = await environment_with(wanted, config.python, config.workspace, self._environment)
         self.lock = found.lock
         return str(found.site_packages)
 
