@@ -22,6 +22,8 @@ class Program(NamedTuple):
         source: The name of the file that is compiled; empty if nothing is.
         build: The shell command that compiles that file to a file `built`.
         compiler: The program that this needs.
+        keeping: Its command in a session, if it keeps a state from cell to cell. `{state}` stands for the file with the
+            state, and `{kept}` for the descriptor that it writes the next state to.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +34,7 @@ class Program(NamedTuple):
     source: str = ""
     build: str = ""
     compiler: str = ""
+    keeping: tuple[str, ...] | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -75,9 +78,25 @@ for line, statement in [*statements, (line, begun)]:
 
 _PWSH: Final = "& ([ScriptBlock]::Create([IO.File]::ReadAllText('{file}')))"  # `-File` wants a name with a suffix.
 
+# The state is a script: what the shell prints of its options, functions, variables and folder. It is written when the
+# shell exits, by the code too; or before, if the code has set a trap of its own.
+_SAVE: Final = """\
+{ set +eux; } 2>/dev/null
+{ shopt -p; declare -f; declare -F; declare -p; printf "cd -- %q\\n" "$PWD"; echo "# all"; } >&{kept} 2>/dev/null
+"""
+_BASH: Final = f"""\
+. {{state}} >/dev/null 2>&1
+[[ . -ef $PWD ]] || cd -P .
+trap '{_SAVE}' EXIT
+. {{file}}
+{{ set -- "$?"; set +eux; }} 2>/dev/null
+[[ $(trap -p EXIT) == *'# all'* ]] || {{ {_SAVE} }}
+exit "$1"
+"""
+
 PROGRAMS: Final[Mapping[str, Program]] = {
     "sh": Program(("sh", "{file}"), (".sh",)),
-    "bash": Program(("bash", "{file}"), (".bash",)),
+    "bash": Program(("bash", "{file}"), (".bash",), keeping=("bash", "-c", _BASH, "{file}")),
     "javascript": Program(("node", "-"), (".js", ".mjs"), address_space=False, reading=_NODE, package="nodejs"),
     "typescript": Program(
         _NODE,

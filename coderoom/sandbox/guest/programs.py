@@ -37,10 +37,15 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     """Become a program; never returns unless it cannot be started.
 
     The `code` goes to the file that replaces `{file}` in `argv`, or to its standard input if there is no `{file}`. The
-    descriptors are those of its standard output, its standard error, perhaps its standard input, and in the place of
-    the code perhaps the file that was built of it.
+    descriptors are those of its standard output, its standard error, perhaps its standard input, in the place of the
+    code perhaps the file that was built of it, and perhaps two files for `{state}` and `{kept}`.
     """
     fds = list(fds)
+    places = {"{python}": sys.executable}
+    if message["keeps"]:
+        for name, form in (("{kept}", "%d"), ("{state}", "/dev/fd/%d")):
+            os.set_inheritable(fds[-1], True)
+            places[name] = form % fds.pop()
     if message["code"] is None:
         code = fds.pop()
     else:
@@ -55,7 +60,9 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     else:
         os.dup2(fds[2] if len(fds) > 2 else os.open(os.devnull, os.O_RDONLY), 0)
         os.set_inheritable(code, True)
-        argv = [part.replace("{file}", "/dev/fd/%d" % code).replace("{python}", sys.executable) for part in argv]
+        places["{file}"] = "/dev/fd/%d" % code
+    for name, place in places.items():
+        argv = [part.replace(name, place) for part in argv]
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
     _keep_order(fds[0])

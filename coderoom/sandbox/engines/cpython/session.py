@@ -35,6 +35,7 @@ from coderoom.sandbox.engines.cpython.room import (
     conclude,
     natural,
 )
+from coderoom.sandbox.engines.cpython.shells import Saving
 from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
@@ -64,6 +65,7 @@ class CheckpointHandle(ForkServerClient):
 
     pid = 0
     released = False
+    shell = b""
 
 
 class CPythonSession:
@@ -102,6 +104,7 @@ class CPythonSession:
         self._closed = False
         self._printing: Runner | None = None  # The process whose output belongs to the running cell.
         self._lost = False  # Whether variables were lost since the last result.
+        self._shell = b""  # What restores the state of bash.
         self._used = False  # Whether code has run since the fresh state.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
         self._told: set[str] = set()  # Why connections were refused, as far as it was said.
@@ -235,10 +238,12 @@ class CPythonSession:
         begin = time.monotonic()
         if self._limits.cpu_seconds is not None:
             await self._room.send({"op": "cell"})
+        saving = None
         if program is None:
             live = await self._send_cell(cell, code, final, stdin)
         else:
-            live = await self._launch(cell, code, program, stdin, built)
+            saving = Saving() if program.keeping and (self._shell or not final) else None
+            live = await self._launch(cell, code, program, stdin, built, saving)
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
@@ -248,6 +253,8 @@ class CPythonSession:
             self._printing = None
             if program is not None:
                 live.close()
+            if saving is not None:
+                self._shell = saving.finish() or self._shell
         if cell.ended is not None and cell.ended.get("status") == -signal.SIGKILL and self._room.limit is None:
             await self._room.look()  # Whoever killed it from outside has killed the room too.
         if self._room.lost:
@@ -268,6 +275,8 @@ class CPythonSession:
             if why not in self._told:
                 cell.output.add("stderr", f"[{why}]\n".encode())
         self._told.update(refused)
+        if saving is not None and saving.too_large:
+            cell.output.add("stderr", b"[The shell has more than 1 MiB of variables: they are as before this cell.]\n")
         if program is None:
             self._used = not final
         lost, self._lost = self._lost, False
@@ -425,21 +434,34 @@ class CPythonSession:
         return live
 
     async def _launch(
-        self, cell: RunningCell, code: str, program: Program, stdin: Sequence[int], built: Sequence[int]
+        self,
+        cell: RunningCell,
+        code: str,
+        program: Program,
+        stdin: Sequence[int],
+        built: Sequence[int],
+        saving: Saving | None,
     ) -> Runner:
         runner = Runner()
         try:
             runner.attach(cell)
             runner.remote_fds += map(os.dup, [*stdin, *built])  # It closes them once they are sent.
+            argv = (stdin and program.reading) or program.argv
+            if saving is not None:
+                argv = program.keeping or argv
+                runner.remote_fds += [_sealed(self._shell), saving.writer]
             request = {
                 "code": None if built else code,
-                "argv": (stdin and program.reading) or program.argv,
+                "argv": argv,
+                "keeps": saving is not None,
                 "needs": program.needs,
                 "address_space": program.address_space,
             }
             await self._room.start(runner, "exec", **request)
         except BaseException:
             runner.close()
+            if saving is not None:
+                saving.finish()
             raise
         return runner
 
@@ -482,6 +504,7 @@ class CPythonSession:
             handle.close()
             raise
         handle.pid = natural(facts.get("pid"))
+        handle.shell = self._shell
         self._checkpoints.append(handle)
         self._room.protect(_pids_of(self._checkpoints))
         return handle
@@ -495,6 +518,7 @@ class CPythonSession:
             # Code has run in the checkpoint's process and may have broken it. The room itself still works.
             await self._restart()
             raise RequestError("This checkpoint is gone: code has broken it. The session was restarted.") from error
+        self._shell = handle.shell
         self._lost = False
 
     async def _replace_state(self, handle: CheckpointHandle) -> None:
@@ -515,6 +539,7 @@ class CPythonSession:
         await self._end_live([])
         self._drop(self._checkpoints)
         self._used = self._lost = False
+        self._shell = b""
 
     async def _wait_for_cell(self, cell: RunningCell, live: Runner, seconds: float, final: bool) -> Ending:
         """Wait for a cell's end, and clean up after it."""
@@ -674,10 +699,11 @@ def _has_fed(feeding: asyncio.Future[None]) -> bool:
     return not feeding.done() or feeding.cancelled() or feeding.exception() is None
 
 
-def _sealed(content: bytes, closing: contextlib.ExitStack) -> int:
-    """A file in memory with some content, which is closed with a stack."""
+def _sealed(content: bytes, closing: contextlib.ExitStack | None = None) -> int:
+    """A file in memory with some content, which is closed with a stack if there is one."""
     file = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    closing.callback(os.close, file)
+    if closing is not None:
+        closing.callback(os.close, file)
     left = memoryview(content)
     while left:
         left = left[os.write(file, left) :]
