@@ -22,8 +22,8 @@ class Program(NamedTuple):
         source: The name of the file that is compiled; empty if nothing is.
         build: The shell command that compiles that file to a file `built`.
         compiler: The program that this needs.
-        keeping: Its command in a session, if it keeps a state from cell to cell. `{state}` stands for the file with the
-            state, and `{kept}` for the descriptor that it writes the next state to.
+        keeping: Its command in a session, if it keeps a state from cell to cell, with names for descriptors:
+            `{state}` has the state, and the next one is written to `{kept}`; or all cells come from `{cells}`.
     """
 
     argv: tuple[str, ...]
@@ -85,7 +85,7 @@ _SAVE: Final = """\
 { shopt -p; declare -f; declare -F; declare -p; printf "cd -- %q\\n" "$PWD"; echo "# all"; } >&{kept} 2>/dev/null
 """
 _BASH: Final = f"""\
-. {{state}} >/dev/null 2>&1
+. /dev/fd/{{state}} >/dev/null 2>&1
 [[ . -ef $PWD ]] || cd -P .
 trap '{_SAVE}' EXIT
 . {{file}}
@@ -94,10 +94,59 @@ trap '{_SAVE}' EXIT
 exit "$1"
 """
 
+# Runs each cell as a console does: names can be declared again, and `await` is allowed at the top. As a program, a cell
+# has ended when nothing is left to do; only then is the next one read.
+_NODE_CELLS: Final = r"""{
+const fs = require("fs"), inspector = new (require("inspector").Session)();
+const read = size => {
+    const data = Buffer.alloc(size);
+    for (let at = 0, count; at < size; at += count) {
+        count = fs.readSync({cells}, data, at, size - at);
+        if (!count) process.reallyExit(0);
+    }
+    return data;
+};
+let cell = 0, status = 0, waiting = false;
+const fail = (what, code = 1) => {
+    status = code;
+    process.stderr.write(what.split("\n    at Session.post ")[0] + "\n");
+};
+globalThis.__import = name => import(name);
+inspector.connect();
+process.on("SIGINT", () => {});
+process.on("uncaughtException", error => fail("Uncaught " + (error && error.stack || error)));
+process.on("beforeExit", () => {
+    if (cell) {
+        if (waiting) fail("The cell has ended while it was waiting for something that cannot happen.", 13);
+        fs.writeSync({cells}, cell + " " + (status || process.exitCode || 0) + "\n");
+    }
+    const head = read(8), own = cell = head.readUInt32BE(0);
+    const code = read(head.readUInt32BE(4)).toString().replace(/\bimport\s*\(/g, "__import(");
+    process.exitCode = undefined;
+    status = 0;
+    waiting = true;
+    const options = {expression: code + "\n//# sourceURL=cell.js", replMode: true, awaitPromise: true};
+    inspector.post("Runtime.evaluate", options, (error, answer) => {
+        if (own !== cell) return;
+        waiting = false;
+        const details = answer && answer.exceptionDetails, thrown = details && details.exception;
+        if (error) fail(error.message);
+        else if (details) fail("Uncaught " + (thrown && (thrown.description || String(thrown.value)) || details.text));
+    });
+    setImmediate(() => {});
+});
+}"""
 PROGRAMS: Final[Mapping[str, Program]] = {
     "sh": Program(("sh", "{file}"), (".sh",)),
     "bash": Program(("bash", "{file}"), (".bash",), keeping=("bash", "-c", _BASH, "{file}")),
-    "javascript": Program(("node", "-"), (".js", ".mjs"), address_space=False, reading=_NODE, package="nodejs"),
+    "javascript": Program(
+        ("node", "-"),
+        (".js", ".mjs"),
+        address_space=False,
+        reading=_NODE,
+        package="nodejs",
+        keeping=("node", "-e", _NODE_CELLS),
+    ),
     "typescript": Program(
         _NODE,
         (".ts",),

@@ -13,6 +13,8 @@ from coderoom.errors import MissingDependencyError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, PROGRAMS, Limits, Sandbox
 
+from .places import Place, on_every_wall
+
 READING = {
     "sh": "read a; echo got $a",
     "bash": "read a; echo got $a",
@@ -41,15 +43,29 @@ FAILING = {
 
 
 @pytest.fixture(scope="module")
-async def sandbox() -> AsyncIterator[Sandbox]:
+async def toolchains() -> AsyncIterator[Sandbox]:
     async with Sandbox() as sandbox:
         yield sandbox
 
 
+@on_every_wall
+async def test_programs_are_compiled_behind_each_wall(place: Place) -> None:
+    async with place.sandbox() as sandbox:
+        if place.wall == "docker":  # The image has no compiler.
+            with pytest.raises(MissingDependencyError, match=r"no gcc, .*: apt-get install gcc\. .* an image with it"):
+                await sandbox.run(READING["c"], language="c")
+            return
+        for _ in range(2):
+            assert (await sandbox.run(READING["c"], language="c", stdin="it")).output == "got it\n"
+        if place.wall == "landlock":  # Caches of compilers lie in the room, too.
+            go = await sandbox.run(READING["go"], language="go", stdin="it")
+            assert go.output == "got it\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("language", READING)
-async def test_each_language_reads_its_input(sandbox: Sandbox, language: str) -> None:
-    result = await sandbox.run(READING[language], language=language, stdin="this\n")
+async def test_each_language_reads_its_input(toolchains: Sandbox, language: str) -> None:
+    result = await toolchains.run(READING[language], language=language, stdin="this\n")
     assert (result.outcome, result.output.strip()) == (Outcome.OK, "got this")
 
 
@@ -60,9 +76,9 @@ def test_all_but_what_debian_has_not_are_tested() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", FAILING)
-async def test_the_compilers_message_is_the_error(sandbox: Sandbox, language: str) -> None:
+async def test_the_compilers_message_is_the_error(toolchains: Sandbox, language: str) -> None:
     code, said = FAILING[language]
-    result = await sandbox.run(code, language=language)
+    result = await toolchains.run(code, language=language)
     assert (result.outcome, result.stdout, result.code) == (Outcome.ERROR, "", code)
     assert result.error is not None
     assert result.error.type == "CompileError"

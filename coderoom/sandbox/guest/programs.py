@@ -38,14 +38,13 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
 
     The `code` goes to the file that replaces `{file}` in `argv`, or to its standard input if there is no `{file}`. The
     descriptors are those of its standard output, its standard error, perhaps its standard input, in the place of the
-    code perhaps the file that was built of it, and perhaps two files for `{state}` and `{kept}`.
+    code perhaps the file that was built of it, and those of the names in `keeps`.
     """
     fds = list(fds)
     places = {"{python}": sys.executable}
-    if message["keeps"]:
-        for name, form in (("{kept}", "%d"), ("{state}", "/dev/fd/%d")):
-            os.set_inheritable(fds[-1], True)
-            places[name] = form % fds.pop()
+    for name in reversed(message["keeps"]):
+        os.set_inheritable(fds[-1], True)
+        places[name] = str(fds.pop())
     if message["code"] is None:
         code = fds.pop()
     else:

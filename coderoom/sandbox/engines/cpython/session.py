@@ -35,7 +35,7 @@ from coderoom.sandbox.engines.cpython.room import (
     conclude,
     natural,
 )
-from coderoom.sandbox.engines.cpython.shells import Saving
+from coderoom.sandbox.engines.cpython.shells import CellsRunner, Saving
 from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
@@ -57,6 +57,7 @@ _MOST_REQUESTS = 20  # For packages: each leaves an environment on this machine.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _STARTING, _LONGEST_FAILURE = 20.0, 4096
 _LOST = {"lost": True}
+_GONE_WITH_IT = "The process of this language has ended: its earlier variables are gone."
 _cells = itertools.count(1)
 
 
@@ -104,6 +105,7 @@ class CPythonSession:
         self._closed = False
         self._printing: Runner | None = None  # The process whose output belongs to the running cell.
         self._lost = False  # Whether variables were lost since the last result.
+        self._cells: CellsRunner | None = None  # The process that runs cells in JavaScript.
         self._shell = b""  # What restores the state of bash.
         self._used = False  # Whether code has run since the fresh state.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
@@ -238,11 +240,16 @@ class CPythonSession:
         begin = time.monotonic()
         if self._limits.cpu_seconds is not None:
             await self._room.send({"op": "cell"})
-        saving = None
+        saving, live = None, None
         if program is None:
             live = await self._send_cell(cell, code, final, stdin)
-        else:
-            saving = Saving() if program.keeping and (self._shell or not final) else None
+        elif program.keeping and "{file}" not in program.keeping:
+            if not stdin and (self._cells is not None or not final):
+                live = await self._continue(cell, code, program)
+        elif program.keeping and (self._shell or not final):
+            saving = Saving()
+        if live is None:
+            assert program is not None
             live = await self._launch(cell, code, program, stdin, built, saving)
         if self._lost:  # No result has said so: the state was lost between cells or in a cancelled call.
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
@@ -251,7 +258,7 @@ class CPythonSession:
             ending = await self._wait_for_cell(cell, live, seconds, final)
         finally:
             self._printing = None
-            if program is not None:
+            if program is not None and live is not self._cells:
                 live.close()
             if saving is not None:
                 self._shell = saving.finish() or self._shell
@@ -288,6 +295,9 @@ class CPythonSession:
             result = conclude(*facts)
         if used:
             result = replace(result, network=used, error=_with_reasons(result.error, refused))
+        if live is self._cells and ending is not Ending.BY_ITSELF and result.error is not None:
+            message = result.error.message.replace(STATE_KEPT, _GONE_WITH_IT)
+            result = replace(result, error=replace(result.error, message=message))
         calls = await cell.end_calls()
         return replace(result, calls=calls) if calls else result
 
@@ -407,6 +417,8 @@ class CPythonSession:
             self._work.cancel()  # Another session may get the room.
         if self._live is not None:
             self._room.discard(self._live)
+        if self._cells is not None:
+            self._cells.close()
         for checkpoint in self._checkpoints:
             checkpoint.close()
         if self._relay is not None:
@@ -453,7 +465,7 @@ class CPythonSession:
             request = {
                 "code": None if built else code,
                 "argv": argv,
-                "keeps": saving is not None,
+                "keeps": [] if saving is None else ["{state}", "{kept}"],
                 "needs": program.needs,
                 "address_space": program.address_space,
             }
@@ -463,6 +475,21 @@ class CPythonSession:
             if saving is not None:
                 saving.finish()
             raise
+        return runner
+
+    async def _continue(self, cell: RunningCell, code: str, program: Program) -> Runner:
+        """Send a cell to the process that runs all cells of its language, which is started if there is none."""
+        runner = self._cells
+        if runner is not None and runner.ended is not None:
+            cell.output.add("stderr", f"[{_GONE_WITH_IT}]\n".encode())
+            runner.close()
+        if runner is None or runner.ended is not None:
+            runner = self._cells = CellsRunner()
+            request = {"argv": program.keeping, "needs": program.needs, "address_space": program.address_space}
+            await self._room.start(runner, "exec", code="", keeps=["{cells}"], **request)
+        runner.attach(cell)
+        # Not awaited: the process may never read all of it, and the cell's time is running.
+        cell.sending = asyncio.ensure_future(runner.send(cell, code))
         return runner
 
     async def _get_live(self) -> Runner:
@@ -540,6 +567,9 @@ class CPythonSession:
         self._drop(self._checkpoints)
         self._used = self._lost = False
         self._shell = b""
+        if self._cells is not None:
+            self._cells.close()
+            self._cells = None
 
     async def _wait_for_cell(self, cell: RunningCell, live: Runner, seconds: float, final: bool) -> Ending:
         """Wait for a cell's end, and clean up after it."""

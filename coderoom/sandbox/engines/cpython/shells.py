@@ -1,12 +1,18 @@
-"""What a shell keeps from cell to cell of a session: a script that restores it, which the shell itself has written.
+"""What other languages than Python keep from cell to cell of a session.
 
-The host only stores it and gives it back to a shell in the same room; it is never run or read here.
+A shell writes a script that restores its state. The host only stores it and gives it back to a shell in the same room;
+it is never run or read here. Node is one process, which gets the cells one after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import socket
+import struct
+
+from coderoom.sandbox.engines.cpython.room import Ending, Runner, RunningCell
 
 _MOST = 1024 * 1024
 _END = b"# all\n"
@@ -50,3 +56,44 @@ class Saving:
         self._loop.remove_reader(self._reader)
         os.close(self._reader)
         return bytes(self._taken) if self._taken.endswith(_END) else None
+
+
+class CellsRunner(Runner):
+    """The host's connection to a process that runs all cells of a language in a session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = b""
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        self.remote_fds.append(theirs.detach())
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._socket, self._on_answer)
+
+    async def send(self, cell: RunningCell, code: str) -> None:
+        """Send a cell; the process ends it by its number and a status."""
+        data = code.encode("utf-8", "surrogatepass")
+        with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
+            await self._loop.sock_sendall(self._socket, struct.pack(">II", cell.number & 0xFFFF_FFFF, len(data)) + data)
+
+    def close(self) -> None:
+        """Close everything, whereupon the process ends; a second time does nothing."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+        super().close()
+
+    def _on_answer(self) -> None:
+        data = b""
+        with contextlib.suppress(OSError):
+            data = self._socket.recv(4096)
+        if not data:
+            self._loop.remove_reader(self._socket)
+        *lines, self._said = (self._said + data)[-4096:].split(b"\n")
+        cell = self._cell
+        for line in lines:
+            number, _, status = line.partition(b" ")
+            if cell is not None and number == b"%d" % (cell.number & 0xFFFF_FFFF):
+                self._pipes.drain()
+                cell.ended = {"status": int(status) if status.isdigit() and len(status) < 4 else 1}
+                cell.finish(Ending.BY_ITSELF)
