@@ -98,7 +98,7 @@ async def test_code_files_and_checkpoints(tmp_path: Path) -> None:
         assert "There is no process 2; there are: 1." in await call(client, "read_process", process=2)
         assert await call(client, "run_code", code="x = 41\nprint('hi')\nx + 1") == "hi\n42"
         assert "NameError" in await call(client, "run_code", code="x", fresh=True)
-        assert await call(client, "run_code", code="read a; echo $a$a", language="bash", stdin="ho") == "hoho\n"
+        assert await call(client, "run_code", code="read a; echo $a$a", language="bash", stdin="ho") == "hoho"
         made = await call(client, "checkpoint")
         assert await call(client, "run_code", code="x = 0; open('a.txt', 'w').write('abc')") == "3\n[files: a.txt]"
         assert await call(client, "read_file", path="a.txt") == "abc"
