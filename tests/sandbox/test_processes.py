@@ -191,6 +191,20 @@ async def test_only_the_sessions_own_ports(
         await server.kill()
 
 
+async def test_code_that_ends_all_processes_breaks_nothing(online: Session) -> None:
+    _, (port, *_) = await started_server(online)
+    reader, writer = await online.connect(port)
+    ended = (
+        "for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):\n    pid in (1, os.getpid()) or os.kill(pid, 9)"
+    )
+    assert (await online.run(f"import os\n{ended}")).success
+    assert await reader.read() == b""
+    writer.close()
+    _, (port, *_) = await started_server(online)
+    _, writer = await online.connect(port, timeout=10)
+    writer.close()
+
+
 async def test_a_port_that_nobody_serves_is_an_error(sandbox: Sandbox, session: Session) -> None:
     with pytest.raises(RequestError, match="local_network=True"):
         await session.connect(80)

@@ -340,7 +340,13 @@ class CPythonSession:
             if relay is None or relay.lost:
                 relay = self._relay = Relay()
                 await self._room.start(relay, "relay")
-        return await relay.connect(port)
+        try:
+            return await relay.connect(port)
+        except SandboxUnavailable as error:
+            if self._room.lost:
+                raise
+            relay.close()  # Code has ended or stopped it, as it may end all processes of its session.
+            raise ConnectionResetError(errno.ECONNRESET, f"the connection was broken off at port {port}") from error
 
     async def checkpoint(self) -> CheckpointHandle:
         """Keep the state as it is; see `Session.checkpoint`."""
