@@ -15,7 +15,17 @@ import pytest
 
 from coderoom.sandbox import Sandbox, SandboxUnavailable
 
-__all__ = ["STRONGEST", "Place", "everywhere", "on_both_shapes", "on_each_engine", "on_every_wall"]
+__all__ = [
+    "STRONGEST",
+    "Place",
+    "everywhere",
+    "on_both_shapes",
+    "on_each_engine",
+    "on_every_wall",
+    "on_monty",
+    "on_walls",
+    "on_walls_with_mounts",
+]
 
 # Root's workers do not stay root: without mounts they cannot read a virtual environment below /root.
 _REACHABLE = {"python": "/usr/bin/python3"} if os.geteuid() == 0 else {}
@@ -106,3 +116,12 @@ on_each_engine = _on(*_STRONGEST, *_MONTY)
 on_both_shapes = _on(*_STRONGEST, *_NONE)  # Rooms with namespaces of their own, and plain processes.
 on_every_wall = _on(*_STRONGEST, *_NONE, *_OTHERS)
 everywhere = _on(*_STRONGEST, *_NONE, *_MONTY, *_OTHERS)
+
+
+def on_walls(*names: str) -> pytest.MarkDecorator:
+    """Run a test behind these walls only."""
+    return _on(*(each for each in (*_STRONGEST, *_NONE, *_OTHERS) if each.values[0].wall in names))
+
+
+on_walls_with_mounts = on_walls("bubblewrap", "namespaces")
+on_monty = _on(*_MONTY)

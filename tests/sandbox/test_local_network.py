@@ -7,7 +7,7 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import Sandbox
 
-from .places import Place, on_every_wall
+from .places import Place, on_walls, on_walls_with_mounts
 
 SERVE = """
 import socket
@@ -36,10 +36,8 @@ def reach(address):
 """
 
 
-@on_every_wall
+@on_walls_with_mounts
 async def test_each_session_has_a_network_of_its_own(place: Place) -> None:
-    if not place.has_mounts:
-        pytest.skip("sessions share one network")
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as ours:
@@ -51,10 +49,8 @@ async def test_each_session_has_a_network_of_its_own(place: Place) -> None:
             assert (await other.run(SERVE)).value == ["hello", True]
 
 
-@on_every_wall
+@on_walls("landlock", "sandlock")
 async def test_only_where_the_network_is_the_sandboxs_own(place: Place) -> None:
-    if place.wall not in ("landlock", "sandlock"):
-        pytest.skip("it is")
     with pytest.raises(RequestError, match=r"local_network: behind the wall .*only the network of this machine"):
         async with place.sandbox(local_network=True):
             pass
