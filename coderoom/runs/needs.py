@@ -21,8 +21,7 @@ from coderoom.runs.journal import RunEntry, Step
 from coderoom.runs.record import network_in
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.guest.failures import package_of
-from coderoom.sandbox.proxy.rules import parse_rule
-from coderoom.sandbox.proxy.server import advice
+from coderoom.sandbox.proxy.rules import advice, parse_rule
 from coderoom.sandbox.requirements import ON_REQUEST, WORDS, check_requirement, installs_in, packages_in
 from coderoom.steps import CODE
 

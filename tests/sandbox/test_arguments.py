@@ -118,8 +118,8 @@ async def test_a_closed_sandbox_says_so(place: Place) -> None:
 async def test_a_language_that_nobody_runs_is_refused(sandbox: Sandbox) -> None:
     async with sandbox.session() as session:
         for place in (sandbox, session):
-            with pytest.raises(RequestError, match="does not run 'ruby'; it runs python"):
-                await place.run("1", language="ruby")
+            with pytest.raises(RequestError, match="does not run 'cobol'; it runs python"):
+                await place.run("1", language="cobol")
 
 
 async def test_a_language_that_only_another_engine_runs_is_refused() -> None:

@@ -21,8 +21,7 @@ from typing import Any, Final
 from coderoom._util.distribution import install_command
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.config import Credential, SandboxConfig
-from coderoom.sandbox.proxy.rules import AllowList, Rule, parse_rule
-from coderoom.sandbox.proxy.server import AUTHORITY, PROXY_PORT
+from coderoom.sandbox.proxy.rules import AUTHORITY, PROXY_PORT, AllowList, Rule, parse_rule
 from coderoom.sandbox.result import NetworkUse
 from coderoom.sandbox.walls.layout import AUTHORITIES
 
@@ -60,9 +59,9 @@ def environment_for(config: SandboxConfig) -> dict[str, str]:
 
 
 def ports_for(config: SandboxConfig) -> list[int]:
-    """The ports at which code finds hosts without asking the proxy: those of the web, and those of the list."""
+    """The proxy's port, and those at which code finds hosts without asking it: of the web, and of the list."""
     ports = AllowList(map(parse_rule, (*config.allowed_hosts, *config.credentials))).ports
-    return list(dict.fromkeys([80, 443, *ports]))[:_MOST_PORTS]
+    return list(dict.fromkeys([PROXY_PORT, 80, 443, *ports]))[:_MOST_PORTS]
 
 
 class Proxy:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import socket
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+AUTHORITY = "/etc/coderoom-authority.pem"
+"""Where code finds the certificate of the authority of the proxy."""
+
+PROXY_PORT = 3128
+"""The port at code's loopback that understands requests to HTTP proxies and SOCKS 5."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
@@ -115,6 +122,12 @@ def shown(host: str, port: int | None) -> str:
     """A host and a port as they are written in an allow-list."""
     host = f"[{host}]" if ":" in host else host
     return host if port is None else f"{host}:{port}"
+
+
+def advice(host: str, port: int | None) -> str:
+    """That a host is not in the allow-list, and what would allow it."""
+    text = shown(host, port)
+    return f"{text} is not in the allow-list; network: [{json.dumps(text)}] allows it."
 
 
 class AllowList:

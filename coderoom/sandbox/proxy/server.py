@@ -33,17 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import wire
 from .link import Link, Source, copy
-from .rules import AllowList, Rule, address_of, normal_host, shown
+from .rules import AUTHORITY, PROXY_PORT, AllowList, Rule, address_of, advice, normal_host, shown
 from .wire import Head, MalformedError
 
 if TYPE_CHECKING:  # It needs packages.
     from .credentials import Credentials
-
-AUTHORITY = "/etc/coderoom-authority.pem"
-"""Where code finds the certificate of the authority of the proxy."""
-
-PROXY_PORT = 3128
-"""The port at code's loopback that understands requests to HTTP proxies and SOCKS 5."""
 
 _FIRST_NAME = struct.unpack(">I", socket.inet_aton("127.64.0.1"))[0]
 _MOST_NAMES, _MOST_CONNECTIONS, _MOST_USES = 4096, 256, 80
@@ -445,12 +439,6 @@ class Proxy:
         except TimeoutError:
             why, status = f"it did not answer within connect_seconds, {self.connect_seconds:g}", 504
         raise RefusedError(f"No connection to {shown(host, port)}: {why}.", status)
-
-
-def advice(host: str, port: int | None) -> str:
-    """That a host is not in the allow-list, and what would allow it."""
-    text = shown(host, port)
-    return f"{text} is not in the allow-list; network: [{json.dumps(text)}] allows it."
 
 
 async def _read_socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:

@@ -21,7 +21,7 @@ import coderoom
 from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.proxy.server import AUTHORITY
+from coderoom.sandbox.proxy.rules import AUTHORITY
 
 _OLDEST = (3, 8)
 _PATIENCE = 20.0

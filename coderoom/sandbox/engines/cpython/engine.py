@@ -29,7 +29,6 @@ from coderoom.sandbox.languages import LANGUAGES, Program
 from coderoom.sandbox.packages import Environment, environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
-from coderoom.sandbox.proxy.server import PROXY_PORT
 from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, requirements_of
 from coderoom.sandbox.result import ExecutionResult
 from coderoom.sandbox.walls import choose, make_wall
@@ -229,7 +228,7 @@ class Worker:
                 "internet_sockets": config.host_network or config.proxied or config.local_network,
                 # Otherwise sessions would reach each other's servers, and their ports would collide.
                 "network_per_room": own_network and (self._proxy is not None or config.local_network),
-                "proxy_ports": [] if self._proxy is None else [PROXY_PORT, *ports_for(config)],
+                "proxy_ports": [] if self._proxy is None else ports_for(config),
                 "limits": config.limits.model_dump(),
                 "checkpoints": MOST_CHECKPOINTS,
                 "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in config.preload],
