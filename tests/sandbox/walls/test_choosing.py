@@ -35,7 +35,8 @@ def test_every_list_of_walls_has_each() -> None:
     assert set(WALLS.names()) >= names
     assert set(re.findall(r"[a-z]+", WALL_HELP)) >= names
     page = (ROOT / "docs" / "walls.md").read_text()
-    assert re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE) == list(WALLS.own)
+    table = page[page.index("| `bubblewrap`") :].partition("\n\n")[0]
+    assert re.findall(r"^\| `([a-z]+)` \|", table, re.MULTILINE) == list(WALLS.own)
 
 
 async def test_every_wall_says_something_and_the_first_that_works_is_taken() -> None:
