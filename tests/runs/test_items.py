@@ -153,7 +153,6 @@ EXITS = "```python\nimport os\ndef twice(n): os._exit(0)\n```"
             {"tests": "import json, numpy\nfrom solution import twice\ndef test(): assert twice(2) == 4"},
             "test: ",
         ),
-        ("```cobol\nSTOP RUN.\n```", {"stdout": "4"}, "cobol"),
         ("No code.", {"stdout": "4"}, "SyntaxError"),
         ("No code.", {"tests": "assert twice(2) == 4"}, "SyntaxError"),
     ],
