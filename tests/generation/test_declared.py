@@ -225,6 +225,7 @@ async def solved(sandbox: Sandbox, tests: list[Any], **more: Any) -> Solution:
 DAYS = {"1": ["2024-01-31"], "2": []}
 
 
+@pytest.mark.slow
 async def test_tests_in_plain_json_are_right_and_frozen_as_what_they_mean(sandbox: Sandbox) -> None:
     by_property = {"name": "keys", "inputs": {"days": DAYS, "only": [2]}, "property": "set(result) == only & set(days)"}
     not_a_set = {"name": "list", "inputs": {"days": DAYS, "only": [2]}, "expected_error": "TypeError"}

@@ -357,6 +357,7 @@ class TestWritten:
         module = "".join(f"export const f{n} = () => {returned}\n" for n, (returned, _, _) in enumerate(RETURNED))
         assert self.passing(tmp_path, module, tests) == [passes for _, _, passes in RETURNED]
 
+    @pytest.mark.slow
     async def test_it_expects_errors_like_the_harness(self, runner: TestRunner, tmp_path: Path) -> None:
         tests = [test_of(thrown, expected_error=expected) for thrown, expected, _ in THROWN]
         sources = {

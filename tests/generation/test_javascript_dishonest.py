@@ -80,6 +80,7 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(DISHONEST, "exits"))
 async def test_it_does_not_pass_and_harms_no_other(sandbox: Sandbox, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"

@@ -125,6 +125,7 @@ async def solved(
     return await generator.generate_solution("Four times a number."), model
 
 
+@pytest.mark.slow
 async def test_an_answer_that_repeats_a_function_costs_no_further_question(default_sandbox: Sandbox) -> None:
     solution, model = await solved(default_sandbox, f"{DOUBLE}\n\n{FOUR}")
     assert solution.all_tests_passed

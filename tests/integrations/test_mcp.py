@@ -140,6 +140,7 @@ async def test_clients_and_users_learn_whether_code_is_isolated(tmp_path: Path, 
     assert shown.startswith("Code is isolated" if isolated else "Code is not isolated")
 
 
+@pytest.mark.slow
 async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
     async with stdio("--timeout", "5", cwd=tmp_path) as client:
         shown: list[str] = []
@@ -215,6 +216,7 @@ async def test_files_outside_of_the_folder_are_out_of_reach(tmp_path: Path) -> N
     assert (tmp_path / "secret").read_text() == "secret"
 
 
+@pytest.mark.slow
 async def test_a_team_is_a_tool(tmp_path: Path) -> None:
     replies = tmp_path / "replies.json"
     replies.write_text(json.dumps(["```python\nopen('made', 'w').write('1')\nprint(6 * 7)\n```", "It is 42."]))

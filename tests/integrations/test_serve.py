@@ -134,6 +134,7 @@ def test_many_requests_at_once_are_limited(tmp_path: Path) -> None:
         assert status(0) == 200
 
 
+@pytest.mark.slow
 def test_requests_that_no_team_can_answer(tmp_path: Path) -> None:
     with serving(tmp_path, "--requests-per-minute", "4", "--budget", "cells=1") as url:
         with client_of(url) as client:

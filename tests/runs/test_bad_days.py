@@ -56,6 +56,7 @@ def test_a_disk_that_takes_no_more_loses_no_answer(tmp_path: Path, options: str,
         assert len([step for step in steps if step.kind == "code"]) > 1
 
 
+@pytest.mark.slow
 def test_a_journal_in_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
     journal, model = tmp_path / "disk" / "journal.sqlite3", recording(tmp_path / "r.json", ["Done."])
     (tmp_path / "disk").mkdir()

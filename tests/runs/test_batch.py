@@ -203,6 +203,7 @@ def test_no_items_are_a_wrong_request(tmp_path: Path, text: str, words: str) -> 
     assert (done.returncode, f"There are no items in 'tasks.jsonl'.{words}" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"task": "x"}\n')
     with OpenAIServer(respond=lambda request: Raw(b"{}")) as server:
@@ -213,6 +214,7 @@ def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
     assert "does not speak OpenAI's protocol" in " ".join(shown.stdout.split())
 
 
+@pytest.mark.slow
 def test_failures_of_the_service_are_retried(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
 

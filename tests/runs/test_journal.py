@@ -156,6 +156,7 @@ def test_equal_requests_are_answered_from_earlier_runs(folder: Folder) -> None:
         assert len(server.requests) == 4
 
 
+@pytest.mark.slow
 def test_an_instruction_goes_on_without_asking_again(folder: Folder) -> None:
     replies = YAML(typ="safe").load(ROOT / "examples" / "solve.replay.yaml")["replies"]
     solve = ("solve", "Roman numerals.", "--concurrency", "1", "--no-cache", "--out", "roman")

@@ -62,6 +62,7 @@ def transcript(record: RunRecord) -> list[tuple[str, str]]:
     return [(message.source, message.to_text()) for message in record.messages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("team", [swarm, selector])
 async def test_a_run_goes_on_with_the_same_words(team: Any, tmp_path: Path) -> None:
     file = tmp_path / "team.yaml"

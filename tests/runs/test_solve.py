@@ -141,6 +141,7 @@ def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
         assert (damaged.returncode, "The file is damaged" in damaged.stderr) == (3, True)
 
 
+@pytest.mark.slow
 def test_the_cache_is_in_the_journal(tmp_path: Path) -> None:
     def asked(*options: str, **more: str) -> int:
         """How many requests it takes to solve it."""
