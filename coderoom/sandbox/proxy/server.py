@@ -233,21 +233,27 @@ class Room:
                 writer.write(_socks_answer(_SOCKS_FORBIDDEN if error.status == 403 else _SOCKS_UNREACHABLE))
                 await writer.drain()
 
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        """Connect to a host, if that is allowed, and note what comes of it."""
+        if self._spent > self._proxy.network_bytes:
+            raise self.refused(host, port, self._proxy.spent)
+        try:
+            async with self._looking:
+                sock = await self._proxy.connect(host, port)
+        except RefusedError as error:
+            raise self.refused(host, port, str(error), error.status) from error
+        self.note(host, port, connections=1)
+        return sock
+
     @contextlib.asynccontextmanager
     async def _linked(self, host: str, port: int, source: Source, writer: asyncio.StreamWriter) -> AsyncIterator[Link]:
-        """Connect to a host, if that is allowed."""
+        """A connection of code that goes on to a host."""
         name = normal_host(host)
         if name is None:
             raise self.refused(host, port, f"{host[:100]!r} is not the name of a host in a usual spelling.")
-        if self._spent > self._proxy.network_bytes:
-            raise self.refused(name, port, self._proxy.spent)
-        try:
-            async with self._looking:
-                sock = await self._proxy.connect(name, port)
-        except RefusedError as error:
-            raise self.refused(name, port, str(error), error.status) from error
-        self.note(name, port, connections=1)
-        onward_reader, onward_writer = await asyncio.open_connection(sock=sock, limit=_AT_ONCE)
+        onward_reader, onward_writer = await asyncio.open_connection(
+            sock=await self._connect(name, port), limit=_AT_ONCE
+        )
         try:
             yield Link(self, name, port, source, writer, onward_reader, onward_writer)
             onward_writer.close()
@@ -267,10 +273,8 @@ class Room:
         assert credentials is not None
 
         async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            sock = await self._connect(host, port)
             try:
-                async with self._looking:
-                    sock = await self._proxy.connect(host, port)
-                self.note(host, port, connections=1)
                 return await asyncio.open_connection(
                     sock=sock,
                     limit=_AT_ONCE,
@@ -278,16 +282,12 @@ class Room:
                     server_hostname=host,
                     ssl_handshake_timeout=self._proxy.connect_seconds,
                 )
-            except RefusedError as error:
-                raise self.refused(host, port, str(error), error.status) from error
             except ssl.SSLCertVerificationError as error:
                 why = f"The certificate of {shown(host, port)} is not valid: {error.verify_message.rstrip('.')}."
                 raise self.refused(host, port, why, 502) from error
             except OSError as error:
                 raise self.refused(host, port, f"No TLS with {shown(host, port)}: {error}.", 502) from error
 
-        if self._spent > self._proxy.network_bytes:
-            raise self.refused(host, port, self._proxy.spent)
         writer.write(granted)
         # What was read already is for TLS, too: it goes through a socket of its own.
         inner, outer = socket.socketpair()
