@@ -168,7 +168,7 @@ class Engine(Protocol):
         languages: The languages of the cells that it runs.
         lacks: The arguments of `Sandbox` that it has no use for, so that they are refused: `wall` if it needs none.
             Also `stdin`, if its cells have no standard input, and `processes`, if its sessions have no `start` and
-        `connect`.
+            `connect`.
     """
 
     name: ClassVar[str]
