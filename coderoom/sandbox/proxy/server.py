@@ -6,9 +6,10 @@ each address that it connects to. Standard library only, besides what `credentia
 
 It ends when the host closes the control socket. Messages are one packet of JSON each:
 
-- the first one: `rules`, `connect_seconds`, `network_bytes`; the answer is `ready`;
+- the first one: `rules`, `connect_seconds`, `network_bytes`, `credentials` with the `key` of an earlier authority, and the
+  `path` of packages for them; the answer is `ready`, with the `authority`;
 - `room`: with descriptors, the sockets of a room with the number `id`;
-- `begin`: a session begins in a room, or has ended; what is left of the last one is cut off;
+- `begin`: a session begins in a room, or has ended; what is left of the last one is cut off, and that is answered;
 - `report`: what was let through and refused since the last report; the answer has `uses` and `left_out`;
 - `end`: a room is gone.
 """
