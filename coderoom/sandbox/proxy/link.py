@@ -83,12 +83,12 @@ class Link:
         """Let bytes pass both ways. A first hello of TLS, and each request of HTTP, has to be for this host."""
         await _both(self._check_and_send(), self._receive())
 
-    async def forward(self, head: Head) -> None:
-        """Send a request of HTTP whose head was read, and let its answer pass."""
+    async def forward(self, head: Head, body: int | None) -> None:
+        """Send a request of HTTP whose head was read, with its body, and let its answer pass."""
 
         async def send() -> None:
             await self._send(head.encode())
-            await self._send_body(head.body)
+            await self._send_body(body)
 
         await _both(send(), self._receive())
 

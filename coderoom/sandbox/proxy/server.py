@@ -6,8 +6,8 @@ each address that it connects to. Standard library only, besides what `credentia
 
 It ends when the host closes the control socket. Messages are one packet of JSON each:
 
-- the first one: `rules`, `connect_seconds`, `network_bytes`, `credentials` with the `key` of an earlier authority, and the
-  `path` of packages for them; the answer is `ready`, with the `authority`;
+- the first one: `rules`, `connect_seconds`, `network_bytes`, `credentials` with the `key` of an earlier authority and
+  the `path` of packages for them; the answer is `ready`, with the `authority`;
 - `room`: with descriptors, the sockets of a room with the number `id`;
 - `begin`: a session begins in a room, or has ended; what is left of the last one is cut off, and that is answered;
 - `report`: what was let through and refused since the last report; the answer has `uses` and `left_out`;
@@ -201,6 +201,7 @@ class Room:
 
     async def _answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a connection to the proxy's own port: one request of HTTP, or a connection by SOCKS 5."""
+        body: int | None = 0
         async with asyncio.timeout(_SECONDS_TO_ASK):
             first = await reader.readexactly(1)
             if first == b"\x05":
@@ -210,7 +211,7 @@ class Room:
                 source = Source(reader, first)
                 try:
                     head = wire.parse_head(await source.until(b"\r\n\r\n"))
-                    host, port = _target_of(head)
+                    (host, port), body = _target_of(head), head.body
                 except MalformedError as error:
                     await _say(writer, 400, f"The proxy cannot read this: {error}.")
                     return
@@ -223,7 +224,7 @@ class Room:
                 return
             async with self._linked(host, port, source, writer) as link:
                 if head is not None and head.method != "CONNECT":
-                    await link.forward(_for_origin(head, shown(host, None if port == 80 else port)))
+                    await link.forward(_for_origin(head, shown(host, None if port == 80 else port)), body)
                     return
                 writer.write(_socks_answer(_SOCKS_GRANTED) if head is None else _ESTABLISHED)
                 await link.tunnel()
@@ -477,7 +478,6 @@ def _target_of(head: Head) -> tuple[str, int]:
         host, port = authority, str(default or "")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port[:6]) < 65_536 or "@" in host:
         raise MalformedError(f"{authority[:100]!r} is not a host with a port")
-    head.body  # noqa: B018 - its end must be clear.
     return host, int(port)
 
 
