@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import uuid
 from collections.abc import Iterator
@@ -77,7 +78,12 @@ def read_inside(root: Path, name: str, most: int) -> bytes:
 
 
 def files_inside(root: Path) -> Iterator[tuple[str, int]]:
-    """The plain files of a folder by their paths in it, without those behind links, and their sizes.
+    """The plain files of a folder by their paths in it, without those behind links, and their sizes."""
+    return ((name, facts.st_size) for name, facts in stats_inside(root))
+
+
+def stats_inside(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The plain files of a folder by their paths in it, without those behind links, and what is known of them.
 
     Folders are opened relative to the one above them, at most 64 deep.
     """
@@ -90,10 +96,27 @@ def files_inside(root: Path) -> Iterator[tuple[str, int]]:
             with contextlib.suppress(OSError):
                 facts = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 if stat.S_ISREG(facts.st_mode):
-                    yield str(above / name), facts.st_size
+                    yield str(above / name), facts
 
 
-def write_inside(root: Path, name: str, data: bytes) -> Path:
+def remove_inside(root: Path, name: str) -> None:
+    """Remove a file, a link, or a folder with all that is in it; the folders above it are not links.
+
+    Raises:
+        OSError: It cannot be removed.
+    """
+    *folders, last = PurePosixPath(name).parts
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(_opened(os.open(root, _ROOT)))
+        for part in folders:
+            folder = stack.enter_context(_opened(os.open(part, _FOLDER, dir_fd=folder)))
+        if stat.S_ISDIR(os.stat(last, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(last, dir_fd=folder)
+        else:
+            os.unlink(last, dir_fd=folder)
+
+
+def write_inside(root: Path, name: str, data: bytes | BinaryIO) -> Path:
     """Write a file atomically, and create its folders.
 
     Code may create links at any moment, also between a check and the write. So each folder is opened relative to the
@@ -114,7 +137,10 @@ def write_inside(root: Path, name: str, data: bytes) -> Path:
         fresh = f".{uuid.uuid4().hex}.new"
         try:
             with open(os.open(fresh, _NEW, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 (a descriptor)
-                file.write(data)
+                if isinstance(data, bytes):
+                    file.write(data)
+                else:
+                    shutil.copyfileobj(data, file)
                 if owner is not None:
                     os.fchown(file.fileno(), *owner)
             os.replace(fresh, last, src_dir_fd=folder, dst_dir_fd=folder)

@@ -74,7 +74,7 @@ def mcp(
     )
     kept = open_journal(journal, off=no_journal)
     server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)
-    _try_out(server)
+    try_out(server)
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
@@ -136,11 +136,12 @@ def serve(
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
-    _try_out(server)
+    try_out(server)
     _serve(server, host, port)
 
 
-def _try_out(door: Door) -> None:
+def try_out(door: Door) -> None:
+    """Find out what is missing before a client comes, and say what isolates code."""
     from coderoom._util.terminal import make_console
     from coderoom.runs.exec_view import show_isolation
 

@@ -1,6 +1,6 @@
 """What the HTTP doors have in common: a token, no other web pages, and the end of work whose client has left.
 
-Used by `coderoom mcp --http` and `coderoom serve`.
+Used by `coderoom mcp --http`, `coderoom serve` and `coderoom sandbox serve`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import logging
 import resource
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from socket import AF_INET, AF_INET6, create_server
 from typing import TYPE_CHECKING, Any, Final
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from coderoom.contracts import WebApp
 
 CALLER: Final = "coderoom.caller"
-"""The key of a request's scope under which is the number of its token."""
+"""The key of a request's scope under which is who has sent it: the number of its token, for instance."""
 LEFT: Final = "coderoom.left"
 """The key of a request's scope under which is an `asyncio.Event`: set when the client has left."""
 _PATIENCE_SECONDS: Final = 2
-_LONGEST_BODY: Final = 16 * 1024 * 1024
 _BODY_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 10.0
 _MOST_CONNECTIONS: Final = 8_192
@@ -45,12 +44,14 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Guard:
-    """Refuses requests without the token, from web pages of other origins, and with large or slow bodies.
+    """Refuses requests without a token, from web pages of other origins, and with large or slow bodies.
 
-    The header `Authorization: Bearer` must have one of the tokens.
+    The header `Authorization: Bearer` must have one of the tokens. A subclass may know callers in another way.
     """
 
-    def __init__(self, app: WebApp, tokens: Sequence[str]) -> None:
+    longest_body = 16 * 1024 * 1024
+
+    def __init__(self, app: WebApp, tokens: Sequence[str] = ()) -> None:
         self._app = app
         self._tokens = [token.encode() for token in tokens]
 
@@ -64,22 +65,35 @@ class Guard:
         if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
             await failure(403, "Requests from other web pages are not allowed.", **_CLOSE)(scope, receive, send)
             return
-        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-        callers = [number for number, each in enumerate(self._tokens) if hmac.compare_digest(given, each)]
-        if scheme.lower() != b"bearer" or not callers:
+        caller = self.caller_of(scope, headers)
+        if caller is None:
             why = "The header 'Authorization: Bearer TOKEN' is missing, or its token is wrong."
             await failure(401, why, **_CLOSE, **{"WWW-Authenticate": "Bearer"})(scope, receive, send)
         else:
-            scope[CALLER] = callers[0]
+            scope[CALLER] = caller
             await self._serve(scope, receive, send)
 
+    def caller_of(self, scope: Message, headers: Mapping[bytes, bytes]) -> Any:
+        """Who sends a request: the number of the token; `None` if nobody may."""
+        scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        callers = [number for number, each in enumerate(self._tokens) if hmac.compare_digest(given, each)]
+        return callers[0] if callers and scheme.lower() == b"bearer" else None
+
+    def is_streamed(self, scope: Message) -> bool:
+        """Whether the application reads the body piece by piece, and limits it."""
+        return False
+
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
-        body, size = bytearray(), 0
+        if self.is_streamed(scope):
+            scope[LEFT] = asyncio.Event()
+            await self._pass_on(scope, receive, send)
+            return
+        body, size, longest = bytearray(), 0, self.longest_body
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 while (message := await receive())["type"] == "http.request":
                     size += len(message.get("body", b""))
-                    if size <= _LONGEST_BODY:  # A client reads the answer when it has sent all.
+                    if size <= longest:  # A client reads the answer when it has sent all.
                         body += message.get("body", b"")
                     if not message.get("more_body"):
                         break
@@ -88,8 +102,8 @@ class Guard:
         except TimeoutError:
             await failure(408, f"A request must come within {_BODY_SECONDS:g} s.", **_CLOSE)(scope, receive, send)
             return
-        if size > _LONGEST_BODY:
-            await failure(413, f"A request may have at most {_LONGEST_BODY:,} bytes.", **_CLOSE)(scope, receive, send)
+        if size > longest:
+            await failure(413, f"A request may have at most {longest:,} bytes.", **_CLOSE)(scope, receive, send)
             return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -102,8 +116,11 @@ class Guard:
                 left.set()
             return message
 
+        await self._pass_on(scope, received, send)
+
+    async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
-            await self._app(scope, received, send)
+            await self._app(scope, receive, send)
         except Exception:
             _log.exception("A request has failed. This is a bug in CodeRoom.")
 

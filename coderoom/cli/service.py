@@ -1,0 +1,79 @@
+"""The commands of `coderoom sandbox`: sandboxes for other programs, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from coderoom.cli import app
+from coderoom.cli.app import typer
+from coderoom.cli.doors import TOKEN_VARIABLE, HostOption, try_out
+from coderoom.errors import RequestError
+
+sandbox = typer.Typer(help="Serve sandboxes over HTTP.", no_args_is_help=True)
+app.app.add_typer(sandbox, name="sandbox")
+
+
+@sandbox.command()
+def serve(
+    port: Annotated[int, app.option("PORT", "The port; 0: one that is free.", "--port", min=0, max=65535)] = 8080,
+    host: HostOption = "127.0.0.1",
+    tenants: Annotated[Path | None, app.option("FILE", "Who may use it, and how much (YAML).", "--tenants")] = None,
+    no_token: Annotated[bool, typer.Option("--no-token", help="Serve all programs of this machine.")] = False,
+    wall: app.WallOption = "auto",
+    network: app.NetworkOption = False,
+    allowed_hosts: app.HostsOption = None,
+    packages: app.PackageOption = None,
+    allow_builds: app.AllowBuildsOption = None,
+    timeout: Annotated[
+        float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
+    ] = None,
+    preload: Annotated[
+        list[str] | None, app.option("MODULE", "Import this once, for all runs. May be repeated.", "--preload")
+    ] = None,
+    concurrency: Annotated[
+        int | None, app.option("N", "Runs and cells at a time; 8 for each core.", "--concurrency", min=1)
+    ] = None,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log each request as a line of JSON.")] = False,
+    debug: app.DebugOption = False,
+) -> None:
+    """Serve sandboxes to other programs: CodeRoom's own API, SandboxFusion's and E2B's.
+
+    The URL is http://ADDRESS:PORT. The tokens of callers are in CODEROOM_TOKEN, separated by commas, or in the file of
+    --tenants; otherwise there is a new one, which is shown.
+    """
+    from coderoom.integrations.http import serve_http
+    from coderoom.integrations.service import SandboxServer, Tenant, TenantLimits, new_token, read_tenants
+    from coderoom.sandbox import Limits, SandboxConfig
+
+    if no_token and (tenants is not None or host not in ("127.0.0.1", "localhost", "::1")):
+        raise RequestError("--no-token is for programs of this machine: without --tenants, at 127.0.0.1.")
+    config = SandboxConfig(
+        wall=wall,
+        network=app.network_of(network, allowed_hosts),
+        packages=app.packages_of(packages, allow_builds),
+        limits=Limits() if timeout is None else Limits(wall_seconds=timeout),
+        preload=preload or (),
+    )
+    given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]
+    shown = "" if given or tenants is not None or no_token else new_token()
+    names = {token: Tenant(f"token {number}", TenantLimits()) for number, token in enumerate(given or [shown], 1)}
+    known = None if no_token else names if tenants is None else read_tenants(tenants)
+    slots = concurrency or 8 * (os.cpu_count() or 1)
+    server = SandboxServer(config, known, concurrency=slots)
+    if access_log:
+        logging.basicConfig(format="%(message)s", stream=sys.stderr)
+        logging.getLogger("coderoom.service").setLevel(logging.INFO)
+    try_out(server)
+
+    def ready(url: str) -> None:
+        typer.echo(url)
+        if shown:
+            typer.echo(f"Authorization: Bearer {shown}")
+            typer.echo(f"Clients send this key. It is new at each start; {TOKEN_VARIABLE} sets one.")
+
+    asyncio.run(serve_http(server.app, host, port, ready))

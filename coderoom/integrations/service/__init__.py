@@ -1,0 +1,25 @@
+"""The sandbox as a service: `coderoom sandbox serve`.
+
+server.py    the application: who may come in, the routes, metrics, the end
+tenants.py   tokens, what each tenant may use, a fair queue
+boxes.py     sandboxes and sessions of tenants
+api.py       the server's own REST API; `Sandbox(engine="remote")` is its client
+streams.py   answers that end with their client, events, calls to functions of the client
+files.py     files of a sandbox
+failures.py  what clients are told of failures
+"""
+
+from __future__ import annotations
+
+from coderoom.integrations.tool import missing
+
+try:
+    import fastapi  # noqa: F401
+    import uvicorn  # noqa: F401
+except ImportError as error:
+    raise missing("FastAPI", "serve") from error
+
+from coderoom.integrations.service.server import SandboxServer
+from coderoom.integrations.service.tenants import Tenant, TenantLimits, new_token, read_tenants
+
+__all__ = ["SandboxServer", "Tenant", "TenantLimits", "new_token", "read_tenants"]

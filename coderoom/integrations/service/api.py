@@ -1,0 +1,342 @@
+"""The server's own REST API: runs, sandboxes, sessions, cells, checkpoints, files, the judge."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_jsonable_python
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from coderoom import __version__
+from coderoom.errors import RequestError
+from coderoom.integrations.http import CALLER
+from coderoom.integrations.service import files
+from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
+from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.streams import CallAnswer, Event, sent_events, unless_left
+from coderoom.integrations.service.tenants import Tenant, Tenants
+from coderoom.judge import FrozenTests, Judge, Programs, TestCode, TestFiles
+from coderoom.sandbox import ExecutionResult, OutputChunk
+from coderoom.sandbox.engines.remote.wire import function_from_offer, result_to_json
+
+
+class Code(BaseModel):
+    """Code to run, and how."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: str
+    language: str = "python"
+    timeout: float | None = Field(default=None, gt=0, description="Seconds; without it, `limits.wall_seconds`.")
+    stdin: str | None = Field(default=None, description="What the code reads from standard input.")
+    stdin_base64: str | None = Field(default=None, description="The same as bytes.")
+    stream: bool = Field(default=False, description="Answer by server-sent events: `output`, `call`, then `result`.")
+
+    @property
+    def input(self) -> str | bytes | None:
+        """The standard input."""
+        return self.stdin if self.stdin_base64 is None else base64.b64decode(self.stdin_base64)
+
+
+class RunRequest(Code):
+    """A one-shot run."""
+
+    options: dict[str, Any] = Field(default_factory=dict, description="Arguments of `Sandbox`, without files.")
+
+
+class CellRequest(Code):
+    """A cell of a session."""
+
+    final: bool = Field(default=False, description="Whether the variables end with it.")
+
+
+class SandboxRequest(BaseModel):
+    """A sandbox."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    options: dict[str, Any] = Field(default_factory=dict, description="Arguments of `Sandbox`.")
+    files: bool = Field(default=True, description="Whether its sessions share a folder.")
+    idle_seconds: float | None = Field(default=None, gt=0, description="Closed if nobody uses it for so long.")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class SessionRequest(BaseModel):
+    """A session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    functions: list[dict[str, Any]] = Field(default_factory=list, description="Functions of the client.")
+
+
+class CheckpointRequest(BaseModel):
+    """A checkpoint."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    files: bool = Field(default=False, description="Whether the files are kept, too.")
+
+
+class JudgeRequest(BaseModel):
+    """Tests for code. The kind of the tests says what `tests` has."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: dict[str, str]
+    kind: Literal["cases", "code", "files", "programs"]
+    tests: dict[str, Any]
+    timeout: float | None = Field(default=None, gt=0)
+    shared: bool = False
+
+
+_TESTS: Final[dict[str, type[BaseModel]]] = {
+    "cases": FrozenTests,
+    "code": TestCode,
+    "files": TestFiles,
+    "programs": Programs,
+}
+
+
+def _tenant(request: Request) -> Tenant:
+    tenant: Tenant = request.scope[CALLER]
+    return tenant
+
+
+Caller = Annotated[Tenant, Depends(_tenant)]
+
+
+def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
+    """The routes."""
+    api = APIRouter(prefix="/v1")
+
+    async def answer(
+        request: Request, box: Box, code: Code, stream: Callable[[float], AsyncGenerator[Any]], kept: KeptSession | None
+    ) -> Response:
+        seconds = box.seconds(code.timeout)
+
+        async def work() -> AsyncGenerator[Event]:
+            async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
+                with box:
+                    async with aclosing(stream(seconds)) as pieces:
+                        async for piece in pieces:
+                            if isinstance(piece, OutputChunk):
+                                yield "output", {"stream": piece.stream, "text": piece.text}
+                            elif isinstance(piece, ExecutionResult):
+                                if kept is not None:
+                                    kept.note(piece)
+                                yield "result", result_to_json(piece)
+                            else:
+                                yield "call", piece
+
+        if code.stream:
+            return StreamingResponse(sent_events(work()), media_type="text/event-stream")
+
+        async def whole() -> dict[str, Any]:
+            async with aclosing(work()) as events:
+                async for name, facts in events:
+                    if name == "result":
+                        return facts
+            raise AssertionError
+
+        return JSONResponse(await unless_left(request, whole()))
+
+    # --- One-shot runs ---
+
+    @api.post("/run", summary="Run code in a fresh state")
+    async def run(request: Request, body: RunRequest, tenant: Caller) -> Response:
+        box = boxes.shared(tenant, body.options)
+        return await run_in(request, box, body)
+
+    @api.post("/sandboxes/{id}/run", summary="Run code in a fresh state, with the files of a sandbox")
+    async def run_beside(request: Request, id: str, body: Code, tenant: Caller) -> Response:
+        return await run_in(request, boxes.box(tenant, id), body)
+
+    async def run_in(request: Request, box: Box, body: Code) -> Response:
+        def stream(seconds: float) -> AsyncGenerator[Any]:
+            if body.stream:
+                given = {"language": body.language, "timeout": seconds, "stdin": body.input}
+                return box.sandbox.stream(body.code, **given)  # type: ignore[arg-type]
+            return _only(box.sandbox.run(body.code, language=body.language, timeout=seconds, stdin=body.input))
+
+        return await answer(request, box, body, stream, None)
+
+    # --- Sandboxes ---
+
+    @api.post("/sandboxes", summary="Make a sandbox", status_code=201)
+    async def make_sandbox(body: SandboxRequest, tenant: Caller) -> dict[str, Any]:
+        box = boxes.make(tenant, body.options, files=body.files, idle_seconds=body.idle_seconds, metadata=body.metadata)
+        try:
+            with box:
+                await box.sandbox.start()
+        except BaseException:
+            await boxes.end(box)
+            raise
+        return _box_to_json(box)
+
+    @api.get("/sandboxes", summary="List sandboxes")
+    async def list_sandboxes(tenant: Caller) -> dict[str, Any]:
+        return {"sandboxes": [_box_to_json(box) for box in boxes.of(tenant)]}
+
+    @api.get("/sandboxes/{id}", summary="Describe a sandbox; this counts as a use")
+    async def get_sandbox(id: str, tenant: Caller) -> dict[str, Any]:
+        with (box := boxes.box(tenant, id)):
+            return _box_to_json(box)
+
+    @api.delete("/sandboxes/{id}", summary="Close a sandbox", status_code=204)
+    async def delete_sandbox(id: str, tenant: Caller) -> None:
+        await boxes.end(boxes.box(tenant, id))
+
+    # --- Sessions ---
+
+    @api.post("/sandboxes/{id}/sessions", summary="Open a session", status_code=201)
+    async def open_session(id: str, body: SessionRequest, tenant: Caller) -> dict[str, Any]:
+        box = boxes.box(tenant, id)
+        kept: KeptSession | None = None
+
+        async def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+            assert kept is not None
+            return await kept.calls.ask(name, args, kwargs)
+
+        kept = await boxes.open(box, [function_from_offer(each, call) for each in body.functions])
+        return {"id": kept.id, "sandbox": box.id}
+
+    @api.delete("/sessions/{id}", summary="Close a session", status_code=204)
+    async def close_session(id: str, tenant: Caller) -> None:
+        await boxes.close_session(boxes.session(tenant, id))
+
+    @api.post("/sessions/{id}/cells", summary="Run a cell")
+    async def run_cell(request: Request, id: str, body: CellRequest, tenant: Caller) -> Response:
+        kept = boxes.session(tenant, id)
+        given: dict[str, Any] = {"language": body.language, "stdin": body.input, "final": body.final}
+
+        def stream(seconds: float) -> AsyncGenerator[Any]:
+            if body.stream:
+                return kept.calls.among(kept.session.stream(body.code, timeout=seconds, **given))
+            return _only(kept.session.run(body.code, timeout=seconds, **given))
+
+        return await answer(request, kept.box, body, stream, kept)
+
+    @api.post("/sessions/{id}/calls/{call}", summary="Answer a call to a function of the client", status_code=204)
+    async def answer_call(id: str, call: str, body: CallAnswer, tenant: Caller) -> None:
+        boxes.session(tenant, id).calls.answer(call, body)
+
+    @api.post("/sessions/{id}/cancel", summary="End the cell that runs", status_code=204)
+    async def cancel(id: str, tenant: Caller) -> None:
+        await boxes.session(tenant, id).session.cancel()
+
+    @api.post("/sessions/{id}/restart", summary="Return to a fresh state", status_code=204)
+    async def restart(id: str, tenant: Caller) -> None:
+        kept = boxes.session(tenant, id)
+        with kept.box:
+            await kept.session.restart()
+        kept.checkpoints.clear()
+
+    @api.post("/sessions/{id}/checkpoints", summary="Keep the state", status_code=201)
+    async def checkpoint(id: str, body: CheckpointRequest, tenant: Caller) -> dict[str, Any]:
+        kept = boxes.session(tenant, id)
+        with kept.box:
+            made = await kept.session.checkpoint(files=body.files)
+        key = secrets.token_hex(8)
+        kept.checkpoints[key] = made
+        return {"id": key}
+
+    @api.post("/sessions/{id}/checkpoints/{checkpoint}/rollback", summary="Return to a state", status_code=204)
+    async def rollback(id: str, checkpoint: str, tenant: Caller) -> None:
+        kept = boxes.session(tenant, id)
+        with kept.box:
+            await kept.session.rollback(_checkpoint(kept, checkpoint))
+
+    @api.delete("/sessions/{id}/checkpoints/{checkpoint}", summary="Forget a state", status_code=204)
+    async def release(id: str, checkpoint: str, tenant: Caller) -> None:
+        kept = boxes.session(tenant, id)
+        await kept.session.release(_checkpoint(kept, checkpoint))
+        kept.checkpoints.pop(checkpoint, None)
+
+    # --- Files ---
+
+    @api.get("/sandboxes/{id}/files", summary="List the files")
+    async def list_files(id: str, tenant: Caller) -> dict[str, Any]:
+        with (box := boxes.box(tenant, id)):
+            found = await asyncio.to_thread(files.files_of, box)
+        return {"files": [{"name": name, "size": size, "modified": when} for name, size, when in found]}
+
+    @api.get("/sandboxes/{id}/archive", summary="Get files as a tar archive; all, or those named")
+    async def get_archive(id: str, tenant: Caller, name: Annotated[list[str] | None, Query()] = None) -> Response:
+        with (box := boxes.box(tenant, id)):
+            file = await asyncio.to_thread(files.pack, box, name)
+        return StreamingResponse(files.parts_of(file), media_type="application/x-tar")
+
+    @api.put("/sandboxes/{id}/archive", summary="Write the files of a tar archive", status_code=204)
+    async def put_archive(request: Request, id: str, tenant: Caller) -> None:
+        with (box := boxes.box(tenant, id)), await files.received(request, box) as file:
+            await asyncio.to_thread(files.unpack, box, file)
+
+    @api.get("/sandboxes/{id}/files/{path:path}", summary="Read a file")
+    async def read_file(id: str, path: str, tenant: Caller) -> Response:
+        with (box := boxes.box(tenant, id)):
+            file = await asyncio.to_thread(files.opened, box, path)
+        safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
+        return StreamingResponse(files.parts_of(file), media_type="application/octet-stream", headers=safe)
+
+    @api.put("/sandboxes/{id}/files/{path:path}", summary="Write a file", status_code=204)
+    async def write_file(request: Request, id: str, path: str, tenant: Caller) -> None:
+        with (box := boxes.box(tenant, id)), await files.received(request, box) as file:
+            await asyncio.to_thread(files.write, box, path, file)
+
+    @api.delete("/sandboxes/{id}/files/{path:path}", summary="Remove a file", status_code=204)
+    async def remove_file(id: str, path: str, tenant: Caller) -> None:
+        with (box := boxes.box(tenant, id)):
+            await asyncio.to_thread(files.remove, box, path)
+
+    # --- The judge ---
+
+    @api.post("/judge", summary="Run tests against code")
+    async def judge_code(request: Request, body: JudgeRequest, tenant: Caller) -> Response:
+        tests: Any = _TESTS[body.kind].model_validate(body.tests)
+        most = tenant.limits.seconds
+        if body.timeout is not None and body.timeout > most:
+            raise RequestError(f"timeout={body.timeout:g}: code may run for at most {most:g} s here.")
+
+        async def verdicts() -> list[dict[str, Any]]:
+            async with tenants.turn(tenant, 0):
+                found = await judge.run(body.code, tests, timeout=body.timeout, shared=body.shared)
+            return [to_jsonable_python(each) for each in found]
+
+        return JSONResponse({"verdicts": await unless_left(request, verdicts())})
+
+    @api.get("/", summary="What this server is")
+    async def about() -> dict[str, Any]:
+        return {"server": "coderoom", "version": __version__, "options": boxes.described()}
+
+    return api
+
+
+def _box_to_json(box: Box) -> dict[str, Any]:
+    return {
+        "id": box.id,
+        "wall": box.sandbox.wall,
+        "facts": dict(box.sandbox.facts),
+        "files": box.folder is not None,
+        "limits": box.sandbox.limits.model_dump(),
+        "sessions": list(box.sessions),
+        "created": box.created,
+        "metadata": box.metadata,
+    }
+
+
+def _checkpoint(kept: KeptSession, id: str) -> Any:
+    if id not in kept.checkpoints:
+        raise NotFoundError("There is no such checkpoint in this session.")
+    return kept.checkpoints[id]
+
+
+async def _only(result: Coroutine[Any, Any, ExecutionResult]) -> AsyncGenerator[ExecutionResult]:
+    yield await result

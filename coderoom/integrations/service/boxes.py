@@ -1,0 +1,342 @@
+"""The sandboxes and the sessions of tenants. All doors of the service use them.
+
+A *box* is a sandbox that a tenant has asked for. One with files has a folder of its own, which its sessions share.
+Boxes without files share a warm worker with others of the same tenant and the same options: each run and each session
+has an empty workspace in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.errors import RequestError
+from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.streams import ClientCalls
+from coderoom.integrations.service.tenants import Tenant
+from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, Limits, Process, Sandbox, SandboxConfig, Session
+from coderoom.sandbox.config import SourceModule
+from coderoom.sandbox.engines.remote.wire import OPTIONS, VARIABLE, options_of
+from coderoom.sandbox.requirements import ALLOW_BUILDS, check_requirement
+
+_SESSIONS: Final = 8_192  # Of a worker; tenants have limits of their own.
+_LOOK_SECONDS: Final = 5.0
+_WARM_SECONDS: Final = 300.0
+_MOST_WARM: Final = 16
+_LARGEST_OPTIONS: Final = 4 * 1024 * 1024
+
+
+@dataclass(eq=False)
+class KeptSession:
+    """A session of a box.
+
+    Attributes:
+        id: Its id.
+        box: The box.
+        session: The session.
+        checkpoints: The states that were kept, by ids.
+        processes: Programs beside its cells, by ids.
+        calls: The calls of its cells to functions of the client.
+        memory_bytes: The most memory that it has had, as far as it is known.
+    """
+
+    id: str
+    box: Box
+    session: Session
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+    processes: dict[str, Process] = field(default_factory=dict)
+    calls: ClientCalls = field(default_factory=ClientCalls)
+    memory_bytes: int = 0
+
+    def note(self, result: ExecutionResult) -> None:
+        """Note what a cell has used."""
+        more = (result.peak_memory or 0) - self.memory_bytes
+        if more > 0 and self.box.sessions.get(self.id) is self:
+            self.memory_bytes += more
+            self.box.tenant.used["memory_bytes"] = self.box.tenant.used.get("memory_bytes", 0) + more
+
+
+@dataclass(eq=False)
+class Box:
+    """A sandbox of a tenant.
+
+    Attributes:
+        id: Its id.
+        tenant: Who has asked for it.
+        sandbox: What runs its code.
+        folder: The files that its sessions share; `None`: each has an empty workspace in memory.
+        idle_seconds: After so many seconds without use it is closed.
+        ends: When it is closed in any case, on the clock `time.monotonic`; `None`: never.
+        metadata: What its maker has noted about it.
+    """
+
+    id: str
+    tenant: Tenant
+    sandbox: Sandbox
+    folder: Path | None
+    idle_seconds: float
+    ends: float | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created: float = field(default_factory=time.time)
+    used: float = field(default_factory=time.monotonic)
+    busy: int = 0
+    sessions: dict[str, KeptSession] = field(default_factory=dict)
+
+    def seconds(self, timeout: float | None) -> float:
+        """The time limit of a run that asks for one.
+
+        Raises:
+            RequestError: It is longer than the tenant may have.
+        """
+        most = self.tenant.limits.seconds
+        if timeout is not None and timeout > most:
+            raise RequestError(f"timeout={timeout:g}: code may run for at most {most:g} s here.")
+        return min(self.sandbox.limits.wall_seconds if timeout is None else timeout, most)
+
+    def __enter__(self) -> None:
+        """Use it, so that it is not idle."""
+        self.busy += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.busy -= 1
+        self.used = time.monotonic()
+
+
+@dataclass(eq=False)
+class _Warm:
+    """A sandbox for boxes without files."""
+
+    sandbox: Sandbox
+    boxes: int = 0
+    used: float = field(default_factory=time.monotonic)
+
+
+class Boxes:
+    """All boxes of this process.
+
+    Args:
+        defaults: The configuration of a sandbox of which nothing else was asked for.
+        owner: The name of this process among those of one server; it is part of each id.
+    """
+
+    def __init__(self, defaults: SandboxConfig, owner: str = "") -> None:
+        self.defaults = defaults
+        self.owner = owner
+        self._boxes: dict[str, Box] = {}
+        self._sessions: dict[str, KeptSession] = {}
+        self._warm: dict[tuple[Tenant, str], _Warm] = {}
+        self._shared: dict[tuple[Tenant, str], Box] = {}
+        self._cleaning: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to close what is idle."""
+        self._cleaning = asyncio.create_task(self._clean())
+
+    async def close(self) -> None:
+        """Close everything."""
+        if self._cleaning is not None:
+            await cancel_and_wait(self._cleaning)
+        await asyncio.gather(*map(self.end, list(self._boxes.values())))
+        await asyncio.gather(*(warm.sandbox.close() for warm in self._warm.values()))
+        self._warm.clear()
+
+    def of(self, tenant: Tenant) -> list[Box]:
+        """The boxes of a tenant, oldest first."""
+        return [box for box in self._boxes.values() if box.tenant is tenant]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many boxes, sessions and warm workers there are."""
+        return {"sandboxes": len(self._boxes), "sessions": len(self._sessions), "workers": len(self._warm)}
+
+    def described(self) -> dict[str, Any]:
+        """The options that a sandbox has if nothing else is asked for."""
+        return options_of(self.defaults.model_copy(update={"env": {}, "credentials": {}}))
+
+    def box(self, tenant: Tenant, id: str) -> Box:
+        """The box with an id.
+
+        Raises:
+            NotFoundError: The tenant has no such box.
+        """
+        box = self._boxes.get(id)
+        if box is None or box.tenant is not tenant:
+            raise NotFoundError("There is no such sandbox; it was closed, or nobody has used it for too long.")
+        return box
+
+    def session(self, tenant: Tenant, id: str) -> KeptSession:
+        """The session with an id.
+
+        Raises:
+            NotFoundError: The tenant has no such session.
+        """
+        kept = self._sessions.get(id)
+        if kept is None or kept.box.tenant is not tenant:
+            raise NotFoundError("There is no such session; it was closed with its sandbox, or was idle for too long.")
+        return kept
+
+    def shared(self, tenant: Tenant, options: Mapping[str, Any]) -> Box:
+        """The box of a tenant for one-shot runs with some options."""
+        key = tenant, _key(options)
+        box = self._shared.get(key)
+        if box is None:
+            box = self._shared[key] = self.make(tenant, options)
+        return box
+
+    def make(
+        self,
+        tenant: Tenant,
+        options: Mapping[str, Any],
+        *,
+        files: bool = False,
+        idle_seconds: float | None = None,
+        **more: Any,
+    ) -> Box:
+        """Make a box, whose worker starts with the first use.
+
+        Args:
+            tenant: Who has it.
+            options: Arguments of `Sandbox` that differ from the server's; see `OPTIONS`.
+            files: Whether its sessions share a folder.
+            idle_seconds: After so many seconds without use it is closed; at most what the tenant may have.
+            more: Other attributes of the box.
+
+        Raises:
+            RequestError: An option is wrong, or not for clients.
+            TooMuchError: The tenant has too many.
+        """
+        config = self._config(tenant, options)
+        disk = config.limits.disk_bytes if files else 0
+        tenant.take(sandboxes=1, disk_bytes=disk)
+        try:
+            if files:
+                folder = temporary_folder()
+                sandbox = Sandbox.from_config(config.model_copy(update={"workspace": folder}))
+            else:
+                folder = None
+                sandbox = self._take_warm(tenant, options, config)
+        except BaseException:
+            tenant.give(sandboxes=1, disk_bytes=disk)
+            raise
+        most = tenant.limits.idle_seconds
+        idle = most if idle_seconds is None else min(idle_seconds, most)
+        box = Box(self._id("b"), tenant, sandbox, folder, idle, **more)
+        self._boxes[box.id] = box
+        return box
+
+    async def open(self, box: Box, functions: Sequence[HostFunction] = ()) -> KeptSession:
+        """Open a session in a box.
+
+        Raises:
+            TooMuchError: The tenant has too many.
+        """
+        box.tenant.take(sessions=1)
+        kept = KeptSession(self._id("s"), box, box.sandbox.session(functions))
+        box.sessions[kept.id] = self._sessions[kept.id] = kept
+        try:
+            with box:
+                await kept.session.start()
+        except BaseException:
+            await run_uncancellable(self.close_session(kept))
+            raise
+        return kept
+
+    async def close_session(self, kept: KeptSession) -> None:
+        """Close a session; a second time does nothing."""
+        if self._sessions.pop(kept.id, None) is None:
+            return
+        kept.box.sessions.pop(kept.id, None)
+        kept.box.tenant.give(sessions=1, memory_bytes=kept.memory_bytes)
+        kept.checkpoints.clear()
+        await run_uncancellable(kept.session.close())
+
+    async def end(self, box: Box) -> None:
+        """Close a box with its sessions and files; a second time does nothing."""
+        if self._boxes.pop(box.id, None) is None:
+            return
+        for key in [key for key, shared in self._shared.items() if shared is box]:
+            del self._shared[key]
+        await asyncio.gather(*map(self.close_session, list(box.sessions.values())))
+        box.tenant.give(sandboxes=1, disk_bytes=0 if box.folder is None else box.sandbox.limits.disk_bytes)
+        if box.folder is None:
+            for warm in self._warm.values():
+                if warm.sandbox is box.sandbox:
+                    warm.boxes -= 1
+                    warm.used = time.monotonic()
+            return
+        await run_uncancellable(box.sandbox.close())
+        await asyncio.to_thread(remove_folder, box.folder)
+
+    def _id(self, kind: str) -> str:
+        return f"{kind}{self.owner}-{secrets.token_hex(12)}"
+
+    def _config(self, tenant: Tenant, options: Mapping[str, Any]) -> SandboxConfig:
+        given: dict[str, Any] = dict(self.defaults)
+        for name, value in options.items():
+            if name not in OPTIONS:
+                raise RequestError(f"A sandbox of this server has no option {name!r}; there are {', '.join(OPTIONS)}.")
+            given[name] = value
+        if len(_key(options)) > _LARGEST_OPTIONS:
+            raise RequestError(f"The options of a sandbox may have {_LARGEST_OPTIONS:,} bytes.")
+        if isinstance(options.get("limits"), Mapping):
+            given["limits"] = Limits.model_validate({**dict(self.defaults.limits), **options["limits"]})
+        if isinstance(options.get("preload"), list):
+            given["preload"] = [SourceModule(*each) if isinstance(each, list) else each for each in options["preload"]]
+        if isinstance(options.get("env"), Mapping):
+            given["env"] = {**self.defaults.env, **options["env"]}
+        config = SandboxConfig(**{name: value for name, value in given.items() if name != "authority"})
+        if "network" in options:
+            tenant.check_network(config.network)
+        if options.get("credentials"):
+            tenant.check_network(tuple(config.credentials))
+            if any(VARIABLE.search(each.value.get_secret_value()) for each in config.credentials.values()):
+                raise RequestError("credentials: a value must be whole; variables are those of its sender.")
+        if options.get("packages"):
+            if not tenant.limits.packages or ALLOW_BUILDS in config.packages:
+                raise RequestError("packages: sandboxes of this server cannot have these; its operator can allow it.")
+            for each in config.packages:
+                if each != "on-request":
+                    check_requirement(each)  # No file of this machine.
+        return config
+
+    def _take_warm(self, tenant: Tenant, options: Mapping[str, Any], config: SandboxConfig) -> Sandbox:
+        key = tenant, _key(options)
+        warm = self._warm.get(key)
+        if warm is None:
+            sandbox = Sandbox.from_config(config.model_copy(update={"workspace": None, "concurrency": _SESSIONS}))
+            warm = self._warm[key] = _Warm(sandbox)
+        warm.boxes += 1
+        warm.used = time.monotonic()
+        return warm.sandbox
+
+    async def _clean(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = time.monotonic()
+            for box in list(self._boxes.values()):
+                is_over = box.ends is not None and now >= box.ends
+                if is_over or (not box.busy and now - box.used > box.idle_seconds):
+                    with suppress(Exception):
+                        await self.end(box)
+            unused = sorted((each for each in self._warm.items() if not each[1].boxes), key=lambda each: each[1].used)
+            for number, (key, warm) in enumerate(unused):
+                if now - warm.used > _WARM_SECONDS or len(unused) - number > _MOST_WARM:
+                    del self._warm[key]
+                    with suppress(Exception):
+                        await warm.sandbox.close()
+
+
+def _key(options: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(options, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"The options of a sandbox are not JSON: {error}.") from error

@@ -1,0 +1,142 @@
+"""Files of a box, as clients read and write them. Code may make links in the folder at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from starlette.requests import Request
+
+from coderoom._util.files import name_inside, open_inside, remove_inside, stats_inside, write_inside
+from coderoom.errors import RequestError
+from coderoom.integrations.service.boxes import Box
+from coderoom.integrations.service.failures import NotFoundError
+
+_PART: Final = 256 * 1024
+_IN_MEMORY: Final = 1024 * 1024
+_MOST_FILES: Final = 20_000
+
+
+def folder_of(box: Box) -> Path:
+    """The folder of a box.
+
+    Raises:
+        RequestError: It has none.
+    """
+    if box.folder is None:
+        raise RequestError("This sandbox has no files; make one with files=true.")
+    return box.folder
+
+
+def files_of(box: Box) -> list[tuple[str, int, float]]:
+    """The names of the files, their sizes, and when they were changed, in seconds since 1970."""
+    return [(name, facts.st_size, facts.st_mtime) for name, facts in stats_inside(folder_of(box))]
+
+
+def opened(box: Box, path: str) -> BinaryIO:
+    """Open a file.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    try:
+        return open_inside(folder_of(box), name_inside(path))
+    except OSError as error:
+        raise NotFoundError(f"The file cannot be read: {error.strerror}.") from error
+
+
+def write(box: Box, path: str, file: BinaryIO) -> None:
+    """Write a file."""
+    name = name_inside(path)
+    try:
+        write_inside(folder_of(box), name, file)
+    except OSError as error:
+        raise RequestError(f"The file {path!r:.200} cannot be written: {error.strerror}.") from error
+
+
+def remove(box: Box, path: str) -> None:
+    """Remove a file, or a folder with all that is in it."""
+    try:
+        remove_inside(folder_of(box), name_inside(path))
+    except OSError as error:
+        raise NotFoundError(f"The file cannot be removed: {error.strerror}.") from error
+
+
+async def received(request: Request, box: Box) -> BinaryIO:
+    """The body of a request in a temporary file.
+
+    Raises:
+        RequestError: It does not fit in the sandbox's disk.
+    """
+    room = box.sandbox.limits.disk_bytes - sum(size for _, size, _ in await asyncio.to_thread(files_of, box))
+    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (the caller closes it)
+    try:
+        async for piece in request.stream():
+            room -= len(piece)
+            if room < 0:
+                raise RequestError(f"The sandbox may have {box.sandbox.limits.disk_bytes:,} bytes of files.")
+            await asyncio.to_thread(file.write, piece) if len(piece) > _PART else file.write(piece)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file  # type: ignore[return-value]
+
+
+async def parts_of(file: BinaryIO) -> AsyncIterator[bytes]:
+    """The content of a file piece by piece; it is closed at the end."""
+    with file:
+        while piece := await asyncio.to_thread(file.read, _PART):
+            yield piece
+
+
+def pack(box: Box, names: list[str] | None) -> BinaryIO:
+    """A tar archive of files, in a temporary file; those that are gone are left out."""
+    root = folder_of(box)
+    file: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (the caller closes it)
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name in names if names is not None else [name for name, _, _ in files_of(box)]:
+            try:
+                source = open_inside(root, name_inside(name))
+            except OSError:
+                continue  # It was removed meanwhile.
+            with source:
+                source.seek(0, io.SEEK_END)
+                size = source.tell()
+                source.seek(0)
+                facts = tarfile.TarInfo(name)
+                facts.size = size
+                archive.addfile(facts, source)
+    file.seek(0)
+    return file  # type: ignore[no-any-return]
+
+
+def unpack(box: Box, file: BinaryIO) -> None:
+    """Write the files of a tar archive.
+
+    Raises:
+        RequestError: It is none, it has other things than files, or they do not fit.
+    """
+    root, room = folder_of(box), box.sandbox.limits.disk_bytes
+    try:
+        # Not compressed: a small one could have any size.
+        with tarfile.open(fileobj=file, mode="r:") as archive:
+            for number, member in enumerate(archive):
+                room -= member.size
+                if number >= _MOST_FILES or room < 0:
+                    raise RequestError(f"An archive may have {_MOST_FILES:,} files, which fit in limits.disk_bytes.")
+                if member.isdir():
+                    continue
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is None:
+                    raise RequestError(f"{member.name!r:.200} is not a plain file.")
+                write_inside(root, name_inside(member.name), content)  # type: ignore[arg-type]
+    except (tarfile.TarError, EOFError) as error:
+        raise RequestError(f"This is not a tar archive: {error}.") from error
+    except OSError as error:
+        raise RequestError(f"The archive cannot be written: {error.strerror}.") from error

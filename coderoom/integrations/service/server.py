@@ -1,0 +1,226 @@
+"""The application of the service: who may come in, the routes, metrics, and an end that waits for what runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from coderoom import __version__
+from coderoom.contracts import WebApp
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
+from coderoom.integrations.service.api import make_api
+from coderoom.integrations.service.boxes import Boxes
+from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
+from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
+from coderoom.judge import Judge
+from coderoom.sandbox import Sandbox, SandboxConfig
+
+_log: Final = logging.getLogger("coderoom.service")
+_OPEN: Final = ("/healthz", "/health")
+_LOOPBACK: Final = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
+_STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST /files")
+_TOKEN_IN_PATH: Final = re.compile(r"/t/([^/]+)(?=/|$)")
+ANYBODY: Final = Tenant("anybody", TenantLimits())
+
+
+class SandboxServer:
+    """Serves sandboxes over HTTP.
+
+    Args:
+        config: The configuration of a sandbox of which nothing else was asked for.
+        tenants: Who may use it, by tokens; `None`: everybody who reaches it, which is for loopback only.
+        concurrency: How many runs and cells are at work at a time; others wait.
+        owner: The name of this process among those of one server.
+
+    Raises:
+        RequestError: The configuration is not one for a server.
+    """
+
+    path = "/v1"
+
+    def __init__(
+        self, config: SandboxConfig, tenants: Mapping[str, Tenant] | None, *, concurrency: int = 16, owner: str = ""
+    ) -> None:
+        if config.workspace is not None:
+            raise RequestError("workspace: each sandbox of a server has files of its own.")
+        self._config = config
+        self._tenants = Tenants({} if tenants is None else tenants, concurrency)
+        self._everybody = tenants is None
+        self._boxes = Boxes(config, owner)
+        self._judge = Judge(wall=config.wall, sessions=max(1, concurrency // 4))
+        self._counts: dict[tuple[str, str, int], int] = {}
+        self._draining = False
+        self._app = FastAPI(
+            title="CodeRoom sandbox service", version=__version__, lifespan=self._running, docs_url=None, redoc_url=None
+        )
+        self._app.include_router(make_api(self._boxes, self._tenants, self._judge))
+        self._app.add_route("/healthz", self._health)
+        self._app.add_route("/health", self._health)
+        self._app.add_route("/metrics", self._metrics)
+        for kind in (
+            CodeRoomError,
+            NotFoundError,
+            SessionLostError,
+            TooMuchError,
+            RequestValidationError,
+            ValidationError,
+        ):
+            self._app.add_exception_handler(kind, _failed)
+        self._app.add_exception_handler(HTTPException, _refused)
+        self._app.add_exception_handler(ClientDisconnect, _left)
+
+    @property
+    def app(self) -> WebApp:
+        """What answers, and lets in only those who may."""
+        return _ServiceGuard(self._app, self._tenants, self._everybody, self._note)
+
+    async def try_out(self) -> str:
+        """See `coderoom.contracts.Door`."""
+        async with Sandbox.from_config(self._config) as sandbox:
+            await sandbox.run("None")
+            return sandbox.wall
+
+    @asynccontextmanager
+    async def _running(self, _: FastAPI) -> AsyncIterator[None]:
+        await self._boxes.start()
+        try:
+            yield
+        finally:
+            self._draining = True
+            await self._boxes.close()
+            await self._judge.close()
+
+    # --- For operators ---
+
+    async def _health(self, _: Request) -> Response:
+        return PlainTextResponse("draining" if self._draining else "ok", 503 if self._draining else 200)
+
+    async def _metrics(self, _: Request) -> Response:
+        lines = ["# TYPE coderoom_requests_total counter"]
+        for (tenant, method, status), count in sorted(self._counts.items()):
+            labels = f'tenant={json.dumps(tenant)},method="{method}",status="{status}"'
+            lines.append(f"coderoom_requests_total{{{labels}}} {count}")
+        lines.append("# TYPE coderoom_waiting gauge")
+        lines.append(f"coderoom_waiting {self._tenants.waiting}")
+        for name, count in self._boxes.counts.items():
+            lines += [f"# TYPE coderoom_{name} gauge", f"coderoom_{name} {count}"]
+        return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
+
+    def _note(self, scope: Message, status: int, seconds: float) -> None:
+        """Count a request, and log it."""
+        tenant = scope[CALLER].name if CALLER in scope else ""
+        key = tenant, str(scope["method"]), status
+        self._counts[key] = self._counts.get(key, 0) + 1
+        if _log.isEnabledFor(logging.INFO):
+            facts = {
+                "tenant": tenant,
+                "client": (scope.get("client") or ("",))[0],
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+            }
+            _log.info("%s", json.dumps(facts))
+
+
+class _ServiceGuard(Guard):
+    """Knows tenants by `Authorization`, `X-API-Key`, `X-Access-Token`, or a token in the path (`/t/TOKEN/...`)."""
+
+    def __init__(self, app: WebApp, tenants: Tenants, everybody: bool, note: Any) -> None:
+        super().__init__(app)
+        self._tenants = tenants
+        self._everybody = everybody
+        self._note = note
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer a request, and note how it ended."""
+        if scope["type"] != "http" or scope["path"] in _OPEN:
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 499  # The client has left.
+
+        async def sent(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await super().__call__(scope, receive, sent)
+        finally:
+            self._note(scope, status, time.monotonic() - began)
+
+    def caller_of(self, scope: Message, headers: Mapping[bytes, bytes]) -> Any:
+        """The tenant, if there is one with the token."""
+        tokens = list(_tokens(headers))
+        found = _TOKEN_IN_PATH.match(scope["path"])
+        if found:
+            tokens.append(found[1].encode())
+            scope["path"] = scope["path"][found.end() :] or "/"
+            scope["raw_path"] = scope["path"].encode()
+        if self._everybody:
+            # A web page that has made a name for this address must not come in.
+            return ANYBODY if _LOOPBACK.fullmatch(headers.get(b"host", b"")) else None
+        return self._tenants.find(tokens)
+
+    def is_streamed(self, scope: Message) -> bool:
+        """Whether a file is sent."""
+        return _STREAMED.match(f"{scope['method']} {scope['path']}") is not None
+
+    async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            scope[CALLER].count_request()
+        except TooMuchError as error:
+            status, facts, more = failure_of(error)
+            await JSONResponse(facts, status, more)(scope, receive, send)
+            return
+        await super()._pass_on(scope, receive, send)
+
+
+def _tokens(headers: Mapping[bytes, bytes]) -> Iterable[bytes]:
+    scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        yield given.strip()
+    elif scheme.lower() == b"basic":  # From a URL such as http://user:TOKEN@host.
+        try:
+            user, _, password = base64.b64decode(given.strip(), validate=True).partition(b":")
+        except ValueError:
+            return
+        yield password or user
+    for name in (b"x-api-key", b"x-access-token"):
+        if name in headers:
+            yield headers[name]
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    if isinstance(error, RequestValidationError, ValidationError):
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"][1:]))
+        message = f"{place}: {first['msg']}." if place else f"{first['msg']}."
+        return JSONResponse(told("bad_request", message), 400)
+    status, facts, headers = failure_of(error)
+    return JSONResponse(facts, status, headers)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "bad_request")
+    return JSONResponse(told(code, f"{error.detail}."), error.status_code, error.headers)
+
+
+async def _left(_: Request, error: Exception) -> Response:
+    return Response(status_code=499)

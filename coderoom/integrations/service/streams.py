@@ -1,0 +1,143 @@
+"""Answers that end when the client leaves, streams of events, and calls to functions of the client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import ClientDisconnect, Request
+
+from coderoom._util.tasks import cancel_and_wait
+from coderoom.integrations.service.failures import NotFoundError, failure_of
+from coderoom.sandbox.functions.function import DescribedError
+
+T = TypeVar("T")
+Event = tuple[str, dict[str, Any]]
+"""Its name and its data."""
+_KEEP_ALIVE_SECONDS: Final = 10.0
+_MOST_QUEUED: Final = 256
+
+
+class CallAnswer(BaseModel):
+    """What a function of the client has returned or raised."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Any = None
+    error: dict[str, Any] | None = None
+
+
+async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do work, which ends when the client leaves."""
+    task = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_leave(request))
+    try:
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        leaving.cancel()
+        if not task.done():
+            await cancel_and_wait(task)
+
+
+async def _leave(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def sent_events(events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
+    """Server-sent events, with a comment now and then; a failure becomes an event, too."""
+    queue: asyncio.Queue[Event | None] = asyncio.Queue(_MOST_QUEUED)
+
+    async def fill() -> None:
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    await queue.put(event)
+        except Exception as error:
+            _, facts, _ = failure_of(error)
+            await queue.put(("error", facts))
+        await queue.put(None)
+
+    filling = asyncio.ensure_future(fill())
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(_KEEP_ALIVE_SECONDS):
+                    event = await queue.get()
+            except TimeoutError:
+                yield b": waiting\n\n"
+                continue
+            if event is None:
+                return
+            yield f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n".encode()
+    finally:
+        await cancel_and_wait(filling)
+
+
+class ClientCalls:
+    """Calls that a cell makes to functions of the client: events of the stream of the cell, and their answers."""
+
+    def __init__(self) -> None:
+        self._asked: asyncio.Queue[dict[str, Any]] | None = None
+        self._waiting: dict[str, asyncio.Future[CallAnswer]] = {}
+
+    async def ask(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Ask the client for the result of a call."""
+        if self._asked is None:
+            raise RuntimeError(f"{name}() cannot be called: the client does not stream this cell")
+        key = secrets.token_hex(8)
+        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+        self._asked.put_nowait({"call": key, "name": name, "args": args, "kwargs": kwargs})
+        try:
+            found = await waiting
+        finally:
+            del self._waiting[key]
+        if found.error is not None:
+            raise DescribedError(found.error)
+        return found.value
+
+    def answer(self, call: str, found: CallAnswer) -> None:
+        """Take an answer.
+
+        Raises:
+            NotFoundError: Nobody waits for it.
+        """
+        waiting = self._waiting.get(call)
+        if waiting is None or waiting.done():
+            raise NotFoundError("There is no such call, or the code does not wait for it any more.")
+        waiting.set_result(found)
+
+    async def among(self, pieces: AsyncGenerator[T]) -> AsyncGenerator[T | dict[str, Any]]:
+        """The pieces of a cell's stream, and among them its calls."""
+        asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._asked = asked
+        call: asyncio.Task[Any] = asyncio.ensure_future(asked.get())
+        piece: asyncio.Task[Any] | None = None
+        try:
+            async with aclosing(pieces):
+                while True:
+                    piece = piece or asyncio.ensure_future(anext(pieces))
+                    await asyncio.wait((piece, call), return_when=asyncio.FIRST_COMPLETED)
+                    if call.done():
+                        yield call.result()
+                        call = asyncio.ensure_future(asked.get())
+                    elif piece.done():
+                        done, piece = piece, None
+                        try:
+                            yield done.result()
+                        except StopAsyncIteration:
+                            return
+        finally:
+            if self._asked is asked:
+                self._asked = None
+            call.cancel()
+            if piece is not None:
+                await cancel_and_wait(piece)

@@ -1,0 +1,194 @@
+"""Results, host functions and configurations as JSON, as they cross between a server and its clients.
+
+Used by the engine `remote` and by `coderoom.integrations.service`. `docs/service.md` describes the fields.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from coderoom.errors import RequestError
+from coderoom.outcome import Outcome
+from coderoom.sandbox.config import Credential, SandboxConfig
+from coderoom.sandbox.functions.function import Arguments, HostFunction, check_name
+from coderoom.sandbox.guest.decoding import Decoder, TaggedError
+from coderoom.sandbox.guest.encoding import ValueEncoder
+from coderoom.sandbox.guest.functions import Shown
+from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, NetworkUse
+
+OPTIONS: Final = (
+    "preload",
+    "limits",
+    "network",
+    "policy",
+    "env",
+    "packages",
+    "allowed_packages",
+    "local_network",
+    "credentials",
+    "terminals",
+)
+"""The arguments of `Sandbox` that a client of a server chooses; the server has all others."""
+VARIABLE: Final = re.compile(r"\$\{(\w+)\}", re.ASCII)
+"""In the value of a credential: an environment variable."""
+_MOST: Final = 1 << 40
+
+
+def result_to_json(result: ExecutionResult) -> dict[str, Any]:
+    """A result without its code. The value is tagged data if it is data; contents of artifacts are base64."""
+    facts: dict[str, Any] = {
+        "outcome": result.outcome.value,
+        "exit_code": result.exit_code,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "output": result.output,
+        "value": None,
+        "value_repr": result.value_repr,
+        "value_is_data": result.value_is_data,
+        "error": None if result.error is None else vars(result.error),
+        "duration": result.duration,
+        "truncated": result.truncated,
+        "output_size": result.output_size,
+        "artifacts": [_artifact_to_json(each) for each in result.artifacts],
+        "artifacts_left_out": result.artifacts_left_out,
+        "limit": result.limit,
+        "state_lost": result.state_lost,
+        "peak_memory": result.peak_memory,
+        "calls": [{**vars(each), "outcome": each.outcome.value} for each in result.calls],
+        "network": [vars(each) for each in result.network],
+    }
+    if result.value_is_data:
+        facts["value"] = ValueEncoder(_MOST, _MOST).encode(result.value)
+    return facts
+
+
+def result_from_json(facts: Mapping[str, Any], code: str, workspace: Path | None = None) -> ExecutionResult:
+    """The way back; `workspace` is the folder on this machine that has the files.
+
+    Raises:
+        KeyError, TypeError, ValueError: It is no such JSON.
+    """
+    known = {name: facts[name] for name in _PLAIN if name in facts}
+    value = facts.get("value_repr")
+    if facts.get("value_is_data"):
+        try:
+            value = Decoder().read(facts["value"])
+        except (TaggedError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+    return ExecutionResult(
+        outcome=Outcome(facts["outcome"]),
+        value=value,
+        error=None if facts.get("error") is None else CodeError(**facts["error"]),
+        artifacts=tuple(_artifact_from_json(each, workspace) for each in facts.get("artifacts", ())),
+        calls=tuple(FunctionCall(**{**each, "outcome": Outcome(each["outcome"])}) for each in facts.get("calls", ())),
+        network=tuple(NetworkUse(**each) for each in facts.get("network", ())),
+        code=code,
+        **known,
+    )
+
+
+_PLAIN: Final = (
+    *("exit_code", "stdout", "stderr", "output", "value_repr", "value_is_data", "duration", "truncated"),
+    *("output_size", "artifacts_left_out", "limit", "state_lost", "peak_memory"),
+)
+
+
+def _artifact_to_json(artifact: Artifact) -> dict[str, Any]:
+    return {
+        "name": artifact.name,
+        "size": artifact.size,
+        "media_type": artifact.media_type,
+        "position": artifact.position,
+        "data": None if artifact.data is None else base64.b64encode(artifact.data).decode(),
+    }
+
+
+def _artifact_from_json(facts: Mapping[str, Any], workspace: Path | None) -> Artifact:
+    data = facts.get("data")
+    return Artifact(
+        name=str(facts["name"]),
+        size=int(facts["size"]),
+        media_type=str(facts["media_type"]),
+        path=None if workspace is None else workspace / str(facts["name"]),
+        data=None if data is None else base64.b64decode(data),
+        position=facts.get("position"),
+    )
+
+
+def options_of(config: SandboxConfig) -> dict[str, Any]:
+    """What a client asks a server for: what differs from the defaults of a `Sandbox`."""
+    default, found = SandboxConfig(), {}
+    for name in OPTIONS:
+        value = getattr(config, name)
+        if value == getattr(default, name):
+            continue
+        if name == "limits":
+            value = {key: each for key, each in value if each != getattr(default.limits, key)}
+        elif name == "preload":
+            value = [each if isinstance(each, str) else list(each) for each in value]
+        elif name == "credentials":
+            value = {host: credential_to_json(host, each) for host, each in value.items()}
+        elif isinstance(value, tuple):
+            value = list(value)
+        found[name] = value
+    return found
+
+
+def credential_to_json(host: str, credential: Credential) -> dict[str, Any]:
+    """A credential with its secret, for the server's proxy; variables are those of this process.
+
+    Raises:
+        RequestError: A variable is not set.
+    """
+
+    def value_of(found: re.Match[str]) -> str:
+        value = os.environ.get(found[1], "").strip()
+        if not value:
+            raise RequestError(f"credentials: {host}: the environment variable {found[1]!r} is not set.")
+        return value
+
+    value = VARIABLE.sub(value_of, credential.value.get_secret_value())
+    return {**credential.model_dump(mode="json"), "value": value}
+
+
+def function_from_offer(offer: Mapping[str, Any], run: Callable[[str, list[Any], dict[str, Any]], Any]) -> HostFunction:
+    """The function that a client offers, as `HostFunction.to_offer` describes it.
+
+    `run` is called with its name and with the arguments, which its owner checks.
+
+    Raises:
+        RequestError: It is no such description.
+    """
+    try:
+        name = check_name(str(offer["name"]))
+        parameters = [_parameter(each) for each in offer.get("parameters", ())]
+        returns = Shown(str(offer["returns"])) if "returns" in offer else inspect.Signature.empty
+        signature = inspect.Signature(parameters, return_annotation=returns)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RequestError(f"functions: a description of a function is wrong: {error!r:.200}.") from error
+    return HostFunction(
+        name=name,
+        signature=signature,
+        doc=str(offer.get("doc", "")),
+        is_async=bool(offer.get("is_async")),
+        in_thread=False,
+        check=Arguments,
+        run=lambda arguments: run(name, list(arguments.args), dict(arguments.kwargs)),
+    )
+
+
+def _parameter(described: Mapping[str, Any]) -> inspect.Parameter:
+    kind = getattr(inspect._ParameterKind, str(described["kind"]))
+    annotation = Shown(str(described["annotation"])) if "annotation" in described else inspect.Parameter.empty
+    default: Any = inspect.Parameter.empty
+    if "default" in described:
+        default = described["default"]
+    elif "default_text" in described:
+        default = Shown(str(described["default_text"]))
+    return inspect.Parameter(str(described["name"]), kind, default=default, annotation=annotation)
