@@ -15,7 +15,6 @@ from coderoom.integrations.tool import missing
 
 try:
     import fastapi  # noqa: F401
-    import uvicorn  # noqa: F401
 except ImportError as error:
     raise missing("FastAPI", "serve") from error
 
