@@ -78,24 +78,30 @@ async def install_behind_wall(wanted: Sequence[str], python: str, uv: str | None
 async def take_over(built: Path, site: Path) -> str:
     """Copy what was installed behind a wall into an environment; return a list of its packages.
 
-    Links stay links, which lead nowhere on the host; what is neither a file, a link nor a folder is left out.
+    Only files and folders are taken: a link could lead to what the host has, and be followed here.
+
+    Raises:
+        RequestError: It is a link as a whole.
     """
 
     def copy() -> str:
+        if built.is_symlink() or not built.is_dir():
+            raise RequestError("packages: what was built has put something else in the place of its folder.")
+
         def unwanted(folder: str, names: list[str]) -> list[str]:
             places = {name: Path(folder, name) for name in names}
             return [
                 name
                 for name, path in places.items()
-                if not (path.is_symlink() or path.is_file() or path.is_dir()) or path.name == "zzz_coderoom.pth"
+                if path.is_symlink() or not (path.is_file() or path.is_dir()) or name == "zzz_coderoom.pth"
             ]
 
         shutil.copytree(built, site, symlinks=True, dirs_exist_ok=True, ignore=unwanted)
         lines = []
         for info in sorted(site.glob("*.dist-info/METADATA")):
-            if not info.is_symlink() and not info.parent.is_symlink():
-                said = dict(_METADATA.findall(info.read_text("utf-8", errors="replace")[:20_000]))
-                lines.append(f"{said.get('Name', info.parent.name)}=={said.get('Version', '0')}\n")
+            with info.open(encoding="utf-8", errors="replace") as file:
+                said = dict(_METADATA.findall(file.read(20_000)))
+            lines.append(f"{said.get('Name', info.parent.name)}=={said.get('Version', '0')}\n")
         return "".join(lines)
 
     return await asyncio.to_thread(copy)

@@ -47,10 +47,13 @@ def check_requirement(text: object) -> str:
     """A package with the versions that are allowed, such as `polars>=1`, without spaces around it.
 
     Raises:
-        RequestError: It is something else, for instance an address or a path, from which code would run.
+        RequestError: It is something else, for instance an address or a path, from which code would run; also a word
+            or the name of a file, which mean something else where packages are listed.
     """
     if isinstance(text, str) and _REQUIREMENT.fullmatch(text.strip()):
-        return text.strip()
+        plain = text.strip()
+        if plain not in WORDS and not plain.endswith(_FILES):
+            return plain
     raise RequestError(
         f"packages: {str(text)!r:.200} is not a package with versions, such as 'polars' or 'polars>=1,<2'. Addresses, "
         "paths and options are not taken."
@@ -161,8 +164,8 @@ def _installed(code: str) -> list[str]:
     for options in _INSTALLS.findall(code):
         for word in options.split():
             with contextlib.suppress(RequestError):
-                found.append(check_requirement(word.strip("'\"")))
-    return found
+                found.append(check_packages(word.strip("'\"")))
+    return [each for each in found if each not in WORDS]
 
 
 def install_commands(code: str) -> list[str]:

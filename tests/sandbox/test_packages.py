@@ -13,7 +13,7 @@ import sys
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -45,11 +45,15 @@ def wheel(name: str, version: str, needs: str = "", pth: str = "") -> tuple[str,
     return f"{name}-{version}-py3-none-any.whl", data.getvalue()
 
 
-def source(name: str) -> tuple[str, bytes]:
-    """A package that has to be built, which would run its code."""
+def source(name: str, links: Mapping[str, str]) -> tuple[str, bytes]:
+    """A package that has to be built, whose code leaves links beside it."""
     backend = f"""
 import os, socket, zipfile
 def build_wheel(folder, *_):
+    os.makedirs("/workspace/site", exist_ok=True)
+    for source, name in {links!r}.items():
+        if not os.path.lexists("/workspace/site/" + name):
+            os.symlink(source, "/workspace/site/" + name)
     try:
         reached = socket.create_connection(("192.0.2.7", 443), 1)
     except OSError as error:
@@ -90,8 +94,9 @@ class Index:
             wheel("circles", "2.0", needs="dots"),
             wheel("dots", "1.5", pth=touch),
             *(wheel(f"many{number}", "1.0") for number in range(4)),
-            source("built"),
+            source("built", {f"{marker.parent}/secret.py": "secret.py", str(marker.parent): "__pycache__"}),
         ])  # fmt: skip
+        self.marker = marker
         self.requested: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -212,11 +217,17 @@ async def test_a_build_that_is_killed_leaves_nothing_half(index: Index) -> None:
 
 
 async def test_what_has_to_be_built_is_built_behind_a_wall(index: Index) -> None:
+    host = index.marker.parent
+    (host / "secret.py").write_text("KEY = 'of the host'\n")
     async with Sandbox(packages=["built", "allow-builds"]) as sandbox:
         result = await sandbox.run("import built, dots, pydantic; print(built.REACHED, dots.VERSION, built.PLACE)")
     said = result.stdout.split()
     assert said[:2] == ["OSError", "1.5"], result.stderr
     assert Path(said[2]).is_relative_to("/tmp")
+    # What links lead to on the host is neither read nor changed.
+    assert os.listdir(host) == ["secret.py"]
+    (kept,) = [each.folder for each in kept_environments() if "built==1" in each.packages]
+    assert not list(kept.rglob("secret*"))
     assert any({"built==1", "dots==1.5"} == set(each.packages) for each in kept_environments())
     index.requested.clear()
     async with Sandbox(packages=["built", "allow-builds"]):
@@ -263,6 +274,10 @@ async def test_without_an_index_what_is_missing_is_no_fault_of_the_code(
 async def test_code_installs_what_it_may(index: Index) -> None:
     async with Sandbox(packages=["dots", "on-request"], allowed_packages=["Circles", "many*"]) as sandbox:
         async with sandbox.session() as session:
+            for word in ("allow-builds", "secrets.txt", "same.lock"):  # Which are not the code's to give.
+                refused = await session.run(f"_install_packages([{word!r}, 'many0'])")
+                assert refused.error is not None
+                assert f"{word!r} is not a package with versions" in refused.error.message
             refused = await session.run("!pip install built")
             assert refused.error is not None
             assert "'built' is not among those that code may install: Circles, many*" in refused.error.message
@@ -329,6 +344,8 @@ async def test_a_script_names_its_packages(index: Index, tmp_path: Path) -> None
         "dependencies = ['six @ file:///etc/passwd']",
         "dependencies = ['--index-url=http://x']",
         "dependencies = 'six'",
+        "dependencies = ['allow-builds']",
+        "dependencies = ['requirements.txt']",
         "x",
     ],
 )
