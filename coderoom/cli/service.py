@@ -61,7 +61,8 @@ def serve(
     )
     given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]
     shown = "" if given or tenants is not None or no_token else new_token()
-    names = {token: Tenant(f"token {number}", TenantLimits()) for number, token in enumerate(given or [shown], 1)}
+    limits = TenantLimits(metrics=len(given) <= 1)
+    names = {token: Tenant(f"token {number}", limits) for number, token in enumerate(given or [shown], 1)}
     known = None if no_token else names if tenants is None else read_tenants(tenants)
     slots = concurrency or 8 * (os.cpu_count() or 1)
     server = SandboxServer(config, known, concurrency=slots)

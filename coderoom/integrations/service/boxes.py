@@ -8,21 +8,26 @@ has an empty workspace in memory.
 from __future__ import annotations
 
 import asyncio
+import functools
+import importlib.util
 import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
-from coderoom.errors import RequestError
+from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.streams import ClientCalls
 from coderoom.integrations.service.tenants import Tenant
+from coderoom.judge import make_sandbox
+from coderoom.judge.apart import sandbox_apart, sandbox_for_suites
 from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, Limits, Process, Sandbox, SandboxConfig, Session
 from coderoom.sandbox.config import SourceModule
 from coderoom.sandbox.engines.remote.wire import OPTIONS, VARIABLE, options_of
@@ -32,6 +37,8 @@ _SESSIONS: Final = 8_192  # Of a worker; tenants have limits of their own.
 _LOOK_SECONDS: Final = 5.0
 _WARM_SECONDS: Final = 300.0
 _MOST_WARM: Final = 16
+# What the interpreter, the C library and OpenSSL read when a process starts.
+_OF_LOADERS: Final = ("PYTHON", "LD_", "GCONV_", "GLIBC_", "MALLOC_", "LOCPATH", "NLSPATH", "OPENSSL_", "SSLKEYLOG")
 _LARGEST_OPTIONS: Final = 4 * 1024 * 1024
 
 
@@ -291,7 +298,9 @@ class Boxes:
             given["limits"] = Limits.model_validate({**dict(self.defaults.limits), **options["limits"]})
         if isinstance(options.get("preload"), list):
             given["preload"] = [SourceModule(*each) if isinstance(each, list) else each for each in options["preload"]]
+            _check_preload(given["preload"], options)
         if isinstance(options.get("env"), Mapping):
+            _check_environment(options["env"])
             given["env"] = {**self.defaults.env, **options["env"]}
         config = SandboxConfig(**{name: value for name, value in given.items() if name != "authority"})
         if "network" in options:
@@ -333,6 +342,47 @@ class Boxes:
                     del self._warm[key]
                     with suppress(Exception):
                         await warm.sandbox.close()
+
+
+def _check_preload(preload: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Refuse modules of clients: the worker imports them without the limits of a session.
+
+    Modules of this server's interpreter, and those that run the judge's tests, are known.
+    """
+    for each in preload:
+        if isinstance(each, SourceModule):
+            known = each in _known_modules()
+        else:
+            known = not options.get("packages") and isinstance(each, str) and _is_installed(each)
+        if not known:
+            name = each.name if isinstance(each, SourceModule) else each
+            raise RequestError(
+                f"preload: {name!r:.200} is not a module that this server has (or it has another version of CodeRoom); "
+                "code can import it itself."
+            )
+
+
+@functools.cache
+def _known_modules() -> frozenset[SourceModule]:
+    found = {each for make in (make_sandbox, sandbox_apart, sandbox_for_suites) for each in make().preload}
+    for language in entry_points(group="coderoom.languages"):
+        with suppress(ImportError, CodeRoomError):  # The generator is not installed, for instance.
+            found.update(language.load()().harness())
+    return frozenset(each for each in found if isinstance(each, SourceModule))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _check_environment(env: Mapping[str, Any]) -> None:
+    """Refuse variables by which code would get into the worker, which has not the limits of a session."""
+    for name in env:
+        if str(name).upper().startswith(_OF_LOADERS):
+            raise RequestError(f"env: {name!r:.100} cannot be set here; code can set it for what it starts.")
 
 
 def _key(options: Mapping[str, Any]) -> str:

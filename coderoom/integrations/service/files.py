@@ -18,6 +18,7 @@ from coderoom.integrations.service.boxes import Box
 from coderoom.integrations.service.failures import NotFoundError
 
 _PART: Final = 256 * 1024
+_PIECE_SECONDS: Final = 30.0
 _IN_MEMORY: Final = 1024 * 1024
 _MOST_FILES: Final = 20_000
 
@@ -76,14 +77,21 @@ async def received(request: Request, box: Box) -> BinaryIO:
     room = box.sandbox.limits.disk_bytes - sum(size for _, size, _ in await asyncio.to_thread(files_of, box))
     file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (the caller closes it)
     try:
-        async for piece in request.stream():
+        pieces = aiter(request.stream())
+        while True:
+            async with asyncio.timeout(_PIECE_SECONDS):
+                piece = await anext(pieces, None)
+            if piece is None:
+                break
             room -= len(piece)
             if room < 0:
                 raise RequestError(f"The sandbox may have {box.sandbox.limits.disk_bytes:,} bytes of files.")
             await asyncio.to_thread(file.write, piece) if len(piece) > _PART else file.write(piece)
         file.seek(0)
-    except BaseException:
+    except BaseException as error:
         file.close()
+        if isinstance(error, TimeoutError):
+            raise RequestError(f"Nothing has come of the file for {_PIECE_SECONDS:g} s.") from None
         raise
     return file  # type: ignore[return-value]
 

@@ -34,7 +34,7 @@ _OPEN: Final = ("/healthz", "/health")
 _LOOPBACK: Final = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST /files")
 _TOKEN_IN_PATH: Final = re.compile(r"/t/([^/]+)(?=/|$)")
-ANYBODY: Final = Tenant("anybody", TenantLimits())
+ANYBODY: Final = Tenant("anybody", TenantLimits(metrics=True))
 
 
 class SandboxServer:
@@ -109,7 +109,9 @@ class SandboxServer:
     async def _health(self, _: Request) -> Response:
         return PlainTextResponse("draining" if self._draining else "ok", 503 if self._draining else 200)
 
-    async def _metrics(self, _: Request) -> Response:
+    async def _metrics(self, request: Request) -> Response:
+        if not request.scope[CALLER].limits.metrics:
+            raise HTTPException(403, "Only a tenant with metrics=true may read this")
         lines = ["# TYPE coderoom_requests_total counter"]
         for (tenant, method, status), count in sorted(self._counts.items()):
             labels = f'tenant={json.dumps(tenant)},method="{method}",status="{status}"'
@@ -218,7 +220,7 @@ async def _failed(_: Request, error: Exception) -> Response:
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "not_allowed"}.get(error.status_code, "bad_request")
+    code = {403: "not_allowed", 404: "not_found", 405: "not_allowed"}.get(error.status_code, "bad_request")
     return JSONResponse(told(code, f"{error.detail}."), error.status_code, error.headers)
 
 

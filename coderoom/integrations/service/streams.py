@@ -20,6 +20,7 @@ T = TypeVar("T")
 Event = tuple[str, dict[str, Any]]
 """Its name and its data."""
 _KEEP_ALIVE_SECONDS: Final = 10.0
+_PATIENCE_SECONDS: Final = 60.0
 _MOST_QUEUED: Final = 256
 
 
@@ -60,10 +61,13 @@ async def sent_events(events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
         try:
             async with aclosing(events):
                 async for event in events:
-                    await queue.put(event)
+                    async with asyncio.timeout(_PATIENCE_SECONDS):  # Of a client that does not read.
+                        await queue.put(event)
         except Exception as error:
             _, facts, _ = failure_of(error)
-            await queue.put(("error", facts))
+            while queue.full():
+                queue.get_nowait()
+            queue.put_nowait(("error", facts))
         await queue.put(None)
 
     filling = asyncio.ensure_future(fill())

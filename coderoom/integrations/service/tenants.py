@@ -53,6 +53,7 @@ class TenantLimits(BaseModel):
         default=False, description="The network that a sandbox may ask for: none, all, or hosts of this list."
     )
     packages: bool = Field(default=True, description="Whether a sandbox may ask for packages, as wheels.")
+    metrics: bool = Field(default=False, description="Whether `/metrics` may be read, which names all tenants.")
 
 
 @dataclass(eq=False)
