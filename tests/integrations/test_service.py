@@ -239,20 +239,13 @@ def test_hostile_requests_have_answers(url: str) -> None:
             sock.sendall(raw)
             return sock.recv(65_536)
 
-    both = f"POST /v1/run HTTP/1.1\r\n{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n"
-    first = answer(both.encode())
+    both = f"POST /v1/run HTTP/1.1\r\n{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    first = answer(f"{both}0\r\n\r\nGET / HTTP/1.1\r\n\r\n".encode())
     assert not re.search(rb"200 OK", first)
     assert answer(b"GARBAGE\r\n\r\n").startswith(b"HTTP/1.1 400")
     with client_of(url) as client:
         deep = "[" * 100_000
-        for body in (
-            "",
-            "null",
-            "[]",
-            deep,
-            '{"code": "1", "options": ' + deep,
-            "\ud800".encode("utf-8", "surrogatepass"),
-        ):
+        for body in ("", "null", "[]", deep, '{"code": "1", "options": ' + deep, b"\xed\xa0\x80"):
             answered = client.post("/v1/run", content=body, headers={"Content-Type": "application/json"})
             assert answered.status_code in (400, 422), (body[:50], answered.text)
         large = client.post("/v1/run", content=b"x" * (17 << 20), headers={"Content-Type": "application/json"})
