@@ -1,8 +1,8 @@
 """Environments with the packages that code asks for: built once, outside of the sandbox, and shared by all sandboxes.
 
 An environment is a virtual environment in a cache folder. No code of a package runs while it is built, since only
-wheels are unpacked, nor afterwards on the host: even its own interpreter is started behind a wall only, since each
-start runs what packages have put there.
+wheels are unpacked, nor afterwards on the host: even its own interpreter is started behind a wall only. What packages
+would have each interpreter run at its start is taken away.
 """
 
 from __future__ import annotations
@@ -265,6 +265,7 @@ async def _make_empty(place: Path, base: Interpreter, busy: int) -> None:
 async def _finish(place: Path, base: Interpreter, busy: int, more: Sequence[str] = ()) -> None:
     """Compile the modules, show it more folders and the packages of its interpreter, and mark it as whole."""
     site = _site_packages(place)
+    _take_starters(site)
     # Without `site`, since that would run what the packages have put there.
     await _run(busy, [base.executable, "-I", "-S", "-m", "compileall", "-qq", str(site)], may_fail=True)
     below = [*more, *(path for path in map(str, base.folders) if path.endswith(("site-packages", "dist-packages")))]
@@ -274,6 +275,19 @@ async def _finish(place: Path, base: Interpreter, busy: int, more: Sequence[str]
     records = {str(each.relative_to(place)): each.stat().st_size for each in site.glob("*.dist-info/RECORD")}
     facts = {"python": base.executable, "records": records, "seconds": time.time(), "size": _size_of(place)}
     (place / _MARK).write_text(json.dumps(facts), "utf-8")
+
+
+def _take_starters(site: Path) -> None:
+    """Take away what packages have each interpreter run at its start: the worker is one, which has no limits.
+
+    What is left of a path file are the folders that it names.
+    """
+    for name in ("sitecustomize", "usercustomize"):
+        (site / f"{name}.py").unlink(missing_ok=True)
+        shutil.rmtree(site / name, ignore_errors=True)
+    for file in site.glob("*.pth"):
+        lines = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join(line for line in lines if not line.startswith((b"import ", b"import\t"))))
 
 
 def _size_of(place: Path) -> int:

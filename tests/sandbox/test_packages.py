@@ -89,6 +89,7 @@ class Index:
 
     def __init__(self, marker: Path) -> None:
         touch = f"os.path.isdir({str(marker.parent)!r}) and open({str(marker)!r}, 'a').close()"
+        touch = f"import sys; sys.dots_began = True; {touch}"
         files = dict([
             wheel("circles", "1.0", needs="dots"),
             wheel("circles", "2.0", needs="dots"),
@@ -172,11 +173,11 @@ try:
     writable = True
 except OSError:
     writable = False
-print(circles.VERSION, dots.VERSION, said.stdout.decode().strip(), writable)
+print(circles.VERSION, dots.VERSION, said.stdout.decode().strip(), writable, hasattr(sys, "dots_began"))
 """
     async with Sandbox(wall, packages=["circles<2"]) as sandbox:
         result = await sandbox.run(code)
-        assert result.stdout == "1.0 1.5 1.0 False\n", result.stderr
+        assert result.stdout == "1.0 1.5 1.0 False False\n", result.stderr
         index.requested.clear()
         async with Sandbox(wall, packages=["circles<2"]) as again:
             assert (await again.run("import circles; print(circles.VERSION)")).stdout == "1.0\n"
