@@ -123,8 +123,8 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
         seconds = box.seconds(code.timeout)
 
         async def work() -> AsyncGenerator[Event]:
-            async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
-                with box:
+            with box:
+                async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
                     async with aclosing(stream(seconds)) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, OutputChunk):

@@ -25,7 +25,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.streams import ClientCalls
-from coderoom.integrations.service.tenants import Tenant
+from coderoom.integrations.service.tenants import Tenant, TooMuchError
 from coderoom.judge import make_sandbox
 from coderoom.judge.apart import sandbox_apart, sandbox_for_suites
 from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, Limits, Process, Sandbox, SandboxConfig, Session
@@ -36,7 +36,8 @@ from coderoom.sandbox.requirements import ALLOW_BUILDS, check_requirement
 _SESSIONS: Final = 8_192  # Of a worker; tenants have limits of their own.
 _LOOK_SECONDS: Final = 5.0
 _WARM_SECONDS: Final = 300.0
-_MOST_WARM: Final = 16
+_MOST_WARM: Final = 2  # Of each tenant, that nothing uses.
+_MOST_SHARED: Final = 8
 # What the interpreter, the C library and OpenSSL read when a process starts.
 _OF_LOADERS: Final = ("PYTHON", "LD_", "GCONV_", "GLIBC_", "MALLOC_", "LOCPATH", "NLSPATH", "OPENSSL_", "SSLKEYLOG")
 _LARGEST_OPTIONS: Final = 4 * 1024 * 1024
@@ -84,6 +85,7 @@ class Box:
         idle_seconds: After so many seconds without use it is closed.
         ends: When it is closed in any case, on the clock `time.monotonic`; `None`: never.
         metadata: What its maker has noted about it.
+        shared: Whether it is for one-shot runs, and not one that the tenant has made.
     """
 
     id: str
@@ -93,6 +95,7 @@ class Box:
     idle_seconds: float
     ends: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    shared: bool = False
     created: float = field(default_factory=time.time)
     used: float = field(default_factory=time.monotonic)
     busy: int = 0
@@ -143,6 +146,7 @@ class Boxes:
         self._warm: dict[tuple[Tenant, str], _Warm] = {}
         self._shared: dict[tuple[Tenant, str], Box] = {}
         self._cleaning: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Begin to close what is idle."""
@@ -153,12 +157,12 @@ class Boxes:
         if self._cleaning is not None:
             await cancel_and_wait(self._cleaning)
         await asyncio.gather(*map(self.end, list(self._boxes.values())))
-        await asyncio.gather(*(warm.sandbox.close() for warm in self._warm.values()))
+        await asyncio.gather(*self._closing, *(warm.sandbox.close() for warm in self._warm.values()))
         self._warm.clear()
 
     def of(self, tenant: Tenant) -> list[Box]:
-        """The boxes of a tenant, oldest first."""
-        return [box for box in self._boxes.values() if box.tenant is tenant]
+        """The boxes that a tenant has made, oldest first."""
+        return [box for box in self._boxes.values() if box.tenant is tenant and not box.shared]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -192,12 +196,31 @@ class Boxes:
         return kept
 
     def shared(self, tenant: Tenant, options: Mapping[str, Any]) -> Box:
-        """The box of a tenant for one-shot runs with some options."""
+        """The box of a tenant for one-shot runs with some options, which does not count as one of its sandboxes.
+
+        Raises:
+            RequestError: As for `make`.
+            TooMuchError: The tenant uses too many different options at a time.
+        """
         key = tenant, _key(options)
         box = self._shared.get(key)
         if box is None:
-            box = self._shared[key] = self.make(tenant, options)
+            self._make_room(tenant)
+            config = self._config(tenant, options)
+            sandbox = self._take_warm(tenant, options, config)
+            box = Box(self._id("b"), tenant, sandbox, None, tenant.limits.idle_seconds, shared=True)
+            self._shared[key] = self._boxes[box.id] = box
         return box
+
+    def _make_room(self, tenant: Tenant) -> None:
+        """Let go of the shared box that was not used for the longest time, if there are too many."""
+        own = [box for (each, _), box in self._shared.items() if each is tenant]
+        if len(own) < _MOST_SHARED:
+            return
+        idle = min((box for box in own if not box.busy), key=lambda box: box.used, default=None)
+        if idle is None:
+            raise TooMuchError(f"The tenant {tenant.name!r} runs code with {len(own)} different options already.")
+        self._let_go(idle)
 
     def make(
         self,
@@ -268,20 +291,31 @@ class Boxes:
 
     async def end(self, box: Box) -> None:
         """Close a box with its sessions and files; a second time does nothing."""
-        if self._boxes.pop(box.id, None) is None:
+        if box.id not in self._boxes:
             return
-        for key in [key for key, shared in self._shared.items() if shared is box]:
-            del self._shared[key]
+        if box.shared:
+            self._let_go(box)
+            return
+        del self._boxes[box.id]
         await asyncio.gather(*map(self.close_session, list(box.sessions.values())))
         box.tenant.give(sandboxes=1, disk_bytes=0 if box.folder is None else box.sandbox.limits.disk_bytes)
         if box.folder is None:
-            for warm in self._warm.values():
-                if warm.sandbox is box.sandbox:
-                    warm.boxes -= 1
-                    warm.used = time.monotonic()
+            self._give_warm(box)
             return
         await run_uncancellable(box.sandbox.close())
         await asyncio.to_thread(remove_folder, box.folder)
+
+    def _let_go(self, box: Box) -> None:
+        """Forget a shared box, which has neither sessions nor files."""
+        del self._boxes[box.id]
+        self._shared = {key: each for key, each in self._shared.items() if each is not box}
+        self._give_warm(box)
+
+    def _give_warm(self, box: Box) -> None:
+        for warm in self._warm.values():
+            if warm.sandbox is box.sandbox:
+                warm.boxes -= 1
+                warm.used = time.monotonic()
 
     def _id(self, kind: str) -> str:
         return f"{kind}{self.owner}-{secrets.token_hex(12)}"
@@ -321,6 +355,9 @@ class Boxes:
         key = tenant, _key(options)
         warm = self._warm.get(key)
         if warm is None:
+            unused = [key for key, each in self._warm.items() if key[0] is tenant and not each.boxes]
+            if len(unused) >= _MOST_WARM:
+                self._close_later(self._warm.pop(min(unused, key=lambda key: self._warm[key].used)))
             sandbox = Sandbox.from_config(config.model_copy(update={"workspace": None, "concurrency": _SESSIONS}))
             warm = self._warm[key] = _Warm(sandbox)
         warm.boxes += 1
@@ -336,12 +373,14 @@ class Boxes:
                 if is_over or (not box.busy and now - box.used > box.idle_seconds):
                     with suppress(Exception):
                         await self.end(box)
-            unused = sorted((each for each in self._warm.items() if not each[1].boxes), key=lambda each: each[1].used)
-            for number, (key, warm) in enumerate(unused):
-                if now - warm.used > _WARM_SECONDS or len(unused) - number > _MOST_WARM:
-                    del self._warm[key]
-                    with suppress(Exception):
-                        await warm.sandbox.close()
+            for key, warm in list(self._warm.items()):
+                if not warm.boxes and now - warm.used > _WARM_SECONDS:
+                    self._close_later(self._warm.pop(key))
+
+    def _close_later(self, warm: _Warm) -> None:
+        closing = asyncio.ensure_future(warm.sandbox.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
 
 def _check_preload(preload: Sequence[Any], options: Mapping[str, Any]) -> None:
