@@ -124,17 +124,17 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
 
         async def work() -> AsyncGenerator[Event]:
             with box:
-                async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
-                    async with aclosing(stream(seconds)) as pieces:
-                        async for piece in pieces:
-                            if isinstance(piece, OutputChunk):
-                                yield "output", {"stream": piece.stream, "text": piece.text}
-                            elif isinstance(piece, ExecutionResult):
-                                if kept is not None:
-                                    kept.note(piece)
-                                yield "result", result_to_json(piece)
-                            else:
-                                yield "call", piece
+                turn = tenants.turn(box.tenant, box.sandbox.limits.memory_bytes)
+                async with turn, aclosing(stream(seconds)) as pieces:
+                    async for piece in pieces:
+                        if isinstance(piece, OutputChunk):
+                            yield "output", {"stream": piece.stream, "text": piece.text}
+                        elif isinstance(piece, ExecutionResult):
+                            if kept is not None:
+                                kept.note(piece)
+                            yield "result", result_to_json(piece)
+                        else:
+                            yield "call", piece
 
         if code.stream:
             return StreamingResponse(sent_events(work()), media_type="text/event-stream")
