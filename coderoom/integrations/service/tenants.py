@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coderoom._util.text import misfits
 from coderoom.errors import RequestError
+from coderoom.integrations.tool import missing
 from coderoom.sandbox.config import MIB
 from coderoom.sandbox.proxy.rules import AllowList, address_of, parse_rule
 
@@ -243,10 +244,13 @@ def read_tenants(file: Path) -> dict[str, Tenant]:
 
     Raises:
         RequestError: It cannot be read, or has something else.
+        MissingDependencyError: ruamel.yaml is not installed.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
+    try:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+    except ImportError as error:
+        raise missing("ruamel.yaml", "cli") from error
     try:
         data = YAML(typ="safe", pure=True).load(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
