@@ -38,6 +38,10 @@ def serve(
     concurrency: Annotated[
         int | None, app.option("N", "Runs and cells at a time; 8 for each core.", "--concurrency", min=1)
     ] = None,
+    workers: Annotated[int, app.option("N", "Processes that serve; 0: one for each core.", "--workers", min=0)] = 1,
+    drain_seconds: Annotated[
+        float, app.option("SEC", "At SIGTERM, what runs may take so long to end.", "--drain-seconds", min=0)
+    ] = 30.0,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log each request as a line of JSON.")] = False,
     debug: app.DebugOption = False,
 ) -> None:
@@ -46,8 +50,10 @@ def serve(
     The URL is http://ADDRESS:PORT. The tokens of callers are in CODEROOM_TOKEN, separated by commas, or in the file of
     --tenants; otherwise there is a new one, which is shown.
     """
-    from coderoom.integrations.http import serve_http
+    from coderoom.integrations.http import listen, serve_sockets, url_of
     from coderoom.integrations.service import SandboxServer, Tenant, TenantLimits, new_token, read_tenants
+    from coderoom.integrations.service.peers import Peers
+    from coderoom.integrations.service.workers import Workers
     from coderoom.sandbox import Limits, SandboxConfig
 
     if no_token and (tenants is not None or host not in ("127.0.0.1", "localhost", "::1")):
@@ -64,17 +70,28 @@ def serve(
     limits = TenantLimits(metrics=len(given) <= 1)
     names = {token: Tenant(f"token {number}", limits) for number, token in enumerate(given or [shown], 1)}
     known = None if no_token else names if tenants is None else read_tenants(tenants)
-    slots = concurrency or 8 * (os.cpu_count() or 1)
-    server = SandboxServer(config, known, concurrency=slots)
+    cores = os.cpu_count() or 1
+    count, slots = workers or cores, concurrency or 8 * cores
     if access_log:
         logging.basicConfig(format="%(message)s", stream=sys.stderr)
         logging.getLogger("coderoom.service").setLevel(logging.INFO)
+    server = SandboxServer(config, known, concurrency=slots)
     try_out(server)
+    socket = listen(host, port)
 
-    def ready(url: str) -> None:
-        typer.echo(url)
+    def ready() -> None:
+        typer.echo(url_of(host, socket))
         if shown:
             typer.echo(f"Authorization: Bearer {shown}")
             typer.echo(f"Clients send this key. It is new at each start; {TOKEN_VARIABLE} sets one.")
+        sys.stdout.flush()
 
-    asyncio.run(serve_http(server.app, host, port, ready))
+    if count == 1:
+        ready()
+        asyncio.run(serve_sockets(server.app, [socket], server, drain_seconds))
+        return
+
+    def make(peers: Peers, number: int) -> SandboxServer:
+        return SandboxServer(config, known, concurrency=max(1, slots // count), peers=peers)
+
+    Workers(make, count, drain_seconds).serve(socket, ready)

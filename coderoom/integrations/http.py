@@ -9,10 +9,13 @@ import asyncio
 import hmac
 import logging
 import resource
+import signal
+import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from socket import AF_INET, AF_INET6, create_server
-from typing import TYPE_CHECKING, Any, Final
+from time import monotonic
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from coderoom.errors import RequestError
 from coderoom.integrations.tool import missing
@@ -35,6 +38,9 @@ _PATIENCE_SECONDS: Final = 2
 _BODY_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 10.0
 _MOST_CONNECTIONS: Final = 8_192
+_MOST_QUEUED: Final = 2_048
+_MOST_ACCEPTED: Final = 2  # At a time, so that processes that listen at one socket share the work.
+_NOTICE_SECONDS: Final = 2.0  # So long a server that ends says so before it refuses requests.
 _CLOSE: Final = {"Connection": "close"}
 _log: Final = logging.getLogger("coderoom.integrations")
 
@@ -166,24 +172,105 @@ def error_of(status: int, message: str, code: str | None = None) -> dict[str, An
     return {"error": {"message": message, "type": kind, "param": None, "code": code or known.get(status)}}
 
 
-async def serve_http(app: WebApp, host: str, port: int, ready: Callable[[str], None]) -> None:
+class Drained(Protocol):
+    """An application that can end without breaking off what runs."""
+
+    def drain(self, *, refuse: bool) -> None:
+        """Say that it ends; `refuse`: and take nothing new."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs."""
+        ...
+
+
+class _Server(uvicorn.Server):
+    """Ends at SIGINT at once; at SIGTERM when nothing runs any more, which it says before it refuses anything."""
+
+    def __init__(self, config: uvicorn.Config, drained: Drained | None, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._drained = drained
+        self._drain_seconds = drain_seconds
+        self._draining_since: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(_MOST_QUEUED)  # Uvicorn's `backlog` also is how many connections one process takes at a time.
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and self._drained is not None:
+            self._draining_since = self._draining_since or monotonic()
+        elif not self.should_exit:  # Another signal would leave out the end of the application.
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._draining_since is not None and self._drained is not None:
+            passed = monotonic() - self._draining_since
+            is_noticed = passed >= min(_NOTICE_SECONDS, self._drain_seconds)
+            self._drained.drain(refuse=is_noticed)
+            if passed >= self._drain_seconds or (is_noticed and self._drained.is_idle):
+                self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 is any that is free.
+
+    Raises:
+        RequestError: The port is used, or not allowed.
+    """
+    try:  # Clients that come at once wait.
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=_MOST_QUEUED)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]
+        hint = " Name another port, or 0 for one that is free." if port else ""
+        raise RequestError(f"The port {port} of {host} cannot be used: {why}.{hint}") from error
+    listener.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # asyncio does this only if the socket names its protocol.
+    return listener
+
+
+def url_of(host: str, listener: socket.socket) -> str:
+    """The URL of a listening socket."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+async def serve_http(
+    app: WebApp,
+    host: str,
+    port: int,
+    ready: Callable[[str], None],
+    drained: Drained | None = None,
+    drain_seconds: float = 0.0,
+) -> None:
     """Serve until SIGINT or SIGTERM; port 0 is any that is free. `ready` is called with the URL when it can be used."""
+    listener = listen(host, port)
+    ready(url_of(host, listener))
+    await serve_sockets(app, [listener], drained, drain_seconds)
+
+
+async def serve_sockets(
+    app: WebApp, sockets: Sequence[socket.socket], drained: Drained | None = None, drain_seconds: float = 0.0
+) -> None:
+    """Serve at listening sockets, which other processes may have too, until SIGINT or SIGTERM."""
     with suppress(OSError, ValueError):  # Idle connections need descriptors too.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Its log is about clients that have left, and about connections that are ended with the server.
     config = uvicorn.Config(
-        app, host, port, http=_Impatient, ws="none", log_level="critical", timeout_graceful_shutdown=_PATIENCE_SECONDS
+        app,
+        http=_Impatient,
+        ws="none",
+        log_level="critical",
+        backlog=_MOST_ACCEPTED,
+        timeout_graceful_shutdown=_PATIENCE_SECONDS,
     )
-    try:  # Clients that come at once wait.
-        socket = create_server((host, port), family=AF_INET6 if ":" in host else AF_INET)
-    except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]
-        hint = " Name another port, or 0 for one that is free." if port else ""
-        raise RequestError(f"The port {port} of {host} cannot be used: {why}.{hint}") from error
-    shown = f"[{host}]" if ":" in host else host
-    ready(f"http://{shown}:{socket.getsockname()[1]}")
     try:
-        await uvicorn.Server(config).serve(sockets=[socket])
+        await _Server(config, drained, drain_seconds).serve(sockets=list(sockets))
     finally:
-        socket.close()
+        for each in sockets:
+            each.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,13 @@ small:
 @contextmanager
 def serving(folder: Path, *arguments: str) -> Iterator[str]:
     """A server, and its URL. Its callers are those of `TENANTS`."""
+    with process_serving(folder, *arguments) as (url, _):
+        yield url
+
+
+@contextmanager
+def process_serving(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The URL of a server, and its process."""
     tenants = folder / "tenants.yaml"
     tenants.write_text(TENANTS)
     command = [sys.executable, "-m", "coderoom", "sandbox", "serve", "--port", "0", *arguments]
@@ -39,9 +47,9 @@ def serving(folder: Path, *arguments: str) -> Iterator[str]:
     with subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            yield server.stdout.readline().strip()
+            yield server.stdout.readline().strip(), server
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)
 
 
 def client_of(url: str, tenant: str = "one") -> httpx.Client:

@@ -182,8 +182,9 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
         return _box_to_json(box)
 
     @api.get("/sandboxes", summary="List sandboxes")
-    async def list_sandboxes(tenant: Caller) -> dict[str, Any]:
-        return {"sandboxes": [_box_to_json(box) for box in boxes.of(tenant)]}
+    async def list_sandboxes(request: Request, tenant: Caller) -> dict[str, Any]:
+        of_others = [each for answer in await boxes.peers.others(request) for each in answer["sandboxes"]]
+        return {"sandboxes": [_box_to_json(box) for box in boxes.of(tenant)] + of_others}
 
     @api.get("/sandboxes/{id}", summary="Describe a sandbox; this counts as a use")
     async def get_sandbox(id: str, tenant: Caller) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.peers import Peers
 from coderoom.integrations.service.streams import ClientCalls
 from coderoom.integrations.service.tenants import Tenant, TooMuchError
 from coderoom.judge import make_sandbox
@@ -135,12 +136,12 @@ class Boxes:
 
     Args:
         defaults: The configuration of a sandbox of which nothing else was asked for.
-        owner: The name of this process among those of one server; it is part of each id.
+        peers: The other processes of the server.
     """
 
-    def __init__(self, defaults: SandboxConfig, owner: str = "") -> None:
+    def __init__(self, defaults: SandboxConfig, peers: Peers) -> None:
         self.defaults = defaults
-        self.owner = owner
+        self.peers = peers
         self._boxes: dict[str, Box] = {}
         self._sessions: dict[str, KeptSession] = {}
         self._warm: dict[tuple[Tenant, str], _Warm] = {}
@@ -318,7 +319,7 @@ class Boxes:
                 warm.used = time.monotonic()
 
     def _id(self, kind: str) -> str:
-        return f"{kind}{self.owner}-{secrets.token_hex(12)}"
+        return f"{kind}{self.peers.owner}-{secrets.token_hex(12)}"
 
     def _config(self, tenant: Tenant, options: Mapping[str, Any]) -> SandboxConfig:
         given: dict[str, Any] = dict(self.defaults)

@@ -20,11 +20,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from coderoom import __version__
 from coderoom.contracts import WebApp
-from coderoom.errors import CodeRoomError, RequestError
+from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
+from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
 from coderoom.judge import Judge
 from coderoom.sandbox import Sandbox, SandboxConfig
@@ -44,7 +45,7 @@ class SandboxServer:
         config: The configuration of a sandbox of which nothing else was asked for.
         tenants: Who may use it, by tokens; `None`: everybody who reaches it, which is for loopback only.
         concurrency: How many runs and cells are at work at a time; others wait.
-        owner: The name of this process among those of one server.
+        peers: The other processes of the server.
 
     Raises:
         RequestError: The configuration is not one for a server.
@@ -53,14 +54,19 @@ class SandboxServer:
     path = "/v1"
 
     def __init__(
-        self, config: SandboxConfig, tenants: Mapping[str, Tenant] | None, *, concurrency: int = 16, owner: str = ""
+        self,
+        config: SandboxConfig,
+        tenants: Mapping[str, Tenant] | None,
+        *,
+        concurrency: int = 16,
+        peers: Peers | None = None,
     ) -> None:
         if config.workspace is not None:
             raise RequestError("workspace: each sandbox of a server has files of its own.")
         self._config = config
         self._tenants = Tenants({} if tenants is None else tenants, concurrency)
         self._everybody = tenants is None
-        self._boxes = Boxes(config, owner)
+        self._boxes = Boxes(config, peers or Peers(new_owner()))
         self._judge = Judge(wall=config.wall, sessions=max(1, concurrency // 4))
         self._counts: dict[tuple[str, str, int], int] = {}
         self._draining = False
@@ -86,7 +92,17 @@ class SandboxServer:
     @property
     def app(self) -> WebApp:
         """What answers, and lets in only those who may."""
-        return _ServiceGuard(self._app, self._tenants, self._everybody, self._note)
+        return _ServiceGuard(self._app, self._tenants, self._everybody, self._boxes.peers, self._note)
+
+    def drain(self, *, refuse: bool) -> None:
+        """See `coderoom.integrations.http.Drained`."""
+        self._draining = True
+        self._tenants.refuses = refuse
+
+    @property
+    def is_idle(self) -> bool:
+        """See `coderoom.integrations.http.Drained`."""
+        return self._tenants.is_idle
 
     async def try_out(self) -> str:
         """See `coderoom.contracts.Door`."""
@@ -102,6 +118,7 @@ class SandboxServer:
         finally:
             self._draining = True
             await self._boxes.close()
+            await self._boxes.peers.close()
             await self._judge.close()
 
     # --- For operators ---
@@ -142,10 +159,11 @@ class SandboxServer:
 class _ServiceGuard(Guard):
     """Knows tenants by `Authorization`, `X-API-Key`, `X-Access-Token`, or a token in the path (`/t/TOKEN/...`)."""
 
-    def __init__(self, app: WebApp, tenants: Tenants, everybody: bool, note: Any) -> None:
+    def __init__(self, app: WebApp, tenants: Tenants, everybody: bool, peers: Peers, note: Any) -> None:
         super().__init__(app)
         self._tenants = tenants
         self._everybody = everybody
+        self._peers = peers
         self._note = note
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -164,10 +182,15 @@ class _ServiceGuard(Guard):
         try:
             await super().__call__(scope, receive, sent)
         finally:
-            self._note(scope, status, time.monotonic() - began)
+            if not scope.get(FORWARDED):
+                self._note(scope, status, time.monotonic() - began)
 
     def caller_of(self, scope: Message, headers: Mapping[bytes, bytes]) -> Any:
         """The tenant, if there is one with the token."""
+        sender = self._peers.sender(headers)
+        if sender is not None:
+            scope[FORWARDED] = True
+            return ANYBODY if self._everybody else self._tenants.named(sender)
         tokens = list(_tokens(headers))
         found = _TOKEN_IN_PATH.match(scope["path"])
         if found:
@@ -185,8 +208,13 @@ class _ServiceGuard(Guard):
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
-            scope[CALLER].count_request()
-        except TooMuchError as error:
+            if not scope.get(FORWARDED):
+                scope[CALLER].count_request()
+            owner = self._peers.owner_of(scope)
+            if owner != self._peers.owner:
+                await self._peers.forward(owner, scope, receive, send)
+                return
+        except (TooMuchError, SessionLostError, SandboxUnavailable) as error:
             status, facts, more = failure_of(error)
             await JSONResponse(facts, status, more)(scope, receive, send)
             return

@@ -18,8 +18,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coderoom._util.text import misfits
-from coderoom.errors import RequestError
-from coderoom.integrations.tool import missing
+from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import MIB
 from coderoom.sandbox.proxy.rules import AllowList, address_of, parse_rule
 
@@ -144,7 +143,8 @@ class Tenants:
 
     def __init__(self, tokens: Mapping[str, Tenant], concurrency: int) -> None:
         self._by_token = {token.encode(): tenant for token, tenant in tokens.items()}
-        self._free = concurrency
+        self._free = self._most = concurrency
+        self.refuses = False
         self._rotation: deque[Tenant] = deque()
 
     def __iter__(self) -> Iterator[Tenant]:
@@ -159,6 +159,15 @@ class Tenants:
                     found = tenant
         return found
 
+    def named(self, name: str) -> Tenant | None:
+        """The tenant with a name."""
+        return next((each for each in self if each.name == name), None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs or waits."""
+        return self._free == self._most and not self.waiting
+
     @property
     def waiting(self) -> int:
         """How many runs and cells wait."""
@@ -170,7 +179,10 @@ class Tenants:
 
         Raises:
             TooMuchError: Too many wait, or it took too long.
+            SandboxUnavailable: The server ends.
         """
+        if self.refuses:
+            raise SandboxUnavailable("The server ends; another takes its place, or will.")
         if not (self._fits(tenant, memory_bytes) and not tenant.waiting):
             await self._wait(tenant, memory_bytes)
         else:
@@ -244,13 +256,10 @@ def read_tenants(file: Path) -> dict[str, Tenant]:
 
     Raises:
         RequestError: It cannot be read, or has something else.
-        MissingDependencyError: ruamel.yaml is not installed.
     """
-    try:
-        from ruamel.yaml import YAML
-        from ruamel.yaml.error import YAMLError
-    except ImportError as error:
-        raise missing("ruamel.yaml", "cli") from error
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
     try:
         data = YAML(typ="safe", pure=True).load(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:

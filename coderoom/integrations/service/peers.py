@@ -1,0 +1,285 @@
+"""Requests for a sandbox or session of another process: its owner is part of each id, and they are forwarded to it.
+
+The processes are those of one server (`--workers`), replicas, or pods: only `Addresses` differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote
+
+import h11
+from starlette.requests import Request
+
+from coderoom._util.tasks import cancel_and_wait
+from coderoom.errors import SandboxUnavailable
+from coderoom.integrations.http import CALLER, Message, Receive, Send
+from coderoom.integrations.service.failures import SessionLostError
+
+SECRET: Final = b"x-coderoom-secret"
+TENANT: Final = b"x-coderoom-tenant"
+FORWARDED: Final = "coderoom.forwarded"
+"""The key of a request's scope that says that another process has sent it on."""
+Address = Path | tuple[str, int]
+"""A Unix socket, or a host and its port."""
+_ID: Final = re.compile(rb"(?<![0-9a-z])[bs]([0-9a-z]+)-[0-9a-f]{24}(?![0-9a-f])")
+_WITH_ID: Final = (b"host", b"e2b-sandbox-id", b"x-sandbox-id")
+_OF_CONNECTION: Final = {
+    *(b"connection", b"date", b"expect", b"keep-alive", b"server", b"te", b"transfer-encoding", b"upgrade"),
+    *(SECRET, TENANT),
+}
+_MOST_READ: Final = 256 * 1024
+_IDLE_SECONDS: Final = 5.0  # A server closes idle connections after 10 s.
+_MOST_IDLE: Final = 64
+_CONNECT_SECONDS: Final = 5.0
+
+
+class Addresses(Protocol):
+    """Where the processes are."""
+
+    async def find(self, owner: str) -> Address | None:
+        """The address of an owner; `None`: it has ended."""
+        ...
+
+    async def all(self) -> Mapping[str, Address]:
+        """The addresses of all owners."""
+        ...
+
+
+class FolderAddresses:
+    """Processes of one machine: each has a Unix socket in a folder, by its name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def find(self, owner: str) -> Address | None:
+        """See `Addresses`."""
+        return self._folder / owner
+
+    async def all(self) -> Mapping[str, Address]:
+        """See `Addresses`."""
+        return {each.name: each for each in self._folder.iterdir()}
+
+
+def new_owner() -> str:
+    """A name for a process. It is never used again, so that the ids of one that has ended are known as such."""
+    return secrets.token_hex(4)
+
+
+class Peers:
+    """The other processes of a server.
+
+    Args:
+        owner: The name of this process.
+        addresses: Where the others are; `None`: there are no others.
+        secret: What requests of the others prove themselves by.
+    """
+
+    def __init__(self, owner: str, addresses: Addresses | None = None, secret: str = "") -> None:
+        self.owner = owner
+        self._addresses = addresses
+        self._secret = secret.encode()
+        self._idle: dict[str, list[_Connection]] = {}
+
+    def sender(self, headers: Mapping[bytes, bytes]) -> str | None:
+        """The name of the tenant whose request another process sends on; `None`: no other process sends it."""
+        if self._secret and hmac.compare_digest(headers.get(SECRET, b""), self._secret):
+            return unquote(headers.get(TENANT, b"").decode("latin-1"))
+        return None
+
+    def owner_of(self, scope: Message) -> str:
+        """The owner of the sandbox or session that a request is about; this process if it is about none."""
+        found = _ID.search(scope["path"].encode("utf-8", "replace"))
+        if found is None:
+            headers = dict(scope["headers"])
+            found = next(filter(None, (_ID.search(headers.get(name, b"")) for name in _WITH_ID)), None)
+        return self.owner if found is None else found[1].decode()
+
+    async def forward(self, owner: str, scope: Message, receive: Receive, send: Send) -> None:
+        """Let the owner answer.
+
+        Raises:
+            SessionLostError: It has ended.
+            SandboxUnavailable: It has ended before it answered, or cannot be reached.
+        """
+        try:
+            connection = None if scope.get(FORWARDED) else await self._connect(owner)
+        except (TimeoutError, OSError) as error:
+            if isinstance(error, FileNotFoundError | ConnectionError):
+                connection = None
+            else:
+                raise SandboxUnavailable(f"The process of this sandbox cannot be reached: {error}.") from error
+        if connection is None:
+            raise SessionLostError("The sandbox has ended with the process that held it.")
+        first = await receive()
+        if first["type"] != "http.request":
+            connection.close()
+            return
+        began = False
+
+        async def copy() -> None:
+            nonlocal began
+            async for message in connection.answer():
+                began = True
+                await send(message)
+
+        async def watch() -> None:
+            more = first.get("more_body", False)
+            while (message := await receive())["type"] == "http.request":
+                if more:
+                    more = message.get("more_body", False)
+                    await connection.send_body(message.get("body", b""), more)
+
+        copying = watching = None
+        try:
+            await connection.send_head(scope, self._secret, first)
+            copying, watching = asyncio.ensure_future(copy()), asyncio.ensure_future(watch())
+            await asyncio.wait((copying, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not copying.done() and watching.exception() is not None:  # It may have answered without reading all.
+                await asyncio.wait((copying,), timeout=_CONNECT_SECONDS)
+            if copying.done():
+                await copying
+        except (OSError, h11.RemoteProtocolError) as error:
+            if not began:
+                raise SandboxUnavailable("The process of this sandbox has ended; what it ran is lost.") from error
+        finally:
+            for task in (copying, watching):
+                if task is not None:
+                    await cancel_and_wait(task)
+            self._keep(owner, connection)
+
+    async def others(self, request: Request) -> list[dict[str, Any]]:
+        """What all other processes answer to the same request without a body, as far as they do."""
+        if self._addresses is None or request.scope.get(FORWARDED):
+            return []
+
+        async def ask(owner: str) -> dict[str, Any] | None:
+            with suppress(OSError, TimeoutError, h11.RemoteProtocolError):
+                if (connection := await self._connect(owner)) is not None:
+                    body, status = b"", 0
+                    try:
+                        await connection.send_head(request.scope, self._secret, {})
+                        async with asyncio.timeout(_CONNECT_SECONDS):
+                            async for message in connection.answer():
+                                status = message.get("status", status)
+                                body += message.get("body", b"")
+                    finally:
+                        self._keep(owner, connection)
+                    if status == 200:
+                        answer: dict[str, Any] = json.loads(body)
+                        return answer
+            return None
+
+        owners: Sequence[str] = [owner for owner in await self._addresses.all() if owner != self.owner]
+        return [answer for answer in await asyncio.gather(*map(ask, owners)) if answer is not None]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for connection in [each for idle in self._idle.values() for each in idle]:
+            connection.close()
+        self._idle.clear()
+
+    async def _connect(self, owner: str) -> _Connection | None:
+        idle = self._idle.get(owner, [])
+        while idle:
+            if (connection := idle.pop()).is_fresh:
+                return connection
+            connection.close()
+        address = None if self._addresses is None else await self._addresses.find(owner)
+        if address is None:
+            return None
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            if isinstance(address, Path):
+                return _Connection(*await asyncio.open_unix_connection(address))
+            return _Connection(*await asyncio.open_connection(*address))
+
+    def _keep(self, owner: str, connection: _Connection) -> None:
+        idle = self._idle.setdefault(owner, [])
+        if connection.is_reusable and len(idle) < _MOST_IDLE:
+            connection.idle_since = time.monotonic()
+            idle.append(connection)
+        else:
+            connection.close()
+            if not idle:
+                del self._idle[owner]
+
+
+class _Connection:
+    """A connection to another process, for one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._http = h11.Connection(h11.CLIENT)
+        self.idle_since = time.monotonic()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request may follow."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the other process has kept it open."""
+        return time.monotonic() - self.idle_since < _IDLE_SECONDS and not self._reader.at_eof()
+
+    async def send_head(self, scope: Message, secret: bytes, first: Mapping[str, Any]) -> None:
+        """Send a request, with the first part of its body."""
+        body, more = first.get("body", b""), first.get("more_body", False)
+        headers = [(name, value) for name, value in scope["headers"] if name not in _OF_CONNECTION]
+        if not more:
+            headers = [(name, value) for name, value in headers if name != b"content-length"]
+            if body or scope["method"] not in ("GET", "HEAD"):
+                headers.append((b"content-length", str(len(body)).encode()))
+        elif not any(name == b"content-length" for name, _ in headers):
+            headers.append((b"transfer-encoding", b"chunked"))
+        headers += [(SECRET, secret), (TENANT, quote(scope[CALLER].name, "").encode())]
+        target = quote(scope["path"]).encode() + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        self._write(h11.Request(method=scope["method"], target=target, headers=headers))
+        await self.send_body(body, more)
+
+    async def send_body(self, part: bytes, more: bool) -> None:
+        """Send a part of the body."""
+        if part:
+            self._write(h11.Data(data=part))
+        if not more:
+            self._write(h11.EndOfMessage())
+        await self._writer.drain()
+
+    async def answer(self) -> Any:
+        """The answer, as messages of an ASGI application."""
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                self._http.receive_data(await self._reader.read(_MOST_READ))
+            elif isinstance(event, h11.Response):
+                kept = [(name, value) for name, value in event.headers if name not in _OF_CONNECTION]
+                yield {"type": "http.response.start", "status": event.status_code, "headers": kept}
+            elif isinstance(event, h11.Data):
+                yield {"type": "http.response.body", "body": bytes(event.data), "more_body": True}
+            elif isinstance(event, h11.EndOfMessage):
+                yield {"type": "http.response.body", "body": b"", "more_body": False}
+                return
+            elif not isinstance(event, h11.InformationalResponse):
+                raise ConnectionResetError("the connection has ended")
+
+    def close(self) -> None:
+        """Close it."""
+        self._writer.close()
+
+    def _write(self, event: Any) -> None:
+        data = self._http.send(event)
+        if data:
+            self._writer.write(data)

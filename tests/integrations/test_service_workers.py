@@ -1,0 +1,172 @@
+"""Several processes of one server, and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integrations.service import client_of, process_serving
+
+WAITS = "import time; print('begun', flush=True); time.sleep({})"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    with process_serving(tmp_path_factory.mktemp("workers"), "--workers", "2") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url(server: tuple[str, subprocess.Popen[str]]) -> str:
+    return server[0]
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def made_in_both(url: str) -> dict[str, str]:
+    """Sandboxes by their owners."""
+    found: dict[str, str] = {}
+
+    def make(_: int) -> str:
+        with client_of(url) as client:
+            return str(client.post("/v1/sandboxes", json={}).json()["id"])
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(6):
+            for id in pool.map(make, range(8)):
+                found.setdefault(owner_of(id), id)
+            if len(found) == 2:
+                return found
+    raise AssertionError(found)
+
+
+def owner_of(id: str) -> str:
+    return id[1:].partition("-")[0]
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_every_connection_reaches_every_sandbox(url: str) -> None:
+    boxes = made_in_both(url)
+    clients = [client_of(url) for _ in range(4)]
+    for box in boxes.values():
+        for number, client in enumerate(clients):
+            assert client.put(f"/v1/sandboxes/{box}/files/f{number} ä", content=b"x" * 3_000_000).status_code == 204
+        for client in clients:
+            names = {each["name"] for each in client.get(f"/v1/sandboxes/{box}/files").json()["files"]}
+            assert names == {f"f{number} ä" for number in range(4)}
+            assert client.get(f"/v1/sandboxes/{box}/files/f1 ä").content == b"x" * 3_000_000
+            assert client.get(f"/v1/sandboxes/{box}/files/none").status_code == 404
+        session = clients[0].post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
+        clients[0].post(f"/v1/sessions/{session}/cells", json={"code": "x = 0"})
+        for client in clients:
+            found = client.post(f"/v1/sessions/{session}/cells", json={"code": "x += 1; x"}).json()
+        assert found["value"] == 4
+    for client in clients:
+        listed = {each["id"] for each in client.get("/v1/sandboxes").json()["sandboxes"]}
+        assert set(boxes.values()) <= listed
+        client.close()
+
+
+def test_another_tenant_finds_nothing_in_any_process(url: str) -> None:
+    boxes = made_in_both(url)
+    for _ in range(4):
+        with client_of(url, "other") as client:
+            assert [client.get(f"/v1/sandboxes/{box}").status_code for box in boxes.values()] == [404, 404]
+            assert client.get("/v1/sandboxes").json() == {"sandboxes": []}
+            pretended = {"X-CodeRoom-Secret": "", "X-CodeRoom-Tenant": "one"}
+            for box in boxes.values():
+                assert client.get(f"/v1/sandboxes/{box}", headers=pretended).status_code == 404
+
+
+def test_a_cell_of_another_process_is_streamed_and_ends_with_its_client(url: str) -> None:
+    for box in made_in_both(url).values():
+        with client_of(url) as client:
+            session = client.post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
+        for _ in range(3):
+            code = {"code": WAITS.format(60), "stream": True}
+            with client_of(url) as client, client.stream("POST", f"/v1/sessions/{session}/cells", json=code) as answer:
+                assert next(answer.iter_lines()) == "event: output"
+            with client_of(url) as client:  # The cell would be in the way.
+                assert client.post(f"/v1/sessions/{session}/cells", json={"code": "1"}).json()["value"] == 1
+
+
+@pytest.mark.slow
+def test_the_sandboxes_of_a_worker_that_was_killed_are_lost_and_the_others_go_on(tmp_path: Path) -> None:
+    with process_serving(tmp_path, "--workers", "2") as (url, process):
+        boxes = made_in_both(url)
+        killed, other = workers_of(process)
+
+        def run(_: int) -> int:
+            try:
+                with client_of(url) as client:
+                    answer = client.post("/v1/run", json={"code": WAITS.format(1)})
+                    assert answer.status_code in (200, 503)
+                    assert answer.status_code == 503 or answer.json()["stdout"] == "begun\n"
+                    return answer.status_code
+            except httpx.TransportError:
+                return 0
+
+        with ThreadPoolExecutor(8) as pool:
+            running = pool.map(run, range(8))
+            time.sleep(0.5)
+            os.kill(killed, signal.SIGKILL)
+            assert 200 in list(running)
+        eventually(lambda: len(workers_of(process)) == 2)
+        assert other in workers_of(process)
+        answers = set()
+        for _ in range(6):
+            with client_of(url) as client:
+                for box in boxes.values():
+                    answer = client.get(f"/v1/sandboxes/{box}")
+                    answers.add((box, answer.status_code, answer.json().get("error", {}).get("code")))
+        assert {status for _, status, _ in answers} == {200, 410}
+        assert len(answers) == 2
+        assert any(code == "session_lost" for *_, code in answers)
+        assert len(made_in_both(url)) == 2
+        assert process.poll() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_at_sigterm_what_runs_ends_and_what_is_new_is_refused(tmp_path: Path, workers: str) -> None:
+    with process_serving(tmp_path, "--workers", workers, "--drain-seconds", "20") as (url, process):
+        with client_of(url) as client, client_of(url) as another:
+            code = {"code": WAITS.format(4) + "; print('done')", "stream": True}
+            with client.stream("POST", "/v1/run", json=code) as answer:
+                lines = answer.iter_lines()
+                next(lines)
+                process.terminate()
+                eventually(lambda: another.get("/healthz").status_code == 503)
+                assert another.post("/v1/run", json={"code": "1"}).json()["value"] == 1  # Nobody has noticed yet.
+                eventually(lambda: another.post("/v1/run", json={"code": "1"}).status_code == 503)
+                results = [json.loads(line[6:]) for line in lines if line.startswith('data: {"outcome"')]
+            assert results[0]["stdout"] == "begun\ndone\n"
+        assert process.wait(10) == 0
+
+
+@pytest.mark.slow
+def test_with_its_supervisor_all_ends(tmp_path: Path) -> None:
+    with process_serving(tmp_path, "--workers", "2") as (url, process):
+        workers = workers_of(process)
+        made_in_both(url)
+        process.kill()
+        process.wait()
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
