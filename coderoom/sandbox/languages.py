@@ -154,7 +154,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         package="node-typescript",
         source="main.ts",
         # Only errors of syntax (TS1...) count: the types of Node's modules may not be there.
-        build="tsc --target es2022 --module commonjs main.ts > errors || code=$?; cat errors; "
+        build="tsc --target es2022 --module commonjs --esModuleInterop main.ts > errors || code=$?; cat errors; "
         "test -f main.js && ! grep -q 'error TS1[0-9]*:' errors || exit $code; mv main.js built",
         compiler="tsc",
     ),
@@ -192,7 +192,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         compiler="rustc",
     ),
     "java": Program(
-        ("java", *_JVM, "-Xss32m", "-cp", "{file}", "Main"),
+        ("java", *_JVM, "-Xss32m", "-ea", "-cp", "{file}", "Main"),
         (".java",),
         address_space=False,
         package="default-jdk-headless",

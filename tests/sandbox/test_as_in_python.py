@@ -71,6 +71,14 @@ async def test_a_run_ends_as_a_script(on_disk: Sandbox, file: Path, code: str) -
         assert "hello" in read(file)
 
 
+async def test_a_cell_after_a_last_one_has_a_fresh_state(on_disk: Sandbox) -> None:
+    async with on_disk.session() as session:
+        for code in ("x = 1", "x = 1; exit(1)", "import os, time\nif os.fork() == 0: time.sleep(9)\nos._exit(0)"):
+            await session.run(code, final=True)
+            after = await session.run("'x' in globals()")
+            assert (after.value, after.state_lost, after.stderr) == (False, False, "")
+
+
 @pytest.mark.parametrize("code", _AT_THE_END)
 async def test_a_session_that_is_closed_or_restarted_ends_what_it_has_begun(
     on_disk: Sandbox, file: Path, code: str

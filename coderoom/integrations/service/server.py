@@ -25,6 +25,7 @@ from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
+from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
 from coderoom.judge import Judge
@@ -74,6 +75,7 @@ class SandboxServer:
             title="CodeRoom sandbox service", version=__version__, lifespan=self._running, docs_url=None, redoc_url=None
         )
         self._app.include_router(make_api(self._boxes, self._tenants, self._judge))
+        self._app.include_router(make_fusion(self._boxes, self._tenants))
         self._app.add_route("/healthz", self._health)
         self._app.add_route("/health", self._health)
         self._app.add_route("/metrics", self._metrics)

@@ -108,6 +108,7 @@ class CPythonSession:
         self._cells: CellsRunner | None = None  # The process that runs cells in JavaScript.
         self._shell = b""  # What restores the state of bash.
         self._used = False  # Whether code has run since the fresh state.
+        self._over = False  # Whether the last cell was the last one of the state.
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
         self._told: set[str] = set()  # Why connections were refused, as far as it was said.
         self._processes: list[Process] = []
@@ -286,6 +287,7 @@ class CPythonSession:
             cell.output.add("stderr", b"[The shell has more than 1 MiB of variables: they are as before this cell.]\n")
         if program is None:
             self._used = not final
+        self._over = final
         lost, self._lost = self._lost, False
         duration = time.monotonic() - begin
         facts = cell, ending, code, self._config, duration, seconds, None if final else lost
@@ -499,6 +501,9 @@ class CPythonSession:
         return runner
 
     async def _get_live(self) -> Runner:
+        if self._over:  # What is left of it must not see the next cell.
+            self._over = False
+            await self._end_live(self._checkpoints)
         live = self._live
         if live is None or live.ended is not None:
             if live is not None:  # Its process has ended between two cells.
