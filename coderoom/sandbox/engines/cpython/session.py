@@ -471,7 +471,7 @@ class CPythonSession:
                 argv = program.keeping or argv
                 runner.remote_fds += [_sealed(self._shell), saving.writer]
             request = {
-                "code": None if built else code,
+                "code": None if built else program.whole(code),
                 "argv": argv,
                 "keeps": [] if saving is None else ["{state}", "{kept}"],
                 "needs": program.needs,
