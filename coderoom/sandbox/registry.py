@@ -26,6 +26,7 @@ ENGINES: Final = Plugins(
     {
         "cpython": "coderoom.sandbox.engines.cpython.engine:CPythonEngine",
         "monty": "coderoom.sandbox.engines.monty.engine:MontyEngine",
+        "remote": "coderoom.sandbox.engines.remote.engine:RemoteEngine",
     },
     ("name", "languages", "lacks", "start", "open", "close", "kill"),
 )

@@ -273,7 +273,9 @@ class Sandbox:
             try:
                 if engines is not None:
                     engines.append(engine)
-                return await engine.run(code, program, timeout, final=True, on_chunk=on_chunk, **given)
+                run = getattr(engine, "run_once", engine.run)  # Of an engine for which this is less than a session.
+                result: ExecutionResult = await run(code, program, timeout, final=True, on_chunk=on_chunk, **given)
+                return result
             finally:
                 await engine.close()
 
@@ -327,6 +329,8 @@ def _make_engine(config: SandboxConfig) -> Engine:
     engine: type[Engine] = ENGINES.load(config.engine)
     for name in asked_in_vain(engine, config):
         value, elsewhere = getattr(config, name), "engine='cpython' runs all of Python"
+        if name == "wall" and engine.name == "remote":
+            raise RequestError(f"wall={value!r}: with the engine 'remote', the server has the wall.")
         if name == "wall":
             raise RequestError(f"The engine {engine.name!r} stands behind no wall, but got wall={value!r}.")
         raise RequestError(f"{name}={value!r}: the engine {engine.name!r} has no such thing; {elsewhere}.")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from coderoom.sandbox import Sandbox, SandboxUnavailable
+from tests.support.sandbox_server import shared_server
 
 __all__ = [
     "STRONGEST",
@@ -23,6 +24,7 @@ __all__ = [
     "on_each_engine",
     "on_every_wall",
     "on_monty",
+    "on_python",
     "on_walls",
     "on_walls_with_mounts",
 ]
@@ -65,6 +67,8 @@ class Place:
     def sandbox(self, **arguments: Any) -> Sandbox:
         if self.engine == "monty":
             return Sandbox(engine="monty", **arguments)
+        if self.engine == "remote":
+            return Sandbox(engine="remote", options=shared_server(), **arguments)
         return Sandbox(self.wall, **self.arguments, **arguments)
 
     def missing(self) -> str:
@@ -72,7 +76,7 @@ class Place:
         if self.engine == "monty":
             installed = importlib.util.find_spec("pydantic_monty") is not None
             return "" if installed else "pydantic-monty is not installed: pip install 'coderoom[monty]'"
-        return "" if self.wall == "docker" else _missing(self)
+        return "" if self.wall == "docker" or self.engine == "remote" else _missing(self)
 
 
 @functools.cache
@@ -103,6 +107,7 @@ STRONGEST, _WEAKER = (
 _STRONGEST = _marked(STRONGEST)
 _NONE = _marked(Place("cpython", "none"))
 _MONTY = _marked(Place("monty", ""))
+_REMOTE = _marked(Place("remote", ""))
 _OTHERS = [
     *_marked(
         _WEAKER,
@@ -112,7 +117,8 @@ _OTHERS = [
     *_marked(Place("cpython", "docker"), marks=[pytest.mark.allwalls, pytest.mark.docker]),
 ]
 # A test that says nothing runs behind the strongest wall only.
-on_each_engine = _on(*_STRONGEST, *_MONTY)
+on_each_engine = _on(*_STRONGEST, *_MONTY, *_REMOTE)
+on_python = _on(*_STRONGEST, *_REMOTE)  # Where all of Python runs: here, and at a server.
 on_both_shapes = _on(*_STRONGEST, *_NONE)  # Rooms with namespaces of their own, and plain processes.
 on_every_wall = _on(*_STRONGEST, *_NONE, *_OTHERS)
 everywhere = _on(*_STRONGEST, *_NONE, *_MONTY, *_OTHERS)

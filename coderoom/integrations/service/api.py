@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
@@ -38,7 +39,9 @@ class Code(BaseModel):
     timeout: float | None = Field(default=None, gt=0, description="Seconds; without it, `limits.wall_seconds`.")
     stdin: str | None = Field(default=None, description="What the code reads from standard input.")
     stdin_base64: str | None = Field(default=None, description="The same as bytes.")
-    stream: bool = Field(default=False, description="Answer by server-sent events: `output`, `call`, then `result`.")
+    stream: bool = Field(
+        default=False, description="Answer by server-sent events: `output`, `call`, `left`, then `result`."
+    )
 
     @property
     def input(self) -> str | bytes | None:
@@ -83,6 +86,14 @@ class CheckpointRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     files: bool = Field(default=False, description="Whether the files are kept, too.")
+
+
+class NamesRequest(BaseModel):
+    """Names of files."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    names: list[str]
 
 
 class JudgeRequest(BaseModel):
@@ -134,7 +145,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
                                 kept.note(piece)
                             yield "result", result_to_json(piece)
                         else:
-                            yield "call", piece
+                            yield ("call" if "name" in piece else "left"), piece
 
         if code.stream:
             return StreamingResponse(sent_events(work()), media_type="text/event-stream")
@@ -146,7 +157,8 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
                         return facts
             raise AssertionError
 
-        return JSONResponse(await unless_left(request, whole()))
+        # Text of code may have lone surrogates, which are JSON only if they are escaped.
+        return Response(json.dumps(await unless_left(request, whole())), media_type="application/json")
 
     # --- One-shot runs ---
 
@@ -266,14 +278,17 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     @api.get("/sandboxes/{id}/files", summary="List the files")
     async def list_files(id: str, tenant: Caller) -> dict[str, Any]:
         with (box := boxes.box(tenant, id)):
-            found = await asyncio.to_thread(files.files_of, box)
-        return {"files": [{"name": name, "size": size, "modified": when} for name, size, when in found]}
+            return {"files": await asyncio.to_thread(files.list_files, box)}
 
     @api.get("/sandboxes/{id}/archive", summary="Get files as a tar archive; all, or those named")
     async def get_archive(id: str, tenant: Caller, name: Annotated[list[str] | None, Query()] = None) -> Response:
         with (box := boxes.box(tenant, id)):
             file = await asyncio.to_thread(files.pack, box, name)
         return StreamingResponse(files.parts_of(file), media_type="application/x-tar")
+
+    @api.post("/sandboxes/{id}/archive", summary="Get files as a tar archive, by names")
+    async def get_named(id: str, tenant: Caller, body: NamesRequest) -> Response:
+        return await get_archive(id, tenant, body.names)
 
     @api.put("/sandboxes/{id}/archive", summary="Write the files of a tar archive", status_code=204)
     async def put_archive(request: Request, id: str, tenant: Caller) -> None:
@@ -324,6 +339,7 @@ def _box_to_json(box: Box) -> dict[str, Any]:
     return {
         "id": box.id,
         "wall": box.sandbox.wall,
+        "lock": box.sandbox.lock,
         "facts": dict(box.sandbox.facts),
         "files": box.folder is not None,
         "limits": box.sandbox.limits.model_dump(),

@@ -39,6 +39,19 @@ def files_of(box: Box) -> list[tuple[str, int, float]]:
     return [(name, facts.st_size, facts.st_mtime) for name, facts in stats_inside(folder_of(box))]
 
 
+def list_files(box: Box) -> list[dict[str, Any]]:
+    """The files, as clients are told; the `version` changes whenever the file does."""
+    return [
+        {
+            "name": name,
+            "size": facts.st_size,
+            "modified": facts.st_mtime,
+            "version": f"{facts.st_ino}-{facts.st_ctime_ns}",
+        }
+        for name, facts in stats_inside(folder_of(box))
+    ]
+
+
 def opened(box: Box, path: str) -> BinaryIO:
     """Open a file.
 

@@ -24,13 +24,23 @@ _PATIENCE_SECONDS: Final = 60.0
 _MOST_QUEUED: Final = 256
 
 
+class CallError(BaseModel):
+    """An exception of a function of the client: its built-in class, its arguments, and its text."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    args: list[Any] = []
+    message: str = ""
+
+
 class CallAnswer(BaseModel):
     """What a function of the client has returned or raised."""
 
     model_config = ConfigDict(extra="forbid")
 
     value: Any = None
-    error: dict[str, Any] | None = None
+    error: CallError | None = None
 
 
 async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -102,10 +112,13 @@ class ClientCalls:
         self._asked.put_nowait({"call": key, "name": name, "args": args, "kwargs": kwargs})
         try:
             found = await waiting
+        except asyncio.CancelledError:
+            self._asked.put_nowait({"call": key})  # The client need not go on.
+            raise
         finally:
             del self._waiting[key]
         if found.error is not None:
-            raise DescribedError(found.error)
+            raise DescribedError(found.error.model_dump())
         return found.value
 
     def answer(self, call: str, found: CallAnswer) -> None:

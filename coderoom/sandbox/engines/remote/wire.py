@@ -11,10 +11,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
+from coderoom.sandbox.cell import artifacts_of
 from coderoom.sandbox.config import Credential, SandboxConfig
 from coderoom.sandbox.functions.function import Arguments, HostFunction, check_name
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError
@@ -22,6 +23,7 @@ from coderoom.sandbox.guest.encoding import ValueEncoder
 from coderoom.sandbox.guest.functions import Shown
 from coderoom.sandbox.result import Artifact, CodeError, ExecutionResult, FunctionCall, NetworkUse
 
+T = TypeVar("T")
 OPTIONS: Final = (
     "preload",
     "limits",
@@ -69,34 +71,74 @@ def result_to_json(result: ExecutionResult) -> dict[str, Any]:
 
 
 def result_from_json(facts: Mapping[str, Any], code: str, workspace: Path | None = None) -> ExecutionResult:
-    """The way back; `workspace` is the folder on this machine that has the files.
+    """The way back, of what a server sends, which may be anything; `workspace` is the folder here that has the files.
 
     Raises:
-        KeyError, TypeError, ValueError: It is no such JSON.
+        KeyError, TypeError, ValueError, RequestError: It is no such JSON.
     """
-    known = {name: facts[name] for name in _PLAIN if name in facts}
+    known = {name: facts[name] for name in _OF_RESULTS if name in facts}
     value = facts.get("value_repr")
     if facts.get("value_is_data"):
         try:
             value = Decoder().read(facts["value"])
         except (TaggedError, RecursionError) as error:
             raise ValueError(str(error)) from error
-    return ExecutionResult(
+    failure = facts.get("error")
+    return _made(
+        ExecutionResult,
+        _OF_RESULTS,
+        known,
         outcome=Outcome(facts["outcome"]),
         value=value,
-        error=None if facts.get("error") is None else CodeError(**facts["error"]),
-        artifacts=tuple(_artifact_from_json(each, workspace) for each in facts.get("artifacts", ())),
-        calls=tuple(FunctionCall(**{**each, "outcome": Outcome(each["outcome"])}) for each in facts.get("calls", ())),
-        network=tuple(NetworkUse(**each) for each in facts.get("network", ())),
+        error=None if failure is None else _made(CodeError, _OF_ERRORS, failure),
+        artifacts=_artifacts_from_json(facts.get("artifacts", ()), workspace),
+        calls=tuple(
+            _made(FunctionCall, _OF_CALLS, {**each, "outcome": Outcome(each["outcome"])})
+            for each in facts.get("calls", ())
+        ),
+        network=tuple(_made(NetworkUse, _OF_NETWORK, each) for each in facts.get("network", ())),
         code=code,
-        **known,
     )
 
 
-_PLAIN: Final = (
-    *("exit_code", "stdout", "stderr", "output", "value_repr", "value_is_data", "duration", "truncated"),
-    *("output_size", "artifacts_left_out", "limit", "state_lost", "peak_memory"),
-)
+_WHOLE: Final = (int,)
+_NUMBER: Final = (int, float)
+_TEXT: Final = (str,)
+_MAYBE_TEXT: Final = (str, type(None))
+_MAYBE_WHOLE: Final = (int, type(None))
+_OF_RESULTS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("exit_code", "output_size", "artifacts_left_out"), _WHOLE),
+    **dict.fromkeys(("stdout", "stderr", "output"), _TEXT),
+    **dict.fromkeys(("value_is_data", "truncated", "state_lost"), (bool,)),
+    "value_repr": _MAYBE_TEXT,
+    "duration": _NUMBER,
+    "limit": _MAYBE_TEXT,
+    "peak_memory": _MAYBE_WHOLE,
+}
+_OF_ERRORS: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("type", "message", "traceback"), _TEXT),
+    "line": _MAYBE_WHOLE,
+}
+_OF_CALLS: Final[Mapping[str, tuple[type, ...]]] = {
+    "name": _TEXT,
+    "arguments": (dict,),
+    "outcome": (Outcome,),
+    "duration": _NUMBER,
+    "error": _MAYBE_TEXT,
+}
+_OF_NETWORK: Final[Mapping[str, tuple[type, ...]]] = {
+    **dict.fromkeys(("host", "why"), _TEXT),
+    "port": _MAYBE_WHOLE,
+    **dict.fromkeys(("connections", "sent", "received"), _WHOLE),
+}
+
+
+def _made(kind: Callable[..., T], types: Mapping[str, tuple[type, ...]], facts: Any, **more: Any) -> T:
+    """Make an object of JSON whose types are known."""
+    for name, value in facts.items():
+        if not isinstance(value, types[name]):
+            raise TypeError(f"{name} is a {type(value).__name__}")
+    return kind(**facts, **more)
 
 
 def _artifact_to_json(artifact: Artifact) -> dict[str, Any]:
@@ -109,16 +151,16 @@ def _artifact_to_json(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def _artifact_from_json(facts: Mapping[str, Any], workspace: Path | None) -> Artifact:
-    data = facts.get("data")
-    return Artifact(
-        name=str(facts["name"]),
-        size=int(facts["size"]),
-        media_type=str(facts["media_type"]),
-        path=None if workspace is None else workspace / str(facts["name"]),
-        data=None if data is None else base64.b64decode(data),
-        position=facts.get("position"),
-    )
+def _artifacts_from_json(listed: Any, workspace: Path | None) -> tuple[Artifact, ...]:
+    """The artifacts; of a workspace here those that are files in it."""
+    kept, contents, places = [], [], {}
+    for each in listed:
+        data = None if each.get("data") is None else base64.b64decode(each["data"])
+        kept.append({"name": each["name"], "size": each["size"], "length": None if data is None else len(data)})
+        contents.append(data or b"")
+        if isinstance(each.get("position"), int):
+            places[each["name"]] = each["position"]
+    return artifacts_of(kept, b"".join(contents), workspace, places)
 
 
 def options_of(config: SandboxConfig) -> dict[str, Any]:

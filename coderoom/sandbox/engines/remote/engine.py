@@ -1,0 +1,182 @@
+"""The engine `remote`: cells run in a sandbox of a server, which `coderoom sandbox serve` has started.
+
+The sandbox there is made with the options of the one here, except for what only the server can choose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from pydantic import SecretStr
+
+from coderoom._util.tasks import call_in_loop, cancel_and_wait
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.engines.remote.client import Address, Client, GoneError, id_of, tell
+from coderoom.sandbox.engines.remote.files import RemoteFiles
+from coderoom.sandbox.engines.remote.session import RemoteSession
+from coderoom.sandbox.engines.remote.wire import options_of
+from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.languages import LANGUAGES
+
+URL_VARIABLE: Final = "CODEROOM_URL"
+TOKEN_VARIABLE: Final = "CODEROOM_TOKEN"
+_START_SECONDS: Final = 900.0  # Packages may have to be installed.
+_IDLE_SECONDS: Final = 180.0
+_STAY_SECONDS: Final = 60.0
+_LEAVING_SECONDS: Final = 5.0
+
+
+class RemoteEngine:
+    """A sandbox of a server.
+
+    `options` has the `url` of the server and the `token`; otherwise they are in the environment variables CODEROOM_URL
+    and CODEROOM_TOKEN.
+    """
+
+    name: ClassVar[str] = "remote"
+    languages: ClassVar[Sequence[str]] = LANGUAGES
+    lacks: ClassVar[Collection[str]] = ("wall", "python", "readable")
+    wall: ClassVar[str] = "remote"
+
+    def __init__(self, config: SandboxConfig) -> None:
+        self.config = config
+        self._address = _address_of(config.options)
+        self._lease: _Lease | None = None
+        self._starting = asyncio.Lock()
+        self._dropped: weakref.finalize[..., Any]
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the server has said about the sandbox, such as its `wall`."""
+        return {} if self._lease is None else self._lease.facts
+
+    @property
+    def lock(self) -> str:
+        """The packages of the sandbox as a requirements file, as it was when it started."""
+        return "" if self._lease is None else self._lease.lock
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is no sandbox, as far as is known."""
+        return self._lease is None or self._lease.lost
+
+    @property
+    def lease(self) -> _Lease:
+        """The sandbox at the server."""
+        assert self._lease is not None
+        return self._lease
+
+    async def start(self) -> None:
+        """Make a sandbox at the server."""
+        await self.close()
+        config = self.config
+        body = {
+            "options": options_of(config),
+            "files": config.workspace is not None,
+            "idle_seconds": _IDLE_SECONDS,
+        }
+        client = Client(self._address)
+        try:
+            facts = await client.ask("POST", "/v1/sandboxes", body, seconds=_START_SECONDS)
+            lease = self._lease = _Lease(self._address, client, facts, config)
+        except BaseException:
+            await client.close()
+            raise
+        # For a sandbox that is never closed.
+        self._dropped = weakref.finalize(self, lease.leave)
+
+    async def start_again(self) -> None:
+        """Start, unless another one has done so since the sandbox was lost."""
+        async with self._starting:
+            if self.lost:
+                await self.start()
+
+    async def open(self, functions: Mapping[str, HostFunction]) -> RemoteSession:
+        """Open a session; the server learns of it with its first cell."""
+        return RemoteSession(self, functions)
+
+    async def close(self) -> None:
+        """Close the sandbox at the server, with its sessions."""
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._dropped.detach()
+            await lease.close()
+
+    def kill(self) -> None:
+        """As `close`, without an event loop."""
+        lease, self._lease = self._lease, None
+        self._starting = asyncio.Lock()  # Another event loop may use the engine next.
+        if lease is not None:
+            self._dropped.detach()
+            lease.leave()
+
+
+class _Lease:
+    """A sandbox at the server, which is used now and then, so that it is not idle.
+
+    Its task has the connections. It closes them and the sandbox when it is cancelled, as by the end of the event loop.
+    """
+
+    def __init__(self, address: Address, client: Client, facts: Mapping[str, Any], config: SandboxConfig) -> None:
+        self.client = client
+        self.path = f"/v1/sandboxes/{id_of(facts)}"
+        told = facts.get("facts")
+        self.facts = {**(told if isinstance(told, dict) else {}), "server": address.shown, "wall": facts.get("wall")}
+        self.lock = str(facts.get("lock", ""))
+        self.files = None if config.workspace is None else RemoteFiles(self, config.workspace, config.limits)
+        self.lost = False
+        self._address = address
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._stay())
+
+    async def close(self) -> None:
+        """Close the sandbox."""
+        await cancel_and_wait(self._task)
+
+    def leave(self) -> None:
+        """As `close`, from anywhere."""
+        if self._task.done():
+            return
+        if self._loop.is_running():
+            call_in_loop(self._loop, self._task.cancel)
+        else:
+            tell(self._address, "DELETE", self.path)
+
+    async def _stay(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(_STAY_SECONDS)
+                try:
+                    await self.client.ask("GET", self.path, patience=0)
+                except GoneError:
+                    self.lost = True
+                except CodeRoomError:  # The next cell says so.
+                    pass
+        finally:
+            try:
+                async with asyncio.timeout(_LEAVING_SECONDS):
+                    if not self.lost:
+                        await self.client.ask("DELETE", self.path, patience=0)
+            except (CodeRoomError, TimeoutError):  # The server closes by itself what nobody uses.
+                pass
+            finally:
+                await self.client.close()
+
+
+def _address_of(options: Mapping[str, Any]) -> Address:
+    unknown = sorted(set(options) - {"url", "token"})
+    if unknown:
+        raise RequestError(f"options: the engine 'remote' has url and token, and not {unknown[0]!r}.")
+    url = options.get("url") or os.environ.get(URL_VARIABLE, "")
+    if not url or not isinstance(url, str):
+        raise RequestError(
+            f"The engine 'remote' needs the URL of a server: options={{'url': ...}}, or {URL_VARIABLE}. "
+            "`coderoom sandbox serve` starts one."
+        )
+    token = options.get("token") or os.environ.get(TOKEN_VARIABLE, "")
+    return Address(url, token.get_secret_value() if isinstance(token, SecretStr) else str(token))

@@ -1,0 +1,13 @@
+"""The engine `remote` keeps the promises of the public suite."""
+
+from __future__ import annotations
+
+from coderoom.testing import PythonEngineConformance
+from tests.support.sandbox_server import shared_server
+
+
+class TestRemote(PythonEngineConformance):
+    @classmethod
+    def setup_class(cls) -> None:
+        super().setup_class()
+        cls.arguments = {"engine": "remote", "options": shared_server()}
