@@ -53,6 +53,7 @@ def serve(
     from coderoom.integrations.http import listen, serve_sockets, url_of
     from coderoom.integrations.service import SandboxServer, Tenant, TenantLimits, new_token, read_tenants
     from coderoom.integrations.service.peers import Peers
+    from coderoom.integrations.service.server import ANYBODY, STRANGERS
     from coderoom.integrations.service.workers import Workers
     from coderoom.sandbox import Limits, SandboxConfig
 
@@ -94,4 +95,5 @@ def serve(
     def make(peers: Peers, number: int) -> SandboxServer:
         return SandboxServer(config, known, concurrency=max(1, slots // count), peers=peers)
 
-    Workers(make, count, drain_seconds).serve(socket, ready)
+    everyone = [*({} if known is None else known).values(), ANYBODY, STRANGERS]
+    Workers(make, count, everyone, drain_seconds).serve(socket, ready)

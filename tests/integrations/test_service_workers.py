@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -170,3 +173,53 @@ def test_with_its_supervisor_all_ends(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def test_the_limits_of_a_tenant_hold_for_all_processes(url: str) -> None:
+    """The tenant may have two sandboxes, one run at a time, and one that waits."""
+
+    def make(_: int) -> tuple[int, str]:
+        with client_of(url, "small") as client:
+            answer = client.post("/v1/sandboxes", json={"options": {"limits": {"disk_bytes": 1_000_000}}})
+            return answer.status_code, answer.json().get("id", "")
+
+    def run(_: int) -> tuple[int, Any]:
+        with client_of(url, "small") as client:
+            code = {"code": "import time; begun = time.monotonic(); time.sleep(0.5); (begun, time.monotonic())"}
+            answer = client.post("/v1/run", json=code)
+            return answer.status_code, answer.json().get("value", {}).get("$tuple")
+
+    with ThreadPoolExecutor(12) as pool:
+        made = list(pool.map(make, range(12)))
+        assert sorted({status for status, _ in made}) == [201, 429]
+        ids = [id for status, id in made if status == 201]
+        assert len(ids) <= 2
+        with client_of(url, "small") as client:
+            assert {each["id"] for each in client.get("/v1/sandboxes").json()["sandboxes"]} == set(ids)
+            for id in ids:
+                assert client.delete(f"/v1/sandboxes/{id}").status_code == 204
+        ran = list(pool.map(run, range(12)))
+    times = sorted(times for status, times in ran if status == 200)
+    assert {status for status, _ in ran} == {200, 429}
+    assert all(ended <= begun for (_, ended), (begun, _) in pairwise(times))
+
+
+def test_the_metrics_are_those_of_all_processes(url: str) -> None:
+    def run(_: int) -> None:
+        with client_of(url, "other") as client:
+            assert client.post("/v1/run", json={"code": "1/0"}).status_code == 200
+
+    def ended() -> int:
+        with client_of(url) as client:
+            text = client.get("/metrics").text
+        found = re.search(r'coderoom_run_seconds_count\{tenant="other",outcome="error"\} (\d+)', text)
+        return 0 if found is None else int(found[1])
+
+    before = ended()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run, range(16)))
+    assert [ended() for _ in range(6)] == [before + 16] * 6
+    made_in_both(url)
+    with client_of(url) as client:
+        held = len(client.get("/v1/sandboxes").json()["sandboxes"])
+        assert f'coderoom_sandboxes{{tenant="one"}} {held}\n' in client.get("/metrics").text

@@ -135,12 +135,13 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
 
         async def work() -> AsyncGenerator[Event]:
             with box:
-                turn = tenants.turn(box.tenant, box.sandbox.limits.memory_bytes)
-                async with turn, aclosing(stream(seconds)) as pieces:
+                waiting = tenants.turn(box.tenant, box.sandbox.limits.memory_bytes)
+                async with waiting as turn, aclosing(stream(seconds)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, OutputChunk):
                             yield "output", {"stream": piece.stream, "text": piece.text}
                         elif isinstance(piece, ExecutionResult):
+                            turn.outcome = piece.outcome
                             if kept is not None:
                                 kept.note(piece)
                             yield "result", result_to_json(piece)

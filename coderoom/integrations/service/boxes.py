@@ -71,7 +71,7 @@ class KeptSession:
         more = (result.peak_memory or 0) - self.memory_bytes
         if more > 0 and self.box.sessions.get(self.id) is self:
             self.memory_bytes += more
-            self.box.tenant.used["memory_bytes"] = self.box.tenant.used.get("memory_bytes", 0) + more
+            self.box.tenant.usage.add("memory_bytes", more)
 
 
 @dataclass(eq=False)

@@ -28,6 +28,7 @@ from coderoom.integrations.service.failures import NotFoundError, SessionLostErr
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
+from coderoom.integrations.service.usage import metrics_of
 from coderoom.judge import Judge
 from coderoom.sandbox import Sandbox, SandboxConfig
 
@@ -37,6 +38,8 @@ _LOOPBACK: Final = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST /files")
 _TOKEN_IN_PATH: Final = re.compile(r"/t/([^/]+)(?=/|$)")
 ANYBODY: Final = Tenant("anybody", TenantLimits(metrics=True))
+STRANGERS: Final = Tenant("", TenantLimits())
+"""Those whose requests have no valid token."""
 
 
 class SandboxServer:
@@ -69,7 +72,6 @@ class SandboxServer:
         self._everybody = tenants is None
         self._boxes = Boxes(config, peers or Peers(new_owner()))
         self._judge = Judge(wall=config.wall, sessions=max(1, concurrency // 4))
-        self._counts: dict[tuple[str, str, int], int] = {}
         self._draining = False
         self._app = FastAPI(
             title="CodeRoom sandbox service", version=__version__, lifespan=self._running, docs_url=None, redoc_url=None
@@ -131,24 +133,17 @@ class SandboxServer:
     async def _metrics(self, request: Request) -> Response:
         if not request.scope[CALLER].limits.metrics:
             raise HTTPException(403, "Only a tenant with metrics=true may read this")
-        lines = ["# TYPE coderoom_requests_total counter"]
-        for (tenant, method, status), count in sorted(self._counts.items()):
-            labels = f'tenant={json.dumps(tenant)},method="{method}",status="{status}"'
-            lines.append(f"coderoom_requests_total{{{labels}}} {count}")
-        lines.append("# TYPE coderoom_waiting gauge")
-        lines.append(f"coderoom_waiting {self._tenants.waiting}")
-        for name, count in self._boxes.counts.items():
-            lines += [f"# TYPE coderoom_{name} gauge", f"coderoom_{name} {count}"]
+        everyone = [STRANGERS, ANYBODY] if self._everybody else [STRANGERS, *self._tenants]
+        lines = metrics_of((each.name, each.usage) for each in everyone)
         return PlainTextResponse("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4")
 
     def _note(self, scope: Message, status: int, seconds: float) -> None:
         """Count a request, and log it."""
-        tenant = scope[CALLER].name if CALLER in scope else ""
-        key = tenant, str(scope["method"]), status
-        self._counts[key] = self._counts.get(key, 0) + 1
+        tenant: Tenant = scope.get(CALLER, STRANGERS)
+        tenant.usage.count_request(scope["method"], status)
         if _log.isEnabledFor(logging.INFO):
             facts = {
-                "tenant": tenant,
+                "tenant": tenant.name,
                 "client": (scope.get("client") or ("",))[0],
                 "method": scope["method"],
                 "path": scope["path"],

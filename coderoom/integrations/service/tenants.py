@@ -19,12 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coderoom._util.text import misfits
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.integrations.service.usage import Usage
 from coderoom.sandbox.config import MIB
 from coderoom.sandbox.proxy.rules import AllowList, address_of, parse_rule
 
 _VARIABLE: Final = re.compile(r"\$\{(\w+)\}", re.ASCII)
-_MINUTE: Final = 60.0
 _QUEUE_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.01
 _SHORTEST_TOKEN: Final = 8
 _GIB: Final = 1024 * MIB
 
@@ -57,22 +58,29 @@ class TenantLimits(BaseModel):
 
 
 @dataclass(eq=False)
+class _Waiting:
+    """A run that waits for its turn."""
+
+    turn: asyncio.Future[None]
+    memory_bytes: int
+    since: int = field(default_factory=time.monotonic_ns)
+
+
+@dataclass(eq=False)
 class Tenant:
     """One who uses the server, and what is in use.
 
     Attributes:
         name: The name, for logs and metrics.
         limits: What may be used.
+        usage: What is used.
+        waiting: The runs of this process that wait.
     """
 
     name: str
     limits: TenantLimits
-    running: int = 0
-    running_bytes: int = 0
-    waiting: deque[tuple[asyncio.Future[None], int]] = field(default_factory=deque)
-    asked: deque[float] = field(default_factory=deque)
-    used: dict[str, int] = field(default_factory=dict)
-    """What is taken of `sandboxes`, `sessions`, `memory_bytes` (by idle sessions) and `disk_bytes`."""
+    usage: Usage = field(default_factory=Usage)
+    waiting: deque[_Waiting] = field(default_factory=deque)
 
     def take(self, **amounts: int) -> None:
         """Take of what is limited, all or nothing.
@@ -80,17 +88,18 @@ class Tenant:
         Raises:
             TooMuchError: There is not so much left.
         """
+        for name, amount in amounts.items():  # Before looking: another process may take of the same now.
+            self.usage.add(name, amount)
         for name, amount in amounts.items():
             most = getattr(self.limits, name)
-            if amount > 0 and self.used.get(name, 0) + amount > most:
+            if amount > 0 and self.usage.total(name) > most:
+                self.give(**amounts)
                 raise TooMuchError(f"The tenant {self.name!r} may have {name}={most:,}; close what is not needed.")
-        for name, amount in amounts.items():
-            self.used[name] = self.used.get(name, 0) + amount
 
     def give(self, **amounts: int) -> None:
         """Give back what was taken."""
         for name, amount in amounts.items():
-            self.used[name] = self.used.get(name, 0) - amount
+            self.usage.add(name, -amount)
 
     def count_request(self) -> None:
         """Count a request.
@@ -98,13 +107,10 @@ class Tenant:
         Raises:
             TooMuchError: There were too many in the last minute.
         """
-        now, asked = time.monotonic(), self.asked
-        while asked and asked[0] <= now - _MINUTE:
-            asked.popleft()
-        if len(asked) >= self.limits.requests_per_minute:
+        after = self.usage.count_in_minute(self.limits.requests_per_minute)
+        if after:
             why = f"The tenant {self.name!r} may send {self.limits.requests_per_minute:,} requests in a minute."
-            raise TooMuchError(why, asked[0] + _MINUTE - now)
-        asked.append(now)
+            raise TooMuchError(why, after)
 
     def check_network(self, wanted: bool | Sequence[str]) -> None:
         """Check a network that a sandbox asks for.
@@ -134,18 +140,28 @@ class TooMuchError(Exception):
         self.after = after
 
 
+@dataclass
+class Turn:
+    """The turn of a run; how it ended is counted."""
+
+    outcome: str = ""
+
+
 class Tenants:
     """All tenants by their tokens, and the queue of what they want to run.
 
-    At most `concurrency` runs and cells are at work. Those that wait get their turn by tenants in rotation, so that one
-    with many requests does not delay another with few.
+    At most `concurrency` runs and cells of this process are at work. Those that wait get their turn by tenants in
+    rotation, so that one with many requests does not delay another with few; and no tenant takes all places, so that
+    another need not wait for the end of what takes long. The limits of a tenant hold for all processes together.
     """
 
     def __init__(self, tokens: Mapping[str, Tenant], concurrency: int) -> None:
         self._by_token = {token.encode(): tenant for token, tenant in tokens.items()}
         self._free = self._most = concurrency
-        self.refuses = False
+        self._shares = len(set(tokens.values())) > 1
         self._rotation: deque[Tenant] = deque()
+        self._looking: asyncio.TimerHandle | None = None
+        self.refuses = False
 
     def __iter__(self) -> Iterator[Tenant]:
         return iter(dict.fromkeys(self._by_token.values()))
@@ -165,16 +181,11 @@ class Tenants:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs or waits."""
-        return self._free == self._most and not self.waiting
-
-    @property
-    def waiting(self) -> int:
-        """How many runs and cells wait."""
-        return sum(len(each.waiting) for each in self._rotation)
+        """Whether nothing runs or waits in this process."""
+        return self._free == self._most and not any(each.waiting for each in self._rotation)
 
     @asynccontextmanager
-    async def turn(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[None]:
+    async def turn(self, tenant: Tenant, memory_bytes: int) -> AsyncGenerator[Turn]:
         """Wait for the turn to run something that may have so much memory.
 
         Raises:
@@ -183,68 +194,104 @@ class Tenants:
         """
         if self.refuses:
             raise SandboxUnavailable("The server ends; another takes its place, or will.")
-        if not (self._fits(tenant, memory_bytes) and not tenant.waiting):
+        began, turn = time.monotonic(), Turn()
+        if tenant.waiting or not self._begin(tenant, memory_bytes, time.monotonic_ns()):
             await self._wait(tenant, memory_bytes)
-        else:
-            self._begin(tenant, memory_bytes)
         try:
-            yield
+            yield turn
+        except BaseException as error:
+            turn.outcome = turn.outcome or ("failed" if isinstance(error, Exception) else "cancelled")
+            raise
         finally:
-            self._free += 1
-            tenant.running -= 1
-            tenant.running_bytes -= memory_bytes
-            self._next()
+            self._end(tenant, memory_bytes)
+            tenant.usage.count_run(turn.outcome or "ok", time.monotonic() - began)
 
-    def _fits(self, tenant: Tenant, memory_bytes: int) -> bool:
-        limits = tenant.limits
-        memory = tenant.used.get("memory_bytes", 0) + tenant.running_bytes + memory_bytes
-        return self._free > 0 and tenant.running < limits.concurrency and memory <= limits.memory_bytes
+    def _begin(self, tenant: Tenant, memory_bytes: int, since: int) -> bool:
+        """Begin a run, if that is possible now."""
+        usage, limits = tenant.usage, tenant.limits
+        if self._free <= 0 or (self._shares and usage.own("running") >= 2 * self._free):
+            usage.wait_since(0)
+            return False
+        usage.add("running", 1)  # Before looking: another process may begin one, too.
+        usage.add("running_bytes", memory_bytes)
+        memory = usage.total("memory_bytes") + usage.total("running_bytes")
+        if (
+            usage.total("running") <= limits.concurrency
+            and memory <= limits.memory_bytes
+            and not usage.others_wait_longer(since)
+        ):
+            usage.wait_since(0)
+            self._free -= 1
+            return True
+        usage.add("running", -1)
+        usage.add("running_bytes", -memory_bytes)
+        usage.wait_since(since)
+        if self._looking is None:  # Nobody tells when another process has ended a run, or a session has ended.
+            self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+        return False
 
-    def _begin(self, tenant: Tenant, memory_bytes: int) -> None:
-        self._free -= 1
-        tenant.running += 1
-        tenant.running_bytes += memory_bytes
+    def _end(self, tenant: Tenant, memory_bytes: int) -> None:
+        self._free += 1
+        tenant.usage.add("running", -1)
+        tenant.usage.add("running_bytes", -memory_bytes)
+        self._next()
 
     async def _wait(self, tenant: Tenant, memory_bytes: int) -> None:
-        if tenant.used.get("memory_bytes", 0) + memory_bytes > tenant.limits.memory_bytes and not tenant.running:
+        usage, limits = tenant.usage, tenant.limits
+        if not tenant.waiting:
+            usage.wait_since(0)
+        if usage.total("memory_bytes") + memory_bytes > limits.memory_bytes and not usage.total("running"):
             raise TooMuchError(
-                f"The tenant {tenant.name!r} may use {tenant.limits.memory_bytes:,} bytes of memory, and a run may "
+                f"The tenant {tenant.name!r} may use {limits.memory_bytes:,} bytes of memory, and a run may "
                 f"have {memory_bytes:,}: close sessions, or ask for less by limits.memory_bytes."
             )
-        if len(tenant.waiting) >= tenant.limits.waiting:
-            raise TooMuchError(f"{len(tenant.waiting):,} runs of the tenant {tenant.name!r} wait already.")
-        entry = asyncio.get_running_loop().create_future(), memory_bytes
+        if usage.total("waiting") >= limits.waiting:
+            raise TooMuchError(f"{usage.total('waiting'):,} runs of the tenant {tenant.name!r} wait already.")
+        entry = _Waiting(asyncio.get_running_loop().create_future(), memory_bytes)
         tenant.waiting.append(entry)
+        usage.add("waiting", 1)
         if tenant not in self._rotation:
             self._rotation.append(tenant)
         try:
             async with asyncio.timeout(_QUEUE_SECONDS):
-                await entry[0]
+                await entry.turn
         except BaseException as error:
-            if entry in tenant.waiting:
-                tenant.waiting.remove(entry)
-            elif entry[0].done() and not entry[0].cancelled():  # Its turn came just now.
-                self._free += 1
-                tenant.running -= 1
-                tenant.running_bytes -= memory_bytes
-                self._next()
+            if entry.turn.done() and not entry.turn.cancelled():  # Its turn came just now.
+                self._end(tenant, memory_bytes)
             if isinstance(error, TimeoutError):
                 raise TooMuchError(f"The run has waited for {_QUEUE_SECONDS:g} s; the server is busy.", 5.0) from None
             raise
+        finally:
+            usage.add("waiting", -1)
+            if entry in tenant.waiting:
+                tenant.waiting.remove(entry)
+                if not tenant.waiting:
+                    usage.wait_since(0)
 
     def _next(self) -> None:
-        for _ in range(len(self._rotation)):
-            tenant = self._rotation.popleft()
-            while tenant.waiting and tenant.waiting[0][0].done():
-                tenant.waiting.popleft()
-            if not tenant.waiting:
-                continue
-            self._rotation.append(tenant)
-            waiting, memory_bytes = tenant.waiting[0]
-            if self._fits(tenant, memory_bytes):
-                tenant.waiting.popleft()
-                self._begin(tenant, memory_bytes)
-                waiting.set_result(None)
+        """Begin what can begin; who has begun something is last in the next round."""
+        begun = True
+        while begun:
+            begun = False
+            for tenant in list(self._rotation):
+                if not tenant.waiting:
+                    self._rotation.remove(tenant)
+                    continue
+                first = tenant.waiting[0]
+                if first.turn.done():  # It was cancelled.
+                    tenant.waiting.popleft()
+                    begun = True
+                elif self._begin(tenant, first.memory_bytes, first.since):
+                    tenant.waiting.popleft()
+                    first.turn.set_result(None)
+                    self._rotation.remove(tenant)
+                    self._rotation.append(tenant)
+                    begun = True
+                    break
+
+    def _look(self) -> None:
+        self._looking = None
+        self._next()
 
 
 class _Entry(TenantLimits):

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,8 @@ from coderoom.errors import SandboxUnavailable
 from coderoom.integrations.http import serve_sockets
 from coderoom.integrations.service.peers import FolderAddresses, Peers, new_owner
 from coderoom.integrations.service.server import SandboxServer
+from coderoom.integrations.service.tenants import Tenant
+from coderoom.integrations.service.usage import Usage
 
 _SIGNALS: Final = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 _LOOK_SECONDS: Final = 1.0
@@ -37,12 +39,22 @@ class Workers:
     Args:
         make: Makes the server of a worker: with its peers, and its number.
         count: How many workers.
+        tenants: Those whose limits hold for all workers together.
         drain_seconds: How long what runs may take to its end at SIGTERM.
     """
 
-    def __init__(self, make: Callable[[Peers, int], SandboxServer], count: int, drain_seconds: float) -> None:
+    def __init__(
+        self,
+        make: Callable[[Peers, int], SandboxServer],
+        count: int,
+        tenants: Sequence[Tenant],
+        drain_seconds: float,
+    ) -> None:
         self._make = make
         self._count = count
+        self._tenants = tenants
+        for each in tenants:
+            each.usage = Usage(count)
         self._drain_seconds = drain_seconds
         self._secret = secrets.token_urlsafe(32)
         self._running: dict[int, tuple[int, str, float]] = {}  # Number, owner and start, by process ids.
@@ -123,6 +135,8 @@ class Workers:
             loop.remove_reader(self._lifeline[0])
             os.kill(os.getpid(), signal.SIGINT)
 
+        for each in self._tenants:
+            each.usage.count_as(number)
         server = self._make(Peers(owner, FolderAddresses(folder), self._secret), number)
         loop = asyncio.get_running_loop()
         loop.add_reader(self._lifeline[0], orphaned)
@@ -138,6 +152,8 @@ class Workers:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 del self._running[pid]
                 (folder / owner).unlink(missing_ok=True)
+                for each in self._tenants:
+                    each.usage.forget(number)
                 found.append(number)
                 if time.monotonic() - since < _PAUSE_SECONDS:
                     time.sleep(_PAUSE_SECONDS)
