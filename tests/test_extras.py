@@ -32,8 +32,10 @@ COMMANDS = {
 MODULES = {
     "coderoom.integrations.agent_framework": "agent-framework",
     "coderoom.integrations.chat_completions": "serve",
+    "coderoom.integrations.deepagents": "deepagents",
     "coderoom.integrations.inspect_ai": "inspect",
     "coderoom.integrations.langchain": "langchain",
+    "coderoom.integrations.llama_index": "llama-index",
     "coderoom.integrations.mcp": "mcp",
     "coderoom.integrations.openai_agents": "openai-agents",
     "coderoom.integrations.pydantic_ai": "pydantic-ai",

@@ -9,11 +9,9 @@ point.
 
 from __future__ import annotations
 
-import builtins
 import signal
 import tempfile
 import textwrap
-from base64 import b64encode
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, overload
@@ -23,10 +21,10 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.integrations.machine import LIMITS, executing, failure_of, finished, reading, writing
 from coderoom.integrations.tool import missing
 from coderoom.judge import Judge, TestCode
 from coderoom.judge.answers import code_in
-from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox, SandboxConfig, Session, choose_wall
 
 try:
@@ -47,34 +45,8 @@ except ImportError as error:
 
 __all__ = ["CodeRoomSandbox", "judged"]
 
-_MIB: Final = 1024 * 1024
-DEFAULT: Final = SandboxConfig(
-    terminals=True,
-    limits=Limits(wall_seconds=3600, memory_bytes=2048 * _MIB, output_bytes=32 * _MIB, value_bytes=32 * _MIB),
-)
+DEFAULT: Final = SandboxConfig(terminals=True, limits=Limits(**LIMITS))
 """Without a config; a command without a timeout of its own may take an hour. Not every wall has terminals."""
-
-_WRITE = """\
-import binascii, os
-path = {path!r}
-{append} or os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-with open(path, "ab" if {append} else "wb") as file:
-    file.write(binascii.a2b_base64({data!r}))
-None
-"""
-_READ = """\
-with open({path!r}, "rb") as file:
-    file.seek({begin})
-    data = file.read({size})
-data
-"""
-_EXEC = """\
-import os, subprocess
-with open({stdin!r} or os.devnull, "rb") as stdin:
-    {stdin!r} and os.unlink({stdin!r})
-    status = subprocess.call({cmd!r}, stdin=stdin, cwd={cwd!r}, env={{**os.environ, **{env!r}}})
-status
-"""
 
 
 @sandboxenv(name="coderoom")
@@ -163,36 +135,26 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
         if input is not None:
             stdin = f"/tmp/.input-{uuid4().hex}"
             await self.write_file(stdin, input)
-        code = _EXEC.format(stdin=stdin, cmd=cmd, cwd=cwd, env=env or {})
-        result = await self._run(code, timeout)
+        result = await self._run(executing(cmd, stdin=stdin, cwd=cwd, env=env), timeout)
         limit = SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         if any(len(text) > limit // 4 and len(text.encode()) > limit for text in (result.stdout, result.stderr)):
             raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, result.output[:limit])
         if result.truncated:
             raise OutputLimitExceededError(f"{self._sandbox.limits.output_bytes:,} bytes", result.output)
-        if result.error is None:
-            status = result.value if isinstance(result.value, int) else 1
-            if status == -signal.SIGKILL:  # By the command itself, or by something outside that kills the sandbox too.
-                await self._run("None")
-            code_of_signal = 128 - status if status < 0 else status
-            return ExecResult(status == 0, code_of_signal, result.stdout, result.stderr)
-        failure = _failure(result)
-        if isinstance(failure, TimeoutError | PermissionError):
+        if result.error is None and result.value == -signal.SIGKILL:
+            await self._run("None")  # If what did it also killed the sandbox, this raises.
+        if result.error is not None and isinstance(failure := failure_of(result), TimeoutError | PermissionError):
             raise failure
-        # It could not be started, or a limit or a signal ended it.
-        started = result.error.type in ("Limit", "Signal", "Cancelled", "MemoryError")
-        status = result.exit_code if started else 127 if isinstance(failure, FileNotFoundError) else 126
-        stderr = result.stderr.removesuffix(result.error.traceback)
-        return ExecResult(False, status, result.stdout, f"{stderr}{result.error.message}\n")
+        done = finished(result)
+        return ExecResult(done.exit_code == 0, done.exit_code, done.stdout, done.stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file, and the folders above it."""
         data = contents.encode() if isinstance(contents, str) else contents
-        for begin in range(0, len(data) or 1, _MIB):
-            part = b64encode(data[begin : begin + _MIB]).decode()
-            result = await self._run(_WRITE.format(path=file, append=begin > 0, data=part))
+        for cell in writing(file, data):
+            result = await self._run(cell)
             if result.error is not None:
-                raise _failure(result)
+                raise failure_of(result)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -207,9 +169,9 @@ class CodeRoomSandbox(SandboxEnvironment):  # type: ignore[misc, unused-ignore]
         data = bytearray()
         while True:
             size = min(most, limit + 1 - len(data))
-            result = await self._run(_READ.format(path=file, begin=len(data), size=size))
+            result = await self._run(reading(file, len(data), size))
             if result.error is not None:
-                raise _failure(result)
+                raise failure_of(result)
             if not isinstance(result.value, bytes):
                 raise OSError(f"{file!r} was not read: {result.value_repr}")
             data += result.value
@@ -288,12 +250,3 @@ async def _available(work: Any) -> Any:
         return await work
     except SandboxUnavailable as error:
         raise SandboxUnavailableError(str(error)) from error
-
-
-def _failure(result: ExecutionResult) -> OSError:
-    """The exception that code met behind the wall, or that says what ended it."""
-    assert result.error is not None
-    if result.outcome is Outcome.TIMEOUT:
-        return TimeoutError(result.error.message)
-    kind = getattr(builtins, result.error.type, None)
-    return (kind if isinstance(kind, type) and issubclass(kind, OSError) else OSError)(result.error.message)

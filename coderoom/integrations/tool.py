@@ -26,7 +26,6 @@ CODE: Final = "The Python code."
 _CLOSED: Final = "The session is closed; make a new one."
 _END_SECONDS: Final = 10.0
 _MOST_SESSIONS: Final = 64
-"""Of more conversations, the one that was idle for longest loses its variables."""
 OUTPUT_BYTES: Final = 32_768
 """Of a longer output, a model sees the beginning and the end."""
 
@@ -69,15 +68,17 @@ class CodeSession(AbstractContextManager["CodeSession"]):
 
     Args:
         functions: Functions of the host that the code may call.
+        most: Of more conversations, the one that was idle for longest loses its variables; 0: none does.
         options: Arguments of `Sandbox`. `output_bytes` of `limits` is 32 KiB unless it is set.
     """
 
-    def __init__(self, functions: Sequence[Any] = (), **options: Any) -> None:
+    def __init__(self, functions: Sequence[Any] = (), *, most: int = _MOST_SESSIONS, **options: Any) -> None:
         limits = options.pop("limits", None) or {}
         if isinstance(limits, Mapping):
             limits = {"output_bytes": OUTPUT_BYTES, **limits}
         self._sandbox = Sandbox(limits=limits, **options)
         self._functions = functions
+        self._most = most
         self._sessions: dict[str | int | None, tuple[Any, Session]] = {None: (None, self._sandbox.session(functions))}
         self._running: Counter[str | int | None] = Counter()
         self._choosing = threading.Lock()
@@ -87,9 +88,19 @@ class CodeSession(AbstractContextManager["CodeSession"]):
         self._end = weakref.finalize(self, _end, self._sandbox, self._sessions, self._loop, thread)
         self._end.atexit = False  # The sandbox ends with its host anyway.
 
-    async def run(self, code: str, conversation: Any = None) -> ExecutionResult:
+    @property
+    def limits(self) -> Limits:
+        """What a cell may use."""
+        return self._sandbox.limits
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of its thread."""
+        return self._loop
+
+    async def run(self, code: str, conversation: Any = None, timeout: float | None = None) -> ExecutionResult:
         """Run a cell. A caller that is cancelled ends it."""
-        return await asyncio.wrap_future(self._submit(code, conversation))
+        return await asyncio.wrap_future(self._submit(code, conversation, timeout))
 
     def run_blocking(self, code: str, conversation: Any = None) -> ExecutionResult:
         """As `run`, for callers without an event loop. A caller that is interrupted ends it."""
@@ -125,15 +136,15 @@ class CodeSession(AbstractContextManager["CodeSession"]):
             self._sessions[key] = found  # As the last one.
             self._running[key] += 1
             idle = next((each for each in self._sessions if not self._running[each]), key)
-            if len(self._sessions) > _MOST_SESSIONS and idle != key:
+            if 0 < self._most < len(self._sessions) and idle != key:
                 _, oldest = self._sessions.pop(idle)
                 asyncio.run_coroutine_threadsafe(oldest.close(), self._loop)
         return found[1]
 
-    def _submit(self, code: str, conversation: Any) -> Future[ExecutionResult]:
+    def _submit(self, code: str, conversation: Any, timeout: float | None = None) -> Future[ExecutionResult]:
         if not self._end.alive:
             raise RequestError(_CLOSED)
-        work = self._session_of(conversation).run(code)
+        work = self._session_of(conversation).run(code, timeout=timeout)
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:  # It was closed at this moment.

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -17,28 +17,39 @@ from tests.support.commands import ROOT
 from tests.support.openai_server import OpenAIServer
 
 PINS = Path(__file__).with_name("requirements.txt")
+ENVIRONMENTS = Path(__file__).with_name("environments")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # The first test installs the frameworks.
     for item in items:
-        if "frameworks" in getattr(item, "fixturenames", ()):
+        if {"frameworks", "environment"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
 def frameworks() -> Path:
     """The interpreter of an environment with the frameworks, which lies over this one; made once for these versions."""
-    texts = [PINS.read_bytes(), (ROOT / "constraints.txt").read_bytes()]
+    return make_environment(PINS)
+
+
+@pytest.fixture(scope="session")
+def environment() -> Callable[[str], Path]:
+    """Makes such an environment with the versions of a file of `environments`; returns its interpreter."""
+    return lambda name: make_environment(ENVIRONMENTS / f"{name}.txt")
+
+
+def make_environment(file: Path) -> Path:
+    texts = [file.read_bytes(), (ROOT / "constraints.txt").read_bytes()]
     folder = Path(sys.prefix) / f"integrations-{hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
     python = folder / "bin" / "python"
     lock = take_lock(folder.with_suffix(".lock"), lambda: None)
     try:
         if not (folder / ".ready").exists():
             remove_folder(folder)
-            pins = [line for line in PINS.read_text().splitlines() if "==" in line and not is_installed(line)]
-            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            for command in ([sys.executable, "-m", "venv", str(folder)], [*install, *pins]):
+            pins = [line for line in file.read_text().splitlines() if "==" in line and not is_installed(line)]
+            install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
+            for command in ([sys.executable, "-m", "venv", "--without-pip", str(folder)], [*install, *pins]):
                 subprocess.run(command, check=True, env=without_python_settings(os.environ))
             ours = sysconfig.get_path("purelib")
             theirs = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})

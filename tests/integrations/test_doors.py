@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from coderoom.studio.environment import without_python_settings
-from tests.integrations.support import call
-from tests.support.commands import ROOT
+from tests.integrations.support import INSIDE, call, run_checks, run_example
 from tests.support.openai_server import OpenAIServer, Reply
 
-EXAMPLES = ROOT / "examples" / "integrations"
-INSIDE = Path(__file__).parent / "inside"
 CELLS = (
     "primes = [n for n in range(2, 1000) if all(n % d for d in range(2, n))]",
     "print(open('nothing').read())",
     "len(primes)",
 )
-
-
-def run(python: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in without_python_settings(os.environ).items() if "OPENAI" not in name}
-    quiet = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "INSPECT_DISPLAY": "plain", "HOME": str(cwd)}
-    quiet["MONTY_BIN"] = str(Path(sys.executable).with_name("monty"))
-    return subprocess.run(
-        [str(python), *arguments],
-        cwd=cwd,
-        env={**kept, **quiet, **env},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def run_example(python: Path, name: str, server: OpenAIServer, cwd: Path) -> str:
-    done = run(python, str(EXAMPLES / name), cwd=cwd, OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="test")
-    assert done.returncode == 0, done.stdout
-    assert server.pending == 0, done.stdout
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -80,6 +51,4 @@ def test_code_agent_calls_tools_of_the_host(frameworks: Path, server: OpenAIServ
 @pytest.mark.slow
 @pytest.mark.parametrize("file", sorted(path.name for path in INSIDE.glob("*_checks.py")))
 def test_checks_inside_the_environment(file: str, frameworks: Path, tmp_path: Path) -> None:
-    options = ["-q", "-rA", "--tb=short", "-p", "no:cacheprovider", "-c", str(INSIDE / "pytest.ini")]
-    done = run(frameworks, "-m", "pytest", *options, str(INSIDE / file), cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
+    run_checks(frameworks, file, tmp_path)

@@ -20,8 +20,10 @@ from coderoom.integrations.tool import CodeSession, describe_tool
     ("module", "extra"),
     [
         ("agent_framework", "agent-framework"),
+        ("deepagents", "deepagents"),
         ("inspect_ai", "inspect"),
         ("langchain", "langchain"),
+        ("llama_index", "llama-index"),
         ("openai_agents", "openai-agents"),
         ("pydantic_ai", "pydantic-ai"),
         ("smolagents", "smolagents"),
@@ -127,9 +129,8 @@ def test_session_that_nobody_closes_leaves_nothing() -> None:
     assert worker._closed
 
 
-async def test_a_conversation_whose_code_runs_keeps_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coderoom.integrations.tool._MOST_SESSIONS", 2)
-    with CodeSession() as session:
+async def test_a_conversation_whose_code_runs_keeps_its_session() -> None:
+    with CodeSession(most=2) as session:
         await session.run("x = 1", "first")
         running = asyncio.ensure_future(session.run("import time; time.sleep(0.3); x", "first"))
         await asyncio.sleep(0)

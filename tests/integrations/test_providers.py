@@ -1,0 +1,51 @@
+"""Frameworks that ask for a machine, an executor or a reward, each in an environment with its own versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.support import INSIDE, call_of, run_checks, run_example
+from tests.support.openai_server import OpenAIServer, Reply
+
+pytestmark = pytest.mark.slow
+Environment = Callable[[str], Path]
+FILES = sorted(str(path.relative_to(INSIDE)) for path in INSIDE.glob("*/*_checks.py"))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_checks_inside_an_environment(file: str, environment: Environment, tmp_path: Path) -> None:
+    run_checks(environment(Path(file).parent.name), file, tmp_path)
+
+
+def test_deep_agent_writes_and_runs_a_file(environment: Environment, server: OpenAIServer, tmp_path: Path) -> None:
+    code = "print(sum(all(n % d for d in range(2, n)) for n in range(2, 1000)))"
+    server.add(
+        call_of(1, "write_file", file_path="/workspace/primes.py", content=code),
+        call_of(2, "execute", command="python3 primes.py; echo $?"),
+        Reply("There are 168."),
+    )
+    output = run_example(environment("agents"), "deep_agent.py", server, tmp_path)
+    assert output.splitlines()[-1] == "There are 168."
+    answers = [str(message["content"]) for message in server.requests[-1].messages if message["role"] == "tool"]
+    assert answers[1].split()[:2] == ["168", "0"]
+
+
+def test_llama_index_goes_on_with_its_variables(environment: Environment, server: OpenAIServer, tmp_path: Path) -> None:
+    server.add(
+        "<execute>\nlimit = limit_of('thousand')\n</execute>",
+        "<execute>\nlimit / 0\n</execute>",
+        "<execute>\nprimes = [n for n in range(2, limit) if all(n % d for d in range(2, n))]\nlen(primes)\n</execute>",
+        "There are 168.",
+        "<execute>\nsum(primes)\n</execute>",
+        "It is 76127.",
+    )
+    output = run_example(environment("agents"), "llama_index_agent.py", server, tmp_path)
+    assert output.splitlines()[-2:] == ["There are 168.", "It is 76127."]
+    seen = [str(request.messages[-1]["content"]) for request in server.requests]
+    assert seen[1].endswith("(no output)")
+    assert "ZeroDivisionError" in seen[2]
+    assert seen[3].endswith("168")
+    assert seen[5].endswith("76127")
