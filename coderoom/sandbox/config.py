@@ -291,6 +291,8 @@ class SandboxConfig(BaseModel):
     terminals: bool = False
     # Of the proxy that opens TLS for these hosts; not an argument of `Sandbox`.
     authority: str = Field(default="", repr=False)
+    # Where walls with a file tree of their own show the workspace; not an argument of `Sandbox`.
+    place: str = Field(default="/workspace", repr=False)
 
     @property
     def proxied(self) -> bool:

@@ -114,7 +114,11 @@ class Sandbox:
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Self:
         """Make a sandbox from a configuration."""
-        return cls(**{name: value for name, value in config if name != "authority"})
+        made = cls(**{name: value for name, value in config if name not in ("authority", "place")})
+        if config.place != made.config.place:
+            made.config = made.config.model_copy(update={"place": config.place})
+            made._engine = _make_engine(made.config)
+        return made
 
     async def __aenter__(self) -> Self:
         await self.start()

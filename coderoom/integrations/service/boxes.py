@@ -161,6 +161,10 @@ class Boxes:
         await asyncio.gather(*self._closing, *(warm.sandbox.close() for warm in self._warm.values()))
         self._warm.clear()
 
+    def has(self, box: Box) -> bool:
+        """Whether a box is still there."""
+        return self._boxes.get(box.id) is box
+
     def of(self, tenant: Tenant) -> list[Box]:
         """The boxes that a tenant has made, oldest first."""
         return [box for box in self._boxes.values() if box.tenant is tenant and not box.shared]
@@ -230,6 +234,7 @@ class Boxes:
         *,
         files: bool = False,
         idle_seconds: float | None = None,
+        place: str = "/workspace",
         **more: Any,
     ) -> Box:
         """Make a box, whose worker starts with the first use.
@@ -239,6 +244,7 @@ class Boxes:
             options: Arguments of `Sandbox` that differ from the server's; see `OPTIONS`.
             files: Whether its sessions share a folder.
             idle_seconds: After so many seconds without use it is closed; at most what the tenant may have.
+            place: Where walls with a file tree of their own show that folder.
             more: Other attributes of the box.
 
         Raises:
@@ -251,7 +257,7 @@ class Boxes:
         try:
             if files:
                 folder = temporary_folder()
-                sandbox = Sandbox.from_config(config.model_copy(update={"workspace": folder}))
+                sandbox = Sandbox.from_config(config.model_copy(update={"workspace": folder, "place": place}))
             else:
                 folder = None
                 sandbox = self._take_warm(tenant, options, config)
@@ -337,7 +343,7 @@ class Boxes:
         if isinstance(options.get("env"), Mapping):
             _check_environment(options["env"])
             given["env"] = {**self.defaults.env, **options["env"]}
-        config = SandboxConfig(**{name: value for name, value in given.items() if name != "authority"})
+        config = SandboxConfig(**{name: value for name, value in given.items() if name not in ("authority", "place")})
         if "network" in options:
             tenant.check_network(config.network)
         if options.get("credentials"):

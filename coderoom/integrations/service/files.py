@@ -6,7 +6,7 @@ import asyncio
 import io
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -109,7 +109,7 @@ async def received(request: Request, box: Box) -> BinaryIO:
     return file  # type: ignore[return-value]
 
 
-async def parts_of(file: BinaryIO) -> AsyncIterator[bytes]:
+async def parts_of(file: BinaryIO) -> AsyncGenerator[bytes]:
     """The content of a file piece by piece; it is closed at the end."""
     with file:
         while piece := await asyncio.to_thread(file.read, _PART):

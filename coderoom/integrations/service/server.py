@@ -24,6 +24,7 @@ from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
+from coderoom.integrations.service.e2b import E2BSandboxes, is_inside, make_e2b
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
@@ -35,11 +36,13 @@ from coderoom.sandbox import Sandbox, SandboxConfig
 _log: Final = logging.getLogger("coderoom.service")
 _OPEN: Final = ("/healthz", "/health")
 _LOOPBACK: Final = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
-_STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST /files")
+_STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST (/e2b)?/files")
 _TOKEN_IN_PATH: Final = re.compile(r"/t/([^/]+)(?=/|$)")
 ANYBODY: Final = Tenant("anybody", TenantLimits(metrics=True))
 STRANGERS: Final = Tenant("", TenantLimits())
 """Those whose requests have no valid token."""
+ELSEWHERE: Final = Tenant("", TenantLimits())
+"""Those whose token only another process knows."""
 
 
 class SandboxServer:
@@ -78,6 +81,8 @@ class SandboxServer:
         )
         self._app.include_router(make_api(self._boxes, self._tenants, self._judge))
         self._app.include_router(make_fusion(self._boxes, self._tenants))
+        self._e2b = E2BSandboxes(self._boxes)
+        self._app.include_router(make_e2b(self._boxes, self._tenants, self._e2b))
         self._app.add_route("/healthz", self._health)
         self._app.add_route("/health", self._health)
         self._app.add_route("/metrics", self._metrics)
@@ -96,7 +101,7 @@ class SandboxServer:
     @property
     def app(self) -> WebApp:
         """What answers, and lets in only those who may."""
-        return _ServiceGuard(self._app, self._tenants, self._everybody, self._boxes.peers, self._note)
+        return _ServiceGuard(self._app, self._tenants, self._everybody, self._boxes.peers, self._note, self._e2b)
 
     def drain(self, *, refuse: bool) -> None:
         """See `coderoom.integrations.http.Drained`."""
@@ -156,16 +161,19 @@ class SandboxServer:
 class _ServiceGuard(Guard):
     """Knows tenants by `Authorization`, `X-API-Key`, `X-Access-Token`, or a token in the path (`/t/TOKEN/...`)."""
 
-    def __init__(self, app: WebApp, tenants: Tenants, everybody: bool, peers: Peers, note: Any) -> None:
+    def __init__(
+        self, app: WebApp, tenants: Tenants, everybody: bool, peers: Peers, note: Any, e2b: E2BSandboxes
+    ) -> None:
         super().__init__(app)
         self._tenants = tenants
         self._everybody = everybody
         self._peers = peers
         self._note = note
+        self._e2b = e2b
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request, and note how it ended."""
-        if scope["type"] != "http" or scope["path"] in _OPEN:
+        if scope["type"] != "http" or (scope["path"] in _OPEN and not is_inside(scope)):
             await self._app(scope, receive, send)
             return
         began, status = time.monotonic(), 499  # The client has left.
@@ -178,15 +186,23 @@ class _ServiceGuard(Guard):
 
         try:
             await super().__call__(scope, receive, sent)
+        except NotFoundError as error:  # As the proxy of E2B says it.
+            facts = {"sandboxId": str(error), "message": "The sandbox was not found", "code": 502}
+            await JSONResponse(facts, 502)(scope, receive, sent)
         finally:
             if not scope.get(FORWARDED):
                 self._note(scope, status, time.monotonic() - began)
 
     def caller_of(self, scope: Message, headers: Mapping[bytes, bytes]) -> Any:
         """The tenant, if there is one with the token."""
+        is_near = not self._everybody or _LOOPBACK.fullmatch(headers.get(b"host", b"")) is not None
         sender = self._peers.sender(headers)
         if sender is not None:
             scope[FORWARDED] = True
+        if is_near and is_inside(scope):
+            elsewhere = sender is None and self._peers.owner_of(scope) != self._peers.owner
+            return ELSEWHERE if elsewhere else self._e2b.admit(scope, headers)
+        if sender is not None:
             return ANYBODY if self._everybody else self._tenants.named(sender)
         tokens = list(_tokens(headers))
         found = _TOKEN_IN_PATH.match(scope["path"])
@@ -196,7 +212,7 @@ class _ServiceGuard(Guard):
             scope["raw_path"] = scope["path"].encode()
         if self._everybody:
             # A web page that has made a name for this address must not come in.
-            return ANYBODY if _LOOPBACK.fullmatch(headers.get(b"host", b"")) else None
+            return ANYBODY if is_near else None
         return self._tenants.find(tokens)
 
     def is_streamed(self, scope: Message) -> bool:

@@ -63,37 +63,53 @@ async def _leave(request: Request) -> None:
         pass
 
 
-async def sent_events(events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
-    """Server-sent events, with a comment now and then; a failure becomes an event, too."""
-    queue: asyncio.Queue[Event | None] = asyncio.Queue(_MOST_QUEUED)
+async def kept_alive(items: AsyncGenerator[T], seconds: float = _KEEP_ALIVE_SECONDS) -> AsyncGenerator[T | None]:
+    """The items of a stream, and `None` after each so many seconds in which nothing came."""
+    queue: asyncio.Queue[tuple[T] | Exception | None] = asyncio.Queue(_MOST_QUEUED)
 
     async def fill() -> None:
         try:
-            async with aclosing(events):
-                async for event in events:
+            async with aclosing(items):
+                async for item in items:
                     async with asyncio.timeout(_PATIENCE_SECONDS):  # Of a client that does not read.
-                        await queue.put(event)
+                        await queue.put((item,))
         except Exception as error:
-            _, facts, _ = failure_of(error)
             while queue.full():
                 queue.get_nowait()
-            queue.put_nowait(("error", facts))
-        await queue.put(None)
+            queue.put_nowait(error)
+        else:
+            await queue.put(None)
 
     filling = asyncio.ensure_future(fill())
     try:
         while True:
             try:
-                async with asyncio.timeout(_KEEP_ALIVE_SECONDS):
-                    event = await queue.get()
+                async with asyncio.timeout(seconds):
+                    found = await queue.get()
             except TimeoutError:
-                yield b": waiting\n\n"
+                yield None
                 continue
-            if event is None:
+            if found is None:
                 return
-            yield f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n".encode()
+            if isinstance(found, Exception):
+                raise found
+            yield found[0]
     finally:
         await cancel_and_wait(filling)
+
+
+async def sent_events(events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
+    """Server-sent events, with a comment now and then; a failure becomes an event, too."""
+    async with aclosing(kept_alive(events)) as found:
+        try:
+            async for event in found:
+                if event is None:
+                    yield b": waiting\n\n"
+                else:
+                    yield f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n".encode()
+        except Exception as error:
+            _, facts, _ = failure_of(error)
+            yield f"event: error\ndata: {json.dumps(facts)}\n\n".encode()
 
 
 class ClientCalls:

@@ -207,10 +207,11 @@ class Layout:
         read_only: What is bound read-only, as pairs of source and target, a folder before its contents.
         symlinks: Symbolic links, as pairs of target and path.
         files: Small files: their text by path.
-        workspace: The folder that is bound at `/workspace`; `None`: an empty one in memory.
+        workspace: The folder that is bound at `place`; `None`: an empty one in memory.
         guarded: See `guarded_paths`.
         packages: Folders for `sys.path` that the interpreter does not find itself.
         programs: Folders for `PATH`.
+        place: Where the workspace is.
     """
 
     python: str
@@ -221,6 +222,7 @@ class Layout:
     guarded: tuple[tuple[str, bool], ...] = ()
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    place: str = WORKSPACE
 
     @property
     def targets(self) -> list[str]:
@@ -233,7 +235,9 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)
     layout = _base(interpreter, readable)
-    layout = replace(layout, files=_files(uid, spec))
+    layout = replace(layout, files=_files(uid, spec), place=spec.place)
+    if spec.place != WORKSPACE:
+        layout = replace(layout, symlinks=(*layout.symlinks, (spec.place, WORKSPACE)))
     if spec.workspace is None:
         return layout
     workspace = spec.workspace.resolve()
@@ -389,7 +393,7 @@ def _usual_authorities() -> str:
 
 def _files(uid: int, spec: SandboxConfig) -> dict[str, str]:
     files = {
-        "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{WORKSPACE}:/bin/sh\n"
+        "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{spec.place}:/bin/sh\n"
         "nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
         "/etc/group": f"root:x:0:\nuser:x:{uid}:\nnogroup:x:65534:\n",
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",

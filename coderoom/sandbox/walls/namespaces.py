@@ -15,7 +15,7 @@ from typing import Any
 
 from coderoom.errors import SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, WORKSPACE, Layout, layout_for
+from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, ORDINARY, Layout, layout_for
 from coderoom.sandbox.walls.local import (
     OUTSIDE,
     Facts,
@@ -63,7 +63,7 @@ async def _lay_out(spec: SandboxConfig, facts: Facts, tidying: contextlib.ExitSt
     mapped = identity is not None and not facts.idmap and spec.workspace is not None
     boot = {
         "identity": identity,
-        "workspace": WORKSPACE,
+        "workspace": spec.place,
         "owner": owner_of(Path(str(spec.workspace))) if mapped else None,
         "guarded": layout.guarded,
         "packages": layout.packages,
@@ -91,6 +91,7 @@ class NamespacesWall(MountNamespaceWall):
             "symlinks": layout.symlinks,
             "files": layout.files,
             "workspace": layout.workspace,
+            "place": spec.place,
             "size": spec.limits.disk_bytes,
             "owner": boot["identity"],
         }
@@ -174,7 +175,7 @@ class BubblewrapWall(MountNamespaceWall):
             unwind.pop_all()
         # What bwrap does not do for a worker of root: it would cover parts of `/proc`, makes all folders root's, and
         # cannot end a worker that has given up root.
-        in_memory = ["/tmp", "/dev/shm", *([WORKSPACE] if spec.workspace is None else [])]
+        in_memory = ["/tmp", "/dev/shm", *([spec.place] if spec.workspace is None else [])]
         left = {"proc": True, "supervised": True, "open": in_memory}
         return Start(
             [bwrap, "--args", str(fds[-1]), "--", *python_arguments(layout.python, INSIDE, program)],
@@ -245,14 +246,16 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
     # As root, bwrap would cover parts of /proc, and then no other /proc can be mounted.
     arguments += ["--dir", "/proc"] if as_root else ["--proc", "/proc"]
     arguments += ["--dev", "/dev", *memory("/dev/shm"), "--remount-ro", "/dev"]
+    if str(Path(layout.place).parent) not in ("/", *made):
+        arguments += ["--dir", str(Path(layout.place).parent)]
     if layout.workspace is None:
-        arguments += memory(WORKSPACE)
+        arguments += memory(layout.place)
     else:
-        arguments += ["--bind", layout.workspace, WORKSPACE]
+        arguments += ["--bind", layout.workspace, layout.place]
         if not as_root:
             for path, writable in layout.guarded:
                 bind = "--bind" if writable else "--ro-bind"
-                arguments += [bind, str(Path(layout.workspace, path)), str(Path(WORKSPACE, path))]
+                arguments += [bind, str(Path(layout.workspace, path)), str(Path(layout.place, path))]
     return [*arguments, "--chdir", "/", "--remount-ro", "/"]
 
 

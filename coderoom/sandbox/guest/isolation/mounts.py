@@ -140,7 +140,7 @@ def build_root(layout: dict[str, Any]) -> None:
     _folder("/dev/pts")  # For those of a room.
     os.symlink("pts/ptmx", f"{_NEW}/dev/ptmx")
     mount_tmpfs(_folder("/dev/shm"), size, "1777", owner)
-    workspace = _folder("/workspace")
+    workspace = _folder(layout["place"])
     if layout["workspace"] is None:
         mount_tmpfs(workspace, size, "0755", owner)
     else:

@@ -1,0 +1,40 @@
+"""What E2B's official clients need: `e2b` and `e2b-code-interpreter`, for Python and JavaScript, as they are.
+
+control.py     sandboxes: made, listed, killed, paused
+code.py        code, in contexts
+process.py     commands
+filesystem.py  files
+sandboxes.py   the sandboxes, and who may use one
+connect.py     Connect's protocol
+files.py       asks what runs inside: guest.py, a helper
+commands.py    a command
+helpers.py     a helper
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from coderoom.integrations.service.boxes import Boxes
+from coderoom.integrations.service.e2b.code import make_code
+from coderoom.integrations.service.e2b.control import make_control
+from coderoom.integrations.service.e2b.filesystem import make_files, make_filesystem
+from coderoom.integrations.service.e2b.process import make_process
+from coderoom.integrations.service.e2b.sandboxes import E2BSandboxes, is_inside
+from coderoom.integrations.service.tenants import Tenants
+
+__all__ = ["E2BSandboxes", "is_inside", "make_e2b"]
+
+
+def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(include_in_schema=False)
+    for each in (
+        make_control(sandboxes),
+        make_code(boxes, tenants),
+        make_files(),
+        make_filesystem(),
+        make_process(),
+    ):
+        routes.include_router(each)
+    return routes

@@ -1,0 +1,268 @@
+"""The routes for code: `/execute` and `/contexts`. A context is a session, or the main session with a language."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import secrets
+import shlex
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from coderoom._util.files import name_inside, read_inside
+from coderoom.errors import RequestError
+from coderoom.integrations.service.boxes import Boxes
+from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, Context, E2BRoute, E2BSandbox, refusal, sandbox_of
+from coderoom.integrations.service.failures import NotFoundError, failure_of
+from coderoom.integrations.service.streams import kept_alive, unless_left
+from coderoom.integrations.service.tenants import Tenants
+from coderoom.sandbox import LANGUAGES, Artifact, ExecutionResult, OutputChunk
+from coderoom.sandbox.languages import language_named
+
+Facts = dict[str, Any]
+_MOST_SHOWN: Final = 8 * 1024 * 1024
+_SHOWN: Final = {
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "image/svg+xml": "svg",
+    "text/html": "html",
+    "text/markdown": "markdown",
+}
+
+
+class ExecuteRequest(BaseModel):
+    """Code to run."""
+
+    code: str
+    context_id: str | None = None
+    language: str | None = None
+    env_vars: dict[str, str] | None = None
+
+
+class ContextRequest(BaseModel):
+    """A context."""
+
+    language: str | None = None
+    cwd: str | None = None
+
+
+def default_context(sandbox: E2BSandbox, language: str) -> Context:
+    """The context of code that names no context: in the main session, one for each language."""
+    for context in sandbox.contexts.values():
+        if context.default and context.language == language:
+            return context
+    context = Context(secrets.token_hex(16), sandbox.main, language, HOME, default=True)
+    sandbox.contexts[context.id] = context
+    return context
+
+
+def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix=INSIDE, route_class=E2BRoute, include_in_schema=False)
+
+    def context_of(sandbox: E2BSandbox, id: str) -> Context:
+        if id not in sandbox.contexts:
+            raise NotFoundError(f"Context {id:.100} not found")
+        return sandbox.contexts[id]
+
+    async def run(sandbox: E2BSandbox, context: Context, body: ExecuteRequest) -> AsyncGenerator[Facts]:
+        session, box = context.kept.session, sandbox.box
+        assert box.folder is not None
+        seconds = box.tenant.limits.seconds
+        async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
+            with box:
+                context.count += 1
+                yield {"type": "number_of_executions", "execution_count": context.count}
+                code, before, after = body.code, "", ""
+                if body.env_vars:
+                    code, before, after = _with_env(context.language, code, body.env_vars, sandbox.env)
+                if before:
+                    await session.run(before, language=context.language)
+                try:
+                    async with aclosing(session.stream(code, language=context.language, timeout=seconds)) as pieces:
+                        async for piece in pieces:
+                            if isinstance(piece, OutputChunk):
+                                yield {"type": piece.stream, "text": piece.text, "timestamp": _now()}
+                            else:
+                                context.kept.note(piece)
+                                for each in await asyncio.to_thread(_results, piece, box.folder):
+                                    yield each
+                finally:
+                    if after:
+                        await session.run(after, language=context.language)
+
+    @routes.post("/execute")
+    async def execute(request: Request, body: ExecuteRequest) -> Response:
+        sandbox = sandbox_of(request)
+        if body.context_id and body.language:
+            raise RequestError("Only one of context_id or language can be provided")
+        if body.context_id:
+            context = context_of(sandbox, body.context_id)
+        else:
+            context = default_context(sandbox, _language(body.language))
+        work = run(sandbox, context, body)
+        first = await unless_left(request, anext(work))  # What is refused is refused by a status.
+
+        async def lines() -> AsyncIterator[bytes]:
+            yield _line(first)
+            pieces = kept_alive(work)
+            try:
+                async for piece in pieces:
+                    yield _line({"type": "keepalive"} if piece is None else piece)
+            except Exception as error:
+                _, facts, _ = failure_of(error)
+                message = facts["error"]["message"]
+                yield _line({"type": "error", "name": type(error).__name__, "value": message, "traceback": message})
+            finally:
+                await pieces.aclose()
+            yield _line({"type": "end_of_execution"})
+
+        return StreamingResponse(lines(), media_type="application/json")
+
+    @routes.get("/contexts")
+    async def list_contexts(request: Request) -> list[Facts]:
+        return [_context_to_json(each) for each in sandbox_of(request).contexts.values()]
+
+    @routes.post("/contexts")
+    async def make_context(request: Request, body: ContextRequest) -> Any:
+        sandbox, language = sandbox_of(request), _language(body.language)
+        kept = await boxes.open(sandbox.box)
+        context = Context(secrets.token_hex(16), kept, language, body.cwd or HOME)
+        code = _change_folder(language, body.cwd) if body.cwd else ""
+        if code:
+            with sandbox.box:
+                result = await kept.session.run(code, language=language)
+            if not result.success:
+                await boxes.close_session(kept)
+                return refusal(500, f"Failed to set working directory: {result.error and result.error.message}")
+        sandbox.contexts[context.id] = context
+        return _context_to_json(context)
+
+    @routes.post("/contexts/{id}/restart")
+    async def restart_context(request: Request, id: str) -> None:
+        sandbox = sandbox_of(request)
+        context = context_of(sandbox, id)
+        with sandbox.box:
+            await context.kept.session.cancel()
+            await context.kept.session.restart()
+            code = _change_folder(context.language, context.cwd) if context.cwd != HOME else ""
+            if code:
+                await context.kept.session.run(code, language=context.language)
+        context.count = 0
+
+    @routes.delete("/contexts/{id}")
+    async def remove_context(request: Request, id: str) -> None:
+        sandbox = sandbox_of(request)
+        context = context_of(sandbox, id)
+        del sandbox.contexts[id]
+        if context.kept is not sandbox.main:
+            await boxes.close_session(context.kept)
+
+    @routes.get("/health")
+    async def health(request: Request) -> Response:
+        sandbox_of(request)
+        return Response(status_code=204)
+
+    @routes.get("/envs")
+    async def envs(request: Request) -> dict[str, str]:
+        return dict(sandbox_of(request).env)
+
+    return routes
+
+
+def _language(name: str | None) -> str:
+    language = language_named(name or "python")
+    if language not in LANGUAGES:
+        raise RequestError(f"There is no language {name!r:.100}; there are {', '.join(LANGUAGES)}.")
+    return language
+
+
+def _context_to_json(context: Context) -> Facts:
+    return {"id": context.id, "language": context.language, "cwd": context.cwd}
+
+
+def _results(result: ExecutionResult, folder: Path) -> list[Facts]:
+    """What the code has shown, its value, and its error."""
+    shown = [_shown(each, folder) for each in result.artifacts if each.position is not None]
+    found = shown[:-1]
+    value = {"text": _text(result.value_repr)} if result.value_repr is not None else {}
+    last = shown[-1] if shown else {}
+    if value or last:
+        found.append({"type": "result", "is_main_result": bool(value), **last, **value})
+    if result.error is not None:
+        error = result.error
+        traceback = error.traceback or f"{error.type}: {error.message}"
+        found.append({"type": "error", "name": error.type, "value": error.message, "traceback": traceback})
+    return found
+
+
+def _shown(artifact: Artifact, folder: Path) -> Facts:
+    name, data = _SHOWN.get(artifact.media_type), artifact.data
+    if data is None:
+        with contextlib.suppress(OSError, RequestError):
+            data = read_inside(folder, name_inside(artifact.name), _MOST_SHOWN)
+    if name is None or data is None:
+        return {}
+    text = base64.b64encode(data).decode() if name in ("png", "jpeg") else data.decode("utf-8", "replace")
+    return {"type": "result", "is_main_result": False, name: text}
+
+
+def _text(value: str) -> str:
+    """A value as E2B shows it: the text of a text has no quotes."""
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+def _with_env(language: str, code: str, env: Mapping[str, str], all_env: Mapping[str, str]) -> tuple[str, str, str]:
+    """Code with environment variables of its own: itself, and what comes before and after it."""
+    gone = [name for name in env if name not in all_env]
+    old = {name: all_env[name] for name in env if name in all_env}
+    if language == "python":
+        environ = "__import__('os').environ"
+        before = f"{environ}.update({dict(env)!r}); None"
+        after = f"{environ}.update({old!r}); [{environ}.pop(name, None) for name in {gone!r}]; None"
+        return code, before, after
+    if language == "javascript":
+        before = f"Object.assign(process.env, {json.dumps(dict(env))}); undefined"
+        after = (
+            f"Object.assign(process.env, {json.dumps(old)}); for (const n of {json.dumps(gone)}) delete process.env[n]"
+        )
+        return code, before, after
+    if language in ("bash", "sh"):
+        before = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+        after = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in old.items())
+        after += "".join(f"unset {name}\n" for name in gone)
+        return (code, before, after) if language == "bash" else (before + code, "", "")
+    if language == "r":
+        given = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
+        return f"Sys.setenv({given}); {code}", "", ""
+    if language == "typescript":
+        return f"Object.assign(process.env, {json.dumps(dict(env))}); {code}", "", ""
+    raise RequestError(f"Code in {language} gets no environment variables of its own; give them to the sandbox.")
+
+
+def _change_folder(language: str, folder: str) -> str:
+    if language == "python":
+        return f"__import__('os').chdir({folder!r})"
+    if language == "javascript":
+        return f"process.chdir({json.dumps(folder)})"
+    if language == "bash":
+        return f"cd -- {shlex.quote(folder)}"
+    raise RequestError(f"Code in {language} always begins in {HOME}; it can change the folder itself.")
+
+
+def _line(facts: Facts) -> bytes:
+    return json.dumps(facts).encode() + b"\n"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()

@@ -1,0 +1,268 @@
+"""The routes that make, list, and end sandboxes: E2B's API, as far as there is something here for it."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from coderoom.errors import RequestError
+from coderoom.integrations.http import CALLER
+from coderoom.integrations.service.boxes import Boxes
+from coderoom.integrations.service.e2b.code import default_context
+from coderoom.integrations.service.e2b.sandboxes import (
+    ENVD_VERSION,
+    HOME,
+    MOST_SECONDS,
+    TEMPLATE,
+    TEMPLATES,
+    USER,
+    E2BRoute,
+    E2BSandbox,
+    E2BSandboxes,
+    moment,
+    refusal,
+)
+from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.peers import FORWARDED
+from coderoom.integrations.service.tenants import Tenant
+
+_DEFAULT_SECONDS: Final = 300
+_MOST_LISTED: Final = 100
+_EVERYWHERE: Final = "0.0.0.0/0"
+_WALLS_WITH_HOME: Final = ("bubblewrap", "namespaces")
+_NOT_HERE: Final = "E2B's {what} are not supported by this server."
+_ENV: Final = {"E2B_SANDBOX": "true", "HOME": HOME, "USER": USER, "LOGNAME": USER}
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class NewSandbox(_Body):
+    """A sandbox."""
+
+    template: str = Field(default=TEMPLATE, alias="templateID")
+    timeout: float | None = None
+    auto_pause: bool = Field(default=False, alias="autoPause")
+    metadata: dict[str, str] | None = None
+    env: dict[str, str] | None = Field(default=None, alias="envVars")
+    internet: bool | None = Field(default=None, alias="allow_internet_access")
+    network: dict[str, Any] | None = None
+    mcp: Any = None
+    iam: Any = None
+    volumes: Any = Field(default=None, alias="volumeMounts")
+
+
+class NewTime(_Body):
+    """How long a sandbox lives."""
+
+    timeout: float | None = None
+
+
+def make_control(sandboxes: E2BSandboxes) -> APIRouter:
+    """The routes."""
+    routes = APIRouter(route_class=E2BRoute, include_in_schema=False)
+    boxes = sandboxes.boxes
+
+    @routes.post("/sandboxes")
+    @routes.post("/v2/sandboxes")
+    async def make(request: Request, body: NewSandbox) -> Response:
+        tenant = _tenant(request)
+        for given, what in ((body.mcp, "MCP gateways"), (body.iam, "identities"), (body.volumes, "volumes")):
+            if given:
+                return refusal(501, _NOT_HERE.format(what=what))
+        name = body.template.partition(":")[0]
+        if name not in TEMPLATES:
+            why = (
+                f"There is no template {body.template!r:.100}: this server has {TEMPLATE!r}, also as {TEMPLATES[0]!r}."
+            )
+            return refusal(404, why)
+        seconds = _seconds(body.timeout)
+        env = {**_ENV, **(body.env or {})}
+        options: dict[str, Any] = {"env": env}
+        network = _network(body, boxes, tenant)
+        if network is not None:
+            options["network"] = network
+        box = boxes.make(tenant, options, files=True, place=HOME, metadata=body.metadata or {})
+        try:
+            main = await boxes.open(box)
+        except BaseException:
+            await boxes.end(box)
+            raise
+        sandbox = E2BSandbox(box, main, name, env, box.sandbox.wall in _WALLS_WITH_HOME, pauses=body.auto_pause)
+        for language in ("python", "javascript"):
+            default_context(sandbox, language)
+        sandboxes.add(sandbox)
+        sandboxes.set_time(sandbox, seconds)
+        return JSONResponse(_made(sandbox), 201)
+
+    @routes.get("/sandboxes")
+    @routes.get("/v2/sandboxes")
+    async def list_all(request: Request, metadata: str = "", limit: int = _MOST_LISTED, order: str = "") -> Response:
+        wanted = dict(parse_qsl(metadata, keep_blank_values=True))
+        states = [each for given in request.query_params.getlist("state") for each in given.split(",")]
+        templates = request.query_params.get("template")
+        found = [
+            _described(each)
+            for each in sandboxes.of(_tenant(request))
+            if all(each.box.metadata.get(name) == value for name, value in wanted.items())
+            and (not states or _state(each) in states)
+            and (not templates or each.template == templates)
+        ]
+        if request.scope.get(FORWARDED):
+            return JSONResponse({"found": found})
+        for answer in await boxes.peers.others(request):
+            found += answer["found"]
+        found.sort(key=lambda each: str(each["startedAt"]), reverse=order != "asc")
+        try:
+            begin = int(base64.urlsafe_b64decode(request.query_params.get("nextToken") or "MA=="))
+        except ValueError:
+            raise RequestError("nextToken is none that this server has given.") from None
+        end = begin + max(1, min(limit, _MOST_LISTED))
+        headers = {"x-total-running": str(len(found))}
+        if end < len(found):
+            headers["x-next-token"] = base64.urlsafe_b64encode(str(end).encode()).decode()
+        return JSONResponse(found[begin:end], headers=headers)
+
+    @routes.get("/sandboxes/{id}")
+    async def describe(request: Request, id: str) -> dict[str, Any]:
+        sandbox = sandboxes.find(_tenant(request), id)
+        lifecycle = {"onTimeout": "pause" if sandbox.pauses else "kill", "autoResume": False}
+        return {**_described(sandbox), "envdAccessToken": sandbox.token, "domain": None, "lifecycle": lifecycle}
+
+    @routes.delete("/sandboxes/{id}")
+    async def kill(request: Request, id: str) -> Response:
+        await sandboxes.end(sandboxes.find(_tenant(request), id))
+        return Response(status_code=204)
+
+    @routes.post("/sandboxes/{id}/timeout")
+    async def set_timeout(request: Request, id: str, body: NewTime) -> Response:
+        sandbox = sandboxes.find(_tenant(request), id)
+        if sandbox.paused:
+            raise NotFoundError(f"The sandbox {id!r:.100} is paused.")
+        with sandbox.box:
+            sandboxes.set_time(sandbox, _seconds(body.timeout))
+        return Response(status_code=204)
+
+    @routes.post("/sandboxes/{id}/refreshes")
+    async def refresh(request: Request, id: str) -> Response:
+        with sandboxes.find(_tenant(request), id).box:
+            return Response(status_code=204)
+
+    @routes.post("/sandboxes/{id}/pause")
+    async def pause(request: Request, id: str) -> Response:
+        sandbox = sandboxes.find(_tenant(request), id)
+        if sandbox.paused:
+            return refusal(409, f"The sandbox {id!r:.100} is paused already.")
+        await sandboxes.pause(sandbox)
+        return Response(status_code=204)
+
+    @routes.post("/sandboxes/{id}/resume")
+    @routes.post("/sandboxes/{id}/connect")
+    @routes.post("/v2/sandboxes/{id}/connect")
+    async def resume(request: Request, id: str, body: NewTime) -> Response:
+        sandbox = sandboxes.find(_tenant(request), id)
+        was_paused = sandbox.paused
+        with sandbox.box:
+            await sandboxes.resume(sandbox, _seconds(body.timeout))
+        return JSONResponse(_made(sandbox), 201 if was_paused else 200)
+
+    for method, path, what in (
+        ("PUT", "/sandboxes/{id}/network", "changes of a sandbox's network"),
+        ("POST", "/sandboxes/{id}/fork", "forks of whole sandboxes"),
+        ("POST", "/sandboxes/{id}/snapshots", "snapshots"),
+        ("GET", "/sandboxes/{id}/metrics", "metrics of a sandbox"),
+        ("GET", "/sandboxes/{id}/logs", "logs of a sandbox"),
+        ("GET", "/v2/sandboxes/{id}/logs", "logs of a sandbox"),
+        ("GET", "/sandboxes/metrics", "metrics of sandboxes"),
+    ):
+        routes.add_api_route(path, _not_here(what), methods=[method])
+    for path, what in (
+        ("snapshots", "snapshots"),
+        ("templates", "builds of templates"),
+        ("v2/templates", "builds of templates"),
+        ("v3/templates", "builds of templates"),
+        ("volumes", "volumes"),
+        ("secrets", "secrets"),
+    ):
+        for place in (f"/{path}", f"/{path}/{{rest:path}}"):
+            routes.add_api_route(place, _not_here(what), methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    return routes
+
+
+def _tenant(request: Request) -> Tenant:
+    tenant: Tenant = request.scope[CALLER]
+    return tenant
+
+
+def _not_here(what: str) -> Callable[[], Response]:
+    def refuse() -> Response:
+        return refusal(501, _NOT_HERE.format(what=what))
+
+    return refuse
+
+
+def _seconds(timeout: float | None) -> float:
+    seconds = _DEFAULT_SECONDS if timeout is None else timeout
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise RequestError(f"timeout={seconds:g}: a sandbox lives for at most {MOST_SECONDS:,} s.")
+    return seconds
+
+
+def _network(body: NewSandbox, boxes: Boxes, tenant: Tenant) -> bool | list[str] | None:
+    """The network that a client asks for; if it does not say, all that the tenant may have, as E2B's sandboxes have."""
+    rules = body.network or {}
+    allowed, denied = rules.get("allowOut") or [], rules.get("denyOut") or []
+    if other := [name for name, value in rules.items() if value and name not in ("allowOut", "denyOut")]:
+        raise RequestError(f"network: {', '.join(other)}: this server knows only allowOut and denyOut.")
+    if _EVERYWHERE in denied or body.internet is False:
+        return list(map(str, allowed))
+    if denied:
+        raise RequestError(f"network.denyOut: this server allows hosts, and denies all others ({_EVERYWHERE}).")
+    if body.internet:
+        return True
+    most = tenant.limits.network
+    return None if most is False else most if most is True else list(most)
+
+
+def _state(sandbox: E2BSandbox) -> str:
+    return "paused" if sandbox.paused else "running"
+
+
+def _made(sandbox: E2BSandbox) -> dict[str, Any]:
+    return {
+        "templateID": TEMPLATE,
+        "alias": sandbox.template,
+        "sandboxID": sandbox.id,
+        "clientID": "coderoom",
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": sandbox.token,
+        "trafficAccessToken": sandbox.token,
+        "domain": None,
+    }
+
+
+def _described(sandbox: E2BSandbox) -> dict[str, Any]:
+    limits = sandbox.box.sandbox.limits
+    return {
+        "templateID": TEMPLATE,
+        "alias": sandbox.template,
+        "sandboxID": sandbox.id,
+        "clientID": "coderoom",
+        "startedAt": moment(sandbox.box.created),
+        "endAt": moment(max(sandbox.end_at, time.time())),
+        "cpuCount": 1,
+        "memoryMB": limits.memory_bytes >> 20,
+        "diskSizeMB": limits.disk_bytes >> 20,
+        "metadata": sandbox.box.metadata,
+        "state": _state(sandbox),
+        "envdVersion": ENVD_VERSION,
+    }

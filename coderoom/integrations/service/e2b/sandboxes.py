@@ -1,0 +1,287 @@
+"""The sandboxes that E2B's clients have made: who may use one, how long it lives, and whether it is paused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from fastapi import HTTPException
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
+from coderoom.integrations.service.e2b.commands import Command
+from coderoom.integrations.service.e2b.helpers import Helper
+from coderoom.integrations.service.failures import NotFoundError, failure_of
+from coderoom.integrations.service.tenants import Tenant
+
+HOME: Final = "/home/user"
+USER: Final = "user"
+ENVD_VERSION: Final = "0.6.4"
+"""What the clients may expect of the routes inside a sandbox."""
+TEMPLATE: Final = "code-interpreter-v1"
+TEMPLATES: Final = ("base", TEMPLATE)
+INSIDE: Final = "/e2b"
+"""Where the routes inside a sandbox are; their clients leave it out, and name the sandbox by a header."""
+SANDBOX: Final = "coderoom.e2b"
+"""The key of a request's scope under which is its sandbox."""
+MOST_SECONDS: Final = 86_400
+_ID: Final = b"e2b-sandbox-id"
+_TOKENS: Final = (b"x-access-token", b"e2b-traffic-access-token")
+
+
+@dataclass(eq=False)
+class Context:
+    """What keeps a state from one piece of code to the next.
+
+    Attributes:
+        id: Its id.
+        kept: The session.
+        language: Its language.
+        cwd: Its folder at the beginning.
+        default: Whether it has the code that names a language and no context.
+        count: How much code it has run.
+    """
+
+    id: str
+    kept: KeptSession
+    language: str
+    cwd: str
+    default: bool = False
+    count: int = 0
+
+
+@dataclass(eq=False)
+class E2BSandbox:
+    """A box as E2B's clients use it.
+
+    Attributes:
+        box: The box.
+        main: The session of its commands, files, and default contexts.
+        token: What a client must send to use it.
+        template: The template that it was made from, as its client has named it.
+        env: Environment variables of all its code.
+        ends: When its time is over, in seconds since 1970; `None` while it is paused.
+        has_home: Whether its files are at `/home/user`; elsewhere, walls show them where they are.
+        pauses: Whether it is paused then, not ended.
+        contexts: The contexts of its code, by ids.
+        commands: Its commands, by their numbers.
+        watchers: What watches its folders, by ids.
+        helpers: What answers requests for files, and has nothing to do.
+    """
+
+    box: Box
+    main: KeptSession
+    template: str
+    env: Mapping[str, str]
+    has_home: bool
+    pauses: bool = False
+    token: str = field(default_factory=lambda: secrets.token_hex(24))
+    ends: float | None = None
+    paused: bool = False
+    contexts: dict[str, Context] = field(default_factory=dict)
+    commands: dict[int, Command] = field(default_factory=dict)
+    watchers: dict[str, Any] = field(default_factory=dict)
+    helpers: list[Helper] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(1_000, 1 << 31)))
+    timer: asyncio.TimerHandle | None = None
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.box.id
+
+    @property
+    def end_at(self) -> float:
+        """When it ends if nobody uses it, in seconds since 1970."""
+        idle = time.time() + self.box.idle_seconds - (0 if self.box.busy else time.monotonic() - self.box.used)
+        return idle if self.ends is None else min(self.ends, idle)
+
+    def signs(self, query: Mapping[str, list[str]], operation: str) -> bool:
+        """Whether the query of a URL for a file was signed with its token, and is still valid."""
+        path, user, given, until = (
+            query.get(name, [""])[0] for name in ("path", "username", "signature", "signature_expiration")
+        )
+        if until and not (until.isdecimal() and int(until) >= time.time()):
+            return False
+        text = ":".join((path, operation, user, self.token, *([until] if until else [])))
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        return hmac.compare_digest(f"v1_{digest}".encode(), given.encode())
+
+
+class E2BSandboxes:
+    """All of them.
+
+    Args:
+        boxes: The boxes of the server.
+    """
+
+    def __init__(self, boxes: Boxes) -> None:
+        self.boxes = boxes
+        self._known: dict[str, E2BSandbox] = {}
+
+    def add(self, sandbox: E2BSandbox) -> None:
+        """Know one more."""
+        for id in [id for id in self._known if self._alive(id) is None]:
+            del self._known[id]
+        self._known[sandbox.id] = sandbox
+
+    def of(self, tenant: Tenant) -> list[E2BSandbox]:
+        """Those of a tenant, oldest first."""
+        found = map(self._alive, list(self._known))
+        return [each for each in found if each is not None and each.box.tenant is tenant]
+
+    def find(self, tenant: Tenant, id: str) -> E2BSandbox:
+        """The one with an id.
+
+        Raises:
+            NotFoundError: The tenant has no such sandbox.
+        """
+        found = self._alive(id)
+        if found is None or found.box.tenant is not tenant:
+            raise NotFoundError(f"There is no sandbox {id!r:.100}; it was killed, or its time is over.")
+        return found
+
+    def _alive(self, id: str) -> E2BSandbox | None:
+        found = self._known.get(id)
+        if found is not None and not self.boxes.has(found.box):
+            del self._known[id]
+            return None
+        return found
+
+    async def end(self, sandbox: E2BSandbox) -> None:
+        """Kill it."""
+        if sandbox.timer is not None:
+            sandbox.timer.cancel()
+        await self.boxes.end(sandbox.box)
+
+    def set_time(self, sandbox: E2BSandbox, seconds: float) -> None:
+        """Let it live for so long from now."""
+        if sandbox.timer is not None:
+            sandbox.timer.cancel()
+        sandbox.ends = time.time() + seconds
+        late = asyncio.get_running_loop().call_later
+        sandbox.timer = late(seconds, lambda: asyncio.ensure_future(self._over(sandbox)))
+
+    async def _over(self, sandbox: E2BSandbox) -> None:
+        if not self.boxes.has(sandbox.box) or sandbox.paused:
+            return
+        await (self.pause(sandbox) if sandbox.pauses else self.end(sandbox))
+
+    async def pause(self, sandbox: E2BSandbox) -> None:
+        """Stop its commands, and keep it as it is for a day at most."""
+        self.set_time(sandbox, MOST_SECONDS)
+        sandbox.paused, sandbox.ends = True, None
+        sandbox.box.idle_seconds = MOST_SECONDS
+        for context in sandbox.contexts.values():
+            await context.kept.session.cancel()
+        for command in list(sandbox.commands.values()):
+            await command.suspend(True)
+        assert sandbox.timer is not None
+        sandbox.timer.cancel()
+        late = asyncio.get_running_loop().call_later
+        sandbox.timer = late(MOST_SECONDS, lambda: asyncio.ensure_future(self.end(sandbox)))
+
+    async def resume(self, sandbox: E2BSandbox, seconds: float) -> None:
+        """Go on after a pause; without one, live at least for so long."""
+        if sandbox.paused:
+            sandbox.paused = False
+            sandbox.box.idle_seconds = sandbox.box.tenant.limits.idle_seconds
+            for command in list(sandbox.commands.values()):
+                await command.suspend(False)
+        elif sandbox.ends is not None and sandbox.ends > time.time() + seconds:
+            return
+        self.set_time(sandbox, seconds)
+
+    # --- Who may come in ---
+
+    def admit(self, scope: Any, headers: Mapping[bytes, bytes]) -> Tenant | None:
+        """The tenant of a request that goes inside a sandbox, which is changed so that the right routes get it.
+
+        Such a request has the id of the sandbox in a header, and its token; or it has a URL for a file, which was
+        signed with the token.
+
+        Returns:
+            The tenant, `None` if the token is wrong.
+
+        Raises:
+            NotFoundError: There is no such sandbox, or it is paused.
+        """
+        id = headers.get(_ID)
+        if id is not None:
+            found = self._alive(id.decode("latin-1"))
+            if found is None or found.paused:
+                raise NotFoundError(id.decode("latin-1"))
+            given = [headers[name] for name in _TOKENS if name in headers]
+            if not any(hmac.compare_digest(found.token.encode(), each) for each in given):
+                return None
+        else:
+            query = parse_qs(scope["query_string"].decode("latin-1"))
+            operation = "write" if scope["method"] == "POST" else "read"
+            known = filter(None, map(self._alive, list(self._known)))
+            found = next((each for each in known if each.signs(query, operation)), None)
+            if found is None or found.paused:
+                return None
+        scope[SANDBOX] = found
+        scope["path"] = INSIDE + scope["path"]
+        scope["raw_path"] = scope["path"].encode()
+        return found.box.tenant
+
+
+def is_inside(scope: Any) -> bool:
+    """Whether a request goes inside a sandbox; see `E2BSandboxes.admit`."""
+    is_signed = scope["path"] == "/files" and b"signature=" in scope["query_string"]
+    return is_signed or any(name == _ID for name, _ in scope["headers"])
+
+
+def sandbox_of(request: Request) -> E2BSandbox:
+    """The sandbox of a request that goes inside one."""
+    found: E2BSandbox | None = request.scope.get(SANDBOX)
+    if found is None:
+        raise HTTPException(404, "Not Found")
+    return found
+
+
+class E2BRoute(APIRoute):
+    """A route whose failures are told as E2B's clients read them."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except (HTTPException, ClientDisconnect):
+                raise
+            except Exception as error:
+                return self.told(request, error)
+
+        return handle
+
+    def told(self, request: Request, error: Exception) -> Response:
+        """The answer to a request that has failed."""
+        status, facts, headers = failure_of(error)
+        if status == 500:
+            raise error
+        return refusal(status, facts["error"]["message"], headers)
+
+
+def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error as the clients read it."""
+    return JSONResponse({"code": status, "message": message}, status, headers)
+
+
+def moment(seconds: float) -> str:
+    """A time as the clients read it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
