@@ -6,6 +6,7 @@ import codecs
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -159,6 +160,9 @@ AllowBuildsOption = Annotated[
     bool | None, typer.Option("--allow-builds", help="Build packages that have no wheel, behind a wall.")
 ]
 LocalNetworkOption = Annotated[bool, typer.Option("--local-network", help="Let the code run servers on 127.0.0.1.")]
+TeamLocalNetworkOption = Annotated[
+    bool | None, typer.Option("--local-network", help="Let the code run servers on 127.0.0.1.")
+]
 NetworkOption = Annotated[bool, typer.Option("--network", help="Let the code use the network.")]
 HostsOption = Annotated[
     list[str] | None,
@@ -167,6 +171,15 @@ HostsOption = Annotated[
         "Let the code reach this host, and nothing else: 'api.example.org:443', '*.example.org'; 'observe' lets "
         "nothing through. What else the code asks for is noted. May be repeated.",
         "--allow-host",
+    ),
+]
+CredentialsOption = Annotated[
+    list[str] | None,
+    option(
+        "HOST=HEADER",
+        "Let the code use this host with a header that it never sees, whose value is in the environment: "
+        "'api.github.com=Authorization: Bearer ${GITHUB_TOKEN}'. May be repeated.",
+        "--credential",
     ),
 ]
 TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. May be repeated.", "--team")]
@@ -238,6 +251,28 @@ def network_of(whole: bool, hosts: list[str] | None) -> bool | list[str]:
     if whole and hosts:
         raise RequestError("--network lets the code use the whole network: leave out that, or --allow-host.")
     return hosts or whole
+
+
+def credentials_of(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    """What `credentials` of a sandbox is, by the options of a command."""
+    found = {}
+    for text in given or ():
+        host, _, line = text.partition("=")
+        header, _, value = line.partition(":")
+        if not value.strip():  # What was given may be the secret.
+            raise RequestError(
+                "--credential is HOST=HEADER, such as 'api.github.com=Authorization: Bearer ${GITHUB_TOKEN}'."
+            )
+        names = re.findall(r"\$\{(\w+)\}", value)
+        if unset := [name for name in names if not os.environ.get(name)]:
+            raise RequestError(f"--credential {host!r:.100}: the environment variable {unset[0]!r} is not set.")
+        if not names:  # Others can see the arguments of a command.
+            raise RequestError(
+                f"--credential {host!r:.100}: its value must be in a variable of the environment, as ${{TOKEN}}; put "
+                "it into single quotes, so that the shell does not replace it."
+            )
+        found[host.strip()] = {"header": header.strip(), "value": value.strip()}
+    return found
 
 
 def show_result(as_json: bool, facts: dict[str, Any], *lines: object) -> None:

@@ -57,6 +57,7 @@ def batch(
     timeout: TimeoutOption = None,
     network: NetworkOption = None,
     allowed_hosts: app.HostsOption = None,
+    credentials: app.CredentialsOption = None,
     budget: Annotated[
         list[str] | None, app.option("LIMIT=N", "A limit of all runs together, as cost_usd=5; of each: run.cells=9.")
     ] = None,
@@ -126,6 +127,7 @@ def batch(
             "timeout": timeout,
             "network": network,
             "allowed_hosts": allowed_hosts or (),
+            "credentials": app.credentials_of(credentials),
         },
         engine=engine.value,
         address=address,

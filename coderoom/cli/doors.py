@@ -35,6 +35,7 @@ def mcp(
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
+    credentials: app.CredentialsOption = None,
     timeout: Annotated[
         float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
     ] = None,
@@ -71,6 +72,7 @@ def mcp(
         preload=preload or (),
         workspace=workspace,
         local_network=local_network,
+        credentials=app.credentials_of(credentials),
     )
     kept = open_journal(journal, off=no_journal)
     server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)
@@ -94,6 +96,8 @@ def serve(
     wall: TeamWallOption = None,
     network: NetworkOption = None,
     allowed_hosts: app.HostsOption = None,
+    credentials: app.CredentialsOption = None,
+    local_network: app.TeamLocalNetworkOption = None,
     timeout: TimeoutOption = None,
     max_turns: MaxTurnsOption = None,
     budget: Annotated[
@@ -126,6 +130,8 @@ def serve(
         wall=wall,
         network=network,
         allowed_hosts=allowed_hosts or (),
+        credentials=app.credentials_of(credentials),
+        local_network=local_network,
         timeout=timeout,
         max_turns=max_turns,
     )

@@ -66,6 +66,8 @@ def _request(
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
+    credentials: app.CredentialsOption = None,
+    local_network: app.TeamLocalNetworkOption = None,
     trust: app.TrustOption = None,
 ) -> Any:
     """What is asked of a team, with the options that `run` and `chat` have."""
@@ -84,6 +86,8 @@ def _request(
         timeout=timeout,
         packages=app.packages_of(packages, allow_builds),
         allowed_hosts=allowed_hosts or (),
+        credentials=app.credentials_of(credentials),
+        local_network=local_network,
         budgets=budgets,
         more_tasks=more_tasks,
     )
@@ -127,7 +131,7 @@ def run(
     if goes_on:
         max_turns = options.pop("max_turns")
         singular = {"files": "file", "packages": "package", "allowed_hosts": "allow-host"}
-        singular["allow_builds"] = "allow-builds"
+        singular |= {"allow_builds": "allow-builds", "credentials": "credential", "local_network": "local-network"}
         given = {f"--{singular.get(name, name)}": value for name, value in options.items()}
         given["--cache"] = cache or None
         if kept_as_is := [name for name, value in given.items() if value is not None]:
@@ -290,6 +294,7 @@ def execute(
     allowed_hosts: app.HostsOption = None,
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
+    credentials: app.CredentialsOption = None,
     local_network: app.LocalNetworkOption = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
@@ -341,6 +346,7 @@ def execute(
             wall=wall,
             network=app.network_of(network, allowed_hosts),
             packages=app.packages_of(packages, allow_builds),
+            credentials=app.credentials_of(credentials),
             local_network=local_network,
             fresh=fresh,
             writer=writer,

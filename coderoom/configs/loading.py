@@ -78,6 +78,8 @@ def load_team(
     timeout: float | None = None,
     packages: Sequence[str] = (),
     allowed_hosts: Sequence[str] = (),
+    credentials: Mapping[str, Mapping[str, str]] | None = None,
+    local_network: bool | None = None,
     agents: Collection[str] = (),
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
@@ -94,6 +96,9 @@ def load_team(
         timeout: Replaces `timeout` of every executor, in seconds.
         packages: Is added to `packages` of every executor that has this field.
         allowed_hosts: Is added to the hosts in `network` of every executor that has this field.
+        credentials: Is added to `credentials` of every executor that has this field; a value names its variables, as
+            `Bearer ${GITHUB_TOKEN}`.
+        local_network: Replaces `local_network` of every executor that has this field.
         agents: The names of agents that the team must have.
 
     Returns:
@@ -112,8 +117,10 @@ def load_team(
         SandboxConfig(network=given or False)  # Says better what is wrong than the union in a file.
     if not isinstance(network, bool | str | None):
         network = list(network)
-    _replace(checked, "code_executor", network=network, timeout=timeout)
+    SandboxConfig(credentials=credentials or {})
+    _replace(checked, "code_executor", network=network, timeout=timeout, local_network=local_network)
     _replace(checked, "code_executor", packages=packages or None, allowed_hosts=allowed_hosts or None)
+    _replace(checked, "code_executor", credentials=credentials or None)
     components: dict[Location, Any] = dict(checked.components)
     configs = [
         value_at(checked.data, path)["config"] for path, each in components.items() if each.component_type == "agent"
@@ -150,7 +157,9 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
             )
         for path in paths:
             config = value_at(checked.data, path)["config"]
-            if setting in ("packages", "allowed_hosts"):  # More of them.
+            if setting == "credentials":
+                config[name] = {**config.get(name, {}), **value}
+            elif setting in ("packages", "allowed_hosts"):  # More of them.
                 own = getattr(components[path].component_config_schema.model_validate(config), name)
                 if own is True:
                     raise RequestError(
@@ -163,7 +172,9 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
             try:
                 components[path].component_config_schema.model_validate(config)
             except ValidationError as error:
-                shown = f"{value:g}" if isinstance(value, int | float) else value
+                shown = (
+                    f"{value:g}" if isinstance(value, int | float) else "these" if setting == "credentials" else value
+                )
                 raise RequestError(f"{name} cannot be set to {shown}: {misfits(error)}.") from error
 
 

@@ -102,6 +102,7 @@ class CellFacts(BaseModel):
     seconds: float
     artifacts: Annotated[list[str], Field(description="The files that the code has made, in the working folder.")]
     state_lost: Annotated[bool, Field(description="Whether the variables of the session are gone.")]
+    network: Annotated[list[dict[str, Any]], Field(description="The hosts that it asked for, and why one was refused.")]
 
 
 class RunFacts(BaseModel):
@@ -251,6 +252,10 @@ class MCPServer:
             "wall": wall,
             "network": sandbox.host_network or None,
             "allowed_hosts": () if isinstance(sandbox.network, bool) else sandbox.network or (OBSERVE,),
+            "credentials": {
+                host: {"header": each.header, "value": each.value.get_secret_value()}
+                for host, each in sandbox.credentials.items()
+            },
         }
 
     async def try_out(self) -> str:
@@ -558,6 +563,7 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
         "seconds": round(result.duration, 3),
         "artifacts": [artifact.name for artifact in result.artifacts],
         "state_lost": result.state_lost,
+        "network": [vars(each) for each in result.network],
     }
     shown = bound_output(text_of(result, client.sandbox.limits, in_session=in_session), _MOST_CHARACTERS)
     return _result(shown, known, content, is_error=not result.success)

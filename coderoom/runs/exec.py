@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -119,6 +119,7 @@ async def run_file(
     wall: str = "auto",
     network: bool | Sequence[str] = False,
     packages: Sequence[str] = (),
+    credentials: Mapping[str, Mapping[str, str]] | None = None,
     local_network: bool = False,
     fresh: bool = False,
     writer: Writer | None = None,
@@ -138,6 +139,7 @@ async def run_file(
         wall: The name of the wall around the code, or `auto`.
         network: Whether the code may use the network, or the hosts that it may reach.
         packages: Packages for the code, besides those that its inline metadata (`# /// script`) names.
+        credentials: What the proxy adds to requests to a host, as `Sandbox` takes it.
         local_network: Whether the code may run servers, for itself.
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
@@ -159,6 +161,7 @@ async def run_file(
         network=network,
         packages=list(dict.fromkeys(wanted)),
         local_network=local_network,
+        credentials=credentials,
     )
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer

@@ -90,6 +90,8 @@ class RunRequest:
         timeout: The seconds that code may run, in place of those of the team's file.
         packages: Packages for the code, besides those of the team's file.
         allowed_hosts: Hosts that the code may reach, besides those of the team's file.
+        credentials: What the proxy adds to requests to a host, besides those of the team's file.
+        local_network: Whether the code may run servers, in place of what the team's file says.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
     """
@@ -106,6 +108,8 @@ class RunRequest:
     timeout: float | None = None
     packages: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
+    credentials: Mapping[str, Mapping[str, str]] | None = None
+    local_network: bool | None = None
     budgets: Mapping[str, Mapping[str, float]] | None = None
     more_tasks: bool = False
 
@@ -113,7 +117,10 @@ class RunRequest:
     def kept(self) -> dict[str, Any]:
         """What the journal keeps besides the team's file and the task, as plain data."""
         not_kept = ("team", "task", "files", "more_tasks")
-        return {name: value for name, value in vars(self).items() if name not in not_kept}
+        kept = {name: value for name, value in vars(self).items() if name not in not_kept}
+        # What names no variable is the secret itself.
+        named = {host: each for host, each in (self.credentials or {}).items() if "${" in each["value"]}
+        return {**kept, "credentials": named}
 
     def with_files(self, task: str) -> str:
         """A task that names the files that are copied into the workspace, and the hosts; empty if there is no task.
@@ -128,7 +135,8 @@ class RunRequest:
     @property
     def _hosts(self) -> list[str]:
         named = () if isinstance(self.network, bool | str | None) else self.network
-        return [host for host in (*named, *self.allowed_hosts) if host != OBSERVE]
+        hosts = (*named, *self.allowed_hosts, *(self.credentials or ()))
+        return [host for host in hosts if host != OBSERVE]
 
     def prepare(self) -> PreparedRun:
         """Load the team and copy the files into its workspace.
@@ -159,6 +167,8 @@ class RunRequest:
             timeout=self.timeout,
             packages=self.packages,
             allowed_hosts=self.allowed_hosts,
+            credentials=self.credentials,
+            local_network=self.local_network,
             agents=self.budgets or (),
         )
         executors = executors_of(team)

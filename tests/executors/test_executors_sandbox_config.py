@@ -151,6 +151,17 @@ def test_hosts_of_a_run_are_added_to_those_of_the_team(
     assert team["config"]["participants"][0]["config"]["code_executor"]["config"]["network"] == network
 
 
+def test_credentials_and_servers_of_a_run_are_added_to_those_of_the_team(tmp_path: Path) -> None:
+    (tmp_path / "team.yaml").write_text(TEAM.format(key="credentials", value="{a.org: {value: '${SOME_TOKEN}'}}"))
+    more = {"b.org": {"header": "X-Key", "value": "${OTHER_TOKEN}"}}
+    options: dict[str, Any] = {"env": {"SOME_TOKEN": "token"}, "credentials": more, "local_network": True}
+    team = YAML(typ="safe").load(dump_team(load_team(tmp_path / "team.yaml", **options)))
+    config = team["config"]["participants"][0]["config"]["code_executor"]["config"]
+    assert (config["credentials"], config["local_network"]) == ({"a.org": {"value": "${SOME_TOKEN}"}, **more}, True)
+    with pytest.raises(RequestError, match="wildcard"):
+        load_team(tmp_path / "team.yaml", **{**options, "credentials": {"*.org": {"value": "${OTHER_TOKEN}"}}})
+
+
 def test_credentials_of_a_file_are_in_no_dump_and_are_known_as_secrets(tmp_path: Path) -> None:
     value = "{a.org: {value: 'Bearer ${SOME_TOKEN}'}, b.org: {value: literal-secret}}"
     (tmp_path / "team.yaml").write_text(TEAM.format(key="credentials", value=value))

@@ -142,7 +142,13 @@ async def test_clients_and_users_learn_whether_code_is_isolated(tmp_path: Path, 
 
 @pytest.mark.slow
 async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
-    async with stdio("--timeout", "5", cwd=tmp_path) as client:
+    async with stdio("--timeout", "5", "--allow-host", "a.example.org", cwd=tmp_path) as client:
+        asking = "import urllib.request\nurllib.request.urlopen('http://b.example.org')"
+        asked = await client.call_tool("run_code", {"code": asking})
+        assert asked.structuredContent is not None
+        [use] = asked.structuredContent["network"]
+        assert (use["host"], use["port"]) == ("b.example.org", 80)
+        assert use["why"].startswith("b.example.org:80 is not in the allow-list")
         shown: list[str] = []
 
         async def progress(progress: float, total: float | None, message: str | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,38 @@ async def test_the_host_gets_it_and_code_never_has_it(opened: tuple[Sandbox, Any
         for shown in (repr(sandbox.config), str(sandbox.config.model_dump()), repr(result)):
             assert TOKEN not in shown
             assert "s3cr3t" not in shown
+
+
+@pytest.mark.slow
+async def test_a_command_takes_it_from_the_environment(opened: tuple[Sandbox, Any], tmp_path: Path) -> None:
+    _, server = opened
+    place = f"localhost:{server.server_port}"
+    code = FETCH.replace("PORT", str(server.server_port)) + "print(fetch('GET', '/')[2])"
+    (tmp_path / "main.py").write_text(code)
+
+    async def execute(credential: str) -> tuple[int | None, str]:
+        command = [sys.executable, "-m", "coderoom", "exec", "main.py", "--json", "--allow-host", "127.0.0.1"]
+        running = await asyncio.create_subprocess_exec(
+            *command,
+            "--credential",
+            credential,
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said = (await running.communicate())[0].decode()
+        assert "s3cr3t" not in said
+        return running.returncode, said
+
+    status, said = await execute(f"{place}=X-Key: key ${{CODEROOM_TEST_TOKEN}}")
+    assert (status, f"key {'*' * len(TOKEN)}" in said) == (0, True), said
+    for wrong, words in (
+        (f"{place}=X-Key: {TOKEN}", "single quotes"),
+        (f"X-Key: {TOKEN.replace('=', '')}", "such as"),
+        (f"{place}=X-Key: ${{CODEROOM_TEST_NOT_SET}}", "is not set"),
+    ):
+        status, said = await execute(wrong)
+        assert (status, words in said) == (2, True), said
 
 
 async def test_a_host_whose_certificate_is_not_valid_gets_nothing(opened: tuple[Sandbox, Any], place: Place) -> None:
