@@ -157,6 +157,7 @@ def test_credentials_and_servers_of_a_run_are_added_to_those_of_the_team(tmp_pat
     options: dict[str, Any] = {"env": {"SOME_TOKEN": "token"}, "credentials": more, "local_network": True}
     team = YAML(typ="safe").load(dump_team(load_team(tmp_path / "team.yaml", **options)))
     config = team["config"]["participants"][0]["config"]["code_executor"]["config"]
+    more["b.org"]["value"] = "$${OTHER_TOKEN}"  # Which is read when the sandbox starts, and not with the file.
     assert (config["credentials"], config["local_network"]) == ({"a.org": {"value": "${SOME_TOKEN}"}, **more}, True)
     with pytest.raises(RequestError, match="wildcard"):
         load_team(tmp_path / "team.yaml", **{**options, "credentials": {"*.org": {"value": "${OTHER_TOKEN}"}}})
