@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, field_serializer, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_serializer, field_validator, model_validator
 
 from coderoom._util.components import StrictConfig
 from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, WallName
@@ -168,6 +168,19 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
     @field_serializer("limits")
     def _as_given(self, limits: Limits | None) -> dict[str, Any] | None:
         return None if limits is None else limits.model_dump(exclude_unset=True)
+
+    @field_validator("options")
+    @classmethod
+    def _with_secret(cls, options: dict[str, Any]) -> dict[str, Any]:
+        return dict(SandboxConfig(options=options).options)
+
+    @field_serializer("options")
+    def _without_token(self, options: dict[str, Any]) -> dict[str, Any]:
+        token = options.get("token")
+        if not isinstance(token, SecretStr):
+            return options
+        text = token.get_secret_value()
+        return {**options, "token": text if "${" in text else "${CODEROOM_TOKEN}"}
 
     @field_serializer("credentials")
     def _without_values(self, credentials: dict[str, Credential]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.policy import restricted_rules
     from coderoom.sandbox.process_tools import PROCESSES_HELP, ProcessTools
     from coderoom.sandbox.processes import Process, ProcessOutput
+    from coderoom.sandbox.remote import RemoteSandbox
     from coderoom.sandbox.result import (
         CANCELLED_CODE,
         Artifact,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
     from coderoom.sandbox.sandbox import Sandbox
     from coderoom.sandbox.session import Checkpoint, Session, stream_gathered, with_output
+    from coderoom.sandbox.sync import SyncProcess, SyncSandbox, SyncSession
     from coderoom.sandbox.walls import choose as choose_wall
     from coderoom.sandbox.walls import probe_all as probe_walls
 
@@ -76,6 +78,7 @@ __all__ = [
     "ProcessOutput",
     "ProcessTools",
     "RecordedCall",
+    "RemoteSandbox",
     "Rulebook",
     "Sandbox",
     "SandboxConfig",
@@ -83,6 +86,9 @@ __all__ = [
     "Session",
     "SourceModule",
     "StartedWorker",
+    "SyncProcess",
+    "SyncSandbox",
+    "SyncSession",
     "Wall",
     "WallName",
     "WallReport",
@@ -116,10 +122,12 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.policy": "find_violations=find restricted_rules",
         "coderoom.sandbox.process_tools": "PROCESSES_HELP ProcessTools",
         "coderoom.sandbox.processes": "Process ProcessOutput",
+        "coderoom.sandbox.remote": "RemoteSandbox",
         "coderoom.sandbox.result": "CANCELLED_CODE Artifact CodeError "
         "ExecutionResult FunctionCall NetworkUse OnOutput OutputChunk",
         "coderoom.sandbox.sandbox": "Sandbox",
         "coderoom.sandbox.session": "Checkpoint Session stream_gathered with_output",
+        "coderoom.sandbox.sync": "SyncProcess SyncSandbox SyncSession",
         "coderoom.sandbox.walls": "choose_wall=choose probe_walls=probe_all",
     },
 )

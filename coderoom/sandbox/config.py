@@ -208,6 +208,8 @@ def _mapping(value: object, info: ValidationInfo) -> dict[Any, Any]:
         if not isinstance(text, str) or "\0" in text:  # It may be a secret, so it is not shown.
             kind = "text with a null character" if isinstance(text, str) else f"a {type(text).__name__}"
             raise RequestError(f"env: the value of {name!r} is {kind}, and text was expected.")
+    if info.field_name == "options" and isinstance(value.get("token"), str):
+        return {**value, "token": SecretStr(value["token"])}
     return dict(value)
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from coderoom._util.distribution import install_command
 from coderoom._util.tasks import aside
@@ -43,11 +43,11 @@ class Address:
     """Where a server is, and what it knows its client by; the token is in no `repr` and in no message.
 
     Args:
-        url: The URL. It may have the token as its user or its password.
-        token: The token; empty: that of the URL, if there is one.
+        url: The URL.
+        token: The token; empty if none is needed.
 
     Raises:
-        RequestError: The URL is none of HTTP.
+        RequestError: The URL is none of HTTP, or the token is none.
     """
 
     def __init__(self, url: str, token: str = "") -> None:
@@ -58,10 +58,12 @@ class Address:
             parts, host, port = urlsplit(""), None, None
         if parts.scheme not in ("http", "https") or not host:
             raise RequestError("The URL of a server begins with http:// or https://, and has a host.")
+        if parts.username or parts.password:
+            raise RequestError("The URL of a server is shown, so that its token must stand apart: CODEROOM_TOKEN.")
         netloc = f"[{host}]" if ":" in host else host
         self.shown = f"{parts.scheme}://{netloc}{'' if port is None else f':{port}'}"
         self.base = f"{self.shown}{parts.path.rstrip('/')}"
-        self._token = token or unquote(parts.password or parts.username or "")
+        self._token = token
         if not self._token.isprintable() or not self._token.isascii():
             raise RequestError("The token of a server has characters that no header can have.")
 

@@ -19,7 +19,7 @@ from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.remote.client import Address, Client, GoneError, id_of, tell
 from coderoom.sandbox.engines.remote.files import RemoteFiles
 from coderoom.sandbox.engines.remote.session import RemoteSession
-from coderoom.sandbox.engines.remote.wire import options_of
+from coderoom.sandbox.engines.remote.wire import VARIABLE, options_of
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES
 
@@ -178,5 +178,7 @@ def _address_of(options: Mapping[str, Any]) -> Address:
             f"The engine 'remote' needs the URL of a server: options={{'url': ...}}, or {URL_VARIABLE}. "
             "`coderoom sandbox serve` starts one."
         )
-    token = options.get("token") or os.environ.get(TOKEN_VARIABLE, "")
-    return Address(url, token.get_secret_value() if isinstance(token, SecretStr) else str(token))
+    given = options.get("token", "")
+    token = given.get_secret_value() if isinstance(given, SecretStr) else str(given)
+    found = VARIABLE.fullmatch(token)  # Of a dumped executor that AutoGen has loaded.
+    return Address(url, os.environ.get(found[1] if found else TOKEN_VARIABLE, "") if found or not token else token)
