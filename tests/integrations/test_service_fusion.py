@@ -151,7 +151,11 @@ def test_wrong_requests(client: httpx.Client) -> None:
 @pytest.mark.parametrize("way", ["path", "url"])
 def test_the_token_may_be_part_of_the_url(client: httpx.Client, way: str) -> None:
     where = httpx.URL(client.base_url)
-    url = f"{where}/t/token-of-one" if way == "path" else str(where.copy_with(username="token-of-one"))
+    url = (
+        f"{where}/t/token-of-one"
+        if way == "path"
+        else str(where.copy_with(username="anybody", password="token-of-one"))
+    )
     with httpx.Client() as other:
         body = {"code": "print(1)", "language": "python"}
         assert other.post(f"{url}/run_code", json=body).json()["run_result"]["stdout"] == "1\n"

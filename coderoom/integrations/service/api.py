@@ -124,6 +124,11 @@ def _tenant(request: Request) -> Tenant:
 Caller = Annotated[Tenant, Depends(_tenant)]
 
 
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """How OpenAPI describes the body of a request that its endpoint reads itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+
+
 def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     """The routes."""
     api = APIRouter(prefix="/v1")
@@ -163,10 +168,10 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
 
     # --- One-shot runs ---
 
-    @api.post("/run", summary="Run code in a fresh state")
-    async def run(request: Request, body: RunRequest, tenant: Caller) -> Response:
-        box = boxes.shared(tenant, body.options)
-        return await run_in(request, box, body)
+    @api.post("/run", summary="Run code in a fresh state", openapi_extra=body_of(RunRequest), response_model=None)
+    async def run(request: Request) -> Response:
+        body = RunRequest.model_validate_json(await request.body())
+        return await run_in(request, boxes.shared(_tenant(request), body.options), body)
 
     @api.post("/sandboxes/{id}/run", summary="Run code in a fresh state, with the files of a sandbox")
     async def run_beside(request: Request, id: str, body: Code, tenant: Caller) -> Response:

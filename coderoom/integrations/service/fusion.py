@@ -11,9 +11,9 @@ import base64
 import json
 import shlex
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, Literal
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field, ValidationError
@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from coderoom.errors import MissingDependencyError, SandboxUnavailable
 from coderoom.integrations.http import CALLER
+from coderoom.integrations.service.api import body_of
 from coderoom.integrations.service.boxes import Box, Boxes
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants
@@ -100,6 +101,9 @@ class RunJupyter(BaseModel):
     fetch_files: list[str] = Field(default_factory=list)
 
 
+Request_ = TypeVar("Request_", RunCode, RunJupyter)
+
+
 class _SandboxError(Exception):
     """What is answered with the status `SandboxError`."""
 
@@ -108,14 +112,17 @@ def make_fusion(boxes: Boxes, tenants: Tenants) -> APIRouter:
     """The routes."""
     api = APIRouter(tags=["SandboxFusion"])
 
-    @asynccontextmanager
-    async def using(tenant: Tenant, body: RunCode | RunJupyter) -> AsyncGenerator[Box]:
+    async def in_turn(
+        tenant: Tenant, body: Request_, run: Callable[[Box, Request_], Coroutine[Any, Any, dict[str, Any]]]
+    ) -> dict[str, Any]:
         box = boxes.shared(tenant, _options(boxes, body))
         with box:
-            async with tenants.turn(tenant, box.sandbox.limits.memory_bytes):
-                yield box
+            async with tenants.turn(tenant, box.sandbox.limits.memory_bytes) as turn:
+                facts = await run(box, body)
+                turn.outcome = _outcome(facts)
+                return facts
 
-    @api.post("/run_code", summary="Run code", openapi_extra=_body_of(RunCode), response_model=None)
+    @api.post("/run_code", summary="Run code", openapi_extra=body_of(RunCode), response_model=None)
     async def run_code(request: Request) -> Response:
         try:
             body = RunCode.model_validate_json(await request.body())
@@ -128,12 +135,11 @@ def make_fusion(boxes: Boxes, tenants: Tenants) -> APIRouter:
         async def answer() -> dict[str, Any]:
             if body.language in _OTHERS:
                 raise _SandboxError(f"This server does not run {body.language!r}.")
-            async with using(tenant, body) as box:
-                return await _run(box, body)
+            return await in_turn(tenant, body, _run)
 
         return await _answered(request, answer(), {"compile_result": None, "run_result": None})
 
-    @api.post("/run_jupyter", summary="Run cells", openapi_extra=_body_of(RunJupyter), response_model=None)
+    @api.post("/run_jupyter", summary="Run cells", openapi_extra=body_of(RunJupyter), response_model=None)
     async def run_jupyter(request: Request) -> Response:
         try:
             body = RunJupyter.model_validate_json(await request.body())
@@ -141,11 +147,7 @@ def make_fusion(boxes: Boxes, tenants: Tenants) -> APIRouter:
             return _invalid(error)
         tenant: Tenant = request.scope[CALLER]
 
-        async def answer() -> dict[str, Any]:
-            async with using(tenant, body) as box:
-                return await _run_cells(box, body)
-
-        return await _answered(request, answer(), {"driver": None, "cells": []})
+        return await _answered(request, in_turn(tenant, body, _run_cells), {"driver": None, "cells": []})
 
     @api.get("/v1/ping", summary="Say that the server is there")
     async def ping() -> Response:
@@ -154,12 +156,22 @@ def make_fusion(boxes: Boxes, tenants: Tenants) -> APIRouter:
     return api
 
 
+def _outcome(facts: Mapping[str, Any]) -> Outcome:
+    """How a run has ended, for the counts of the operator."""
+    commands = [facts[name] for name in ("compile_result", "run_result", "driver") if facts.get(name) is not None]
+    if any(each["status"] == "TimeLimitExceeded" for each in commands):
+        return Outcome.TIMEOUT
+    return Outcome.OK if facts["status"] == "Success" else Outcome.ERROR
+
+
 async def _answered(request: Request, work: Any, nothing: dict[str, Any]) -> Response:
     try:
         facts = await unless_left(request, work)
     except (SandboxUnavailable, MissingDependencyError, _SandboxError) as error:
         facts = {"status": "SandboxError", "message": str(error), **nothing, "files": {}}
-    return JSONResponse({"message": "", "executor_pod_name": None, **facts})
+    # Text of code may have lone surrogates, which are JSON only if they are escaped.
+    whole = {"message": "", "executor_pod_name": None, **facts}
+    return Response(json.dumps(whole), media_type="application/json")
 
 
 def _options(boxes: Boxes, body: RunCode | RunJupyter) -> dict[str, Any]:
@@ -351,10 +363,6 @@ def _whole(compiled: dict[str, Any] | None, ran: dict[str, Any] | None, fetched:
     passed = all(each["return_code"] == 0 for each in (compiled, ran) if each is not None)
     status = "Success" if passed else "Failed"
     return {"status": status, "compile_result": compiled, "run_result": ran, "files": fetched}
-
-
-def _body_of(model: type[BaseModel]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
 
 
 def _invalid(error: ValueError) -> Response:

@@ -45,17 +45,27 @@ class CallAnswer(BaseModel):
 
 async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Do work, which ends when the client leaves."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.current_task()
+    assert task is not None
     leaving = asyncio.ensure_future(_leave(request))
+    is_over = has_left = False
+
+    def stop(_: object) -> None:
+        nonlocal has_left
+        if not is_over:
+            has_left = True
+            task.cancel()
+
+    leaving.add_done_callback(stop)
     try:
-        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return await task
+        return await work
+    except asyncio.CancelledError:
+        if has_left and not task.uncancel():
+            raise ClientDisconnect from None
+        raise
     finally:
+        is_over = True
         leaving.cancel()
-        if not task.done():
-            await cancel_and_wait(task)
 
 
 async def _leave(request: Request) -> None:
