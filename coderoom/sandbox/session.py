@@ -19,7 +19,7 @@ from coderoom.sandbox.functions.callables import Offer
 from coderoom.sandbox.functions.calls import calls_of
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.processes import Process
-from coderoom.sandbox.result import ExecutionResult, OutputChunk
+from coderoom.sandbox.result import ExecutionResult, NetworkUse, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
 
 T = TypeVar("T")
@@ -64,6 +64,7 @@ class Session:
         self._dropped: weakref.finalize[..., Any]
         self._lock = asyncio.Lock()
         self._closed = False
+        self._network_after: tuple[NetworkUse, ...] = ()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -76,6 +77,11 @@ class Session:
     def idle(self) -> bool:
         """Whether no cell runs."""
         return not self._lock.locked()
+
+    @property
+    def network_after(self) -> tuple[NetworkUse, ...]:
+        """What its code has asked for after the last cell, once the session is closed, as `ExecutionResult.network`."""
+        return self._network_after
 
     @overload
     async def start(self) -> None: ...
@@ -377,6 +383,7 @@ class Session:
             if engine is not None:
                 self._dropped.detach()
                 await engine.close()
+                self._network_after = getattr(engine, "network_after", ())
 
 
 async def stream_whole(

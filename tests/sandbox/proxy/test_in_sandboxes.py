@@ -90,6 +90,30 @@ async def test_sessions_see_nothing_of_each_other(listed: Listed) -> None:
             assert (await two.run("1")).network == ()
 
 
+async def test_what_is_asked_for_after_the_last_cell_is_known(
+    listed: Listed, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    later = """
+import threading, time, urllib.request
+def ask(wait):
+    time.sleep(wait)
+    try:
+        urllib.request.urlopen("http://late.example.org")
+    except OSError:
+        pass
+threading.Thread(target=ask, args=(0.3,)).start()
+import atexit; atexit.register(urllib.request.urlopen, URL)
+"""
+    with caplog.at_level("INFO"):
+        async with listed.sandbox.session() as session:
+            assert (await session.run(later.replace("URL", repr(listed.url)))).network == ()
+            await asyncio.sleep(0.6)
+    found = {use.place: bool(use.why) for use in session.network_after}
+    assert found == {"late.example.org:80": True, f"127.0.0.1:{server.server_port}": False}
+    assert "After the last cell of a session" in caplog.text
+    assert "late.example.org:80 is not in the allow-list" in caplog.text
+
+
 async def test_a_proxy_that_dies_is_replaced(listed: Listed) -> None:
     async with listed.sandbox.session() as session:
         await session.run(f"import urllib.request, time\nopen = lambda: urllib.request.urlopen('{listed.url}').status")

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import itertools
+import logging
 import os
 import shlex
 import signal
@@ -42,7 +43,7 @@ from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
-from coderoom.sandbox.result import CodeError, ExecutionResult, OutputChunk
+from coderoom.sandbox.result import CodeError, ExecutionResult, NetworkUse, OutputChunk, network_sum
 
 # How many seconds interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25. Seconds
 # of processor time, on a busy machine.
@@ -59,6 +60,7 @@ _STARTING, _LONGEST_FAILURE = 20.0, 4096
 _LOST = {"lost": True}
 _GONE_WITH_IT = "The process of this language has ended: its earlier variables are gone."
 _cells = itertools.count(1)
+_log = logging.getLogger(__name__)
 
 
 class CheckpointHandle(ForkServerClient):
@@ -112,6 +114,7 @@ class CPythonSession:
         self._running: RunningCell | None = None  # The cell that `cancel` ends.
         self._told: set[str] = set()  # Why connections were refused, as far as it was said.
         self._processes: list[Process] = []
+        self.network_after: tuple[NetworkUse, ...] = ()  # What was asked for after the last cell.
         self._relay: Relay | None = None
         self._relaying = asyncio.Lock()
 
@@ -404,6 +407,10 @@ class CPythonSession:
         Code that has run ends first as a script does.
         """
         await self._end()
+        if self._room.network is not None and not self._closed:
+            self.network_after = network_sum([*self.network_after, *await self._room.network.used()])
+            for use in self.network_after:
+                _log.info("After the last cell of a session, its code has asked for: %s", use)
         self.abandon()
 
     async def _end(self) -> None:
@@ -414,7 +421,7 @@ class CPythonSession:
         live = self._live
         if self._used and not self._closed and live is not None and live.ended is None and not self._room.lost:
             with contextlib.suppress(Exception):  # The state ends in any case.
-                await self.run("", timeout=_CLOSING, final=True)
+                self.network_after = (await self.run("", timeout=_CLOSING, final=True)).network
 
     def abandon(self) -> None:
         """Give back the room, whose reset ends all processes; waits for nothing."""
