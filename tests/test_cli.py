@@ -64,7 +64,8 @@ def test_the_run_is_shown_to_a_person(tmp_path: Path) -> None:
     done = coderoom("run", "analyst", TASK, "--file", str(NILE), "--model", REPLAY, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].removeprefix("Code is isolated from this machine by: ") in WALLS
+    assert lines[0] == "team analyst"
+    assert lines[1].removeprefix("Code is isolated from this machine by: ") in WALLS
     text = " ".join(done.stdout.split())
     assert "The model is a recording" in text
     for shown in ("coder", "executor", "reviewer", "exit code 1", "not approved", "approved", "outcome ok"):
@@ -235,7 +236,7 @@ def test_without_a_wall_it_is_said_plainly(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [python(code)])
     done = coderoom("run", "coder-executor", "Where?", "--model", model, "--wall", "none", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Code is not isolated")
+    assert done.stdout.startswith("team coder-executor\nCode is not isolated")
     assert "42" in done.stdout.split()
 
 
@@ -249,7 +250,7 @@ def test_a_wall_that_cannot_be_built_refuses_before_a_model_is_asked(tmp_path: P
     assert done.returncode == 3
     assert "nowhere" in done.stderr
     assert "Traceback" not in done.stderr
-    assert (json.loads(done.stdout)["succeeded"] is False) if as_json else not done.stdout
+    assert (json.loads(done.stdout)["succeeded"] is False) if as_json else done.stdout == "team coder-executor\n"
 
 
 @pytest.mark.slow
@@ -263,7 +264,8 @@ def test_the_demo_runs_also_where_no_wall_can_be_built(tmp_path: Path) -> None:
     assert "nowhere" in done.stderr
     # A make within a make tells where it is.
     lines = [line for line in done.stdout.splitlines() if not line.startswith("make[")]
-    assert lines[1].startswith("Code is not isolated")
+    assert lines[0] == lines[2] == "team analyst"
+    assert lines[3].startswith("Code is not isolated")
     assert list((tmp_path / "coderoom-workspace").glob("*/nile.png"))
 
 

@@ -152,7 +152,8 @@ PackageOption = Annotated[
     list[str] | None,
     option(
         "PACKAGE",
-        "A package for the code, such as 'polars>=1', or a requirements file (.txt, .lock). May be repeated.",
+        "A package for the code, such as 'polars>=1' or 'npm:lodash', or a requirements file (.txt, .lock). May be "
+        "repeated.",
         "--package",
     ),
 ]

@@ -10,12 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from coderoom._util.text import visible
 from coderoom.cli import app
 from coderoom.cli.app import end_code, typer
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
-    from coderoom.runs import Run
+    from rich.console import Console
+
+    from coderoom.runs import Journal, Run
     from coderoom.steps import StepObserver
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
@@ -51,7 +54,7 @@ BudgetOption = Annotated[
 
 
 def _request(
-    team: str,
+    team: Any,
     task: str,
     budgets: Mapping[str, Mapping[str, float]],
     more_tasks: bool = False,
@@ -70,7 +73,7 @@ def _request(
     local_network: app.TeamLocalNetworkOption = None,
     trust: app.TrustOption = None,
 ) -> Any:
-    """What is asked of a team, with the options that `run` and `chat` have."""
+    """What is asked of a team, whose file was read, with the options that `run` and `chat` have."""
     from coderoom.runs import RunRequest
 
     return RunRequest(
@@ -122,33 +125,58 @@ def run(
     the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless
     you pass --wall none.
     """
+    from rich.console import Console
+
+    from coderoom.configs import find_source
+    from coderoom.runs import open_journal
+
+    console = Console(quiet=as_json)
+    kept = open_journal(journal, off=no_journal)
+    last = _last_run(kept, team, cache, options) if goes_on else None
+    source = None if goes_on else find_source(team)
+    _show_team(console, team)
     app.hasten_autogen()
     from coderoom.models.budgets import make_budget
-    from coderoom.runs import Run, open_journal
+    from coderoom.runs import Run
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
-    kept = open_journal(journal, off=no_journal)
-    if goes_on:
-        max_turns = options.pop("max_turns")
-        singular = {"files": "file", "packages": "package", "allowed_hosts": "allow-host"}
-        singular |= {"allow_builds": "allow-builds", "credentials": "credential", "local_network": "local-network"}
-        given = {f"--{singular.get(name, name)}": value for name, value in options.items()}
-        given["--cache"] = cache or None
-        if kept_as_is := [name for name, value in given.items() if value is not None]:
-            raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
-        if kept is None:
-            raise RequestError("--continue needs the journal, which has the runs.")
-        last = kept.runs(name=team, most=1)
-        if not last:
-            raise RequestError(f"The journal {kept.path} has no run of the team {team!r} to go on with.")
-        text = app.text_of(task)
-        going = Run.resume(
-            last[0].id, kept, task=text, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record
-        )
+    text = app.text_of(task)
+    if last is not None:
+        turns = options["max_turns"]
+        going = Run.resume(last, kept, task=text, budget=limits, budgets=of_agents, max_turns=turns, recording=record)
     else:
-        prepared = _request(team, app.text_of(task), of_agents, **options).prepare()
+        prepared = _request(source, text, of_agents, **options).prepare()
         going = Run.begin(prepared, kept, budget=make_budget(limits), cached=cache, recording=record)
-    return _go(going, context, as_json, debug, otlp)
+    return _go(going, context, console, as_json, debug, otlp)
+
+
+def _show_team(console: Console, name: str) -> None:
+    """Begin what is shown with the team: before AutoGen is imported, which takes most of a second."""
+    from rich.text import Text
+
+    console.print(Text.assemble(("team ", "dim"), visible(name)))
+
+
+def _last_run(journal: Journal | None, team: str, cache: bool, options: Mapping[str, Any]) -> str:
+    """The id of the team's last run, for `--continue`, which only some options go with."""
+    singular = {
+        "files": "file",
+        "packages": "package",
+        "allowed_hosts": "allow-host",
+        "allow_builds": "allow-builds",
+        "credentials": "credential",
+        "local_network": "local-network",
+    }
+    given = {f"--{singular.get(name, name)}": value for name, value in options.items() if name != "max_turns"}
+    given["--cache"] = cache or None
+    if kept_as_is := [name for name, value in given.items() if value is not None]:
+        raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
+    if journal is None:
+        raise RequestError("--continue needs the journal, which has the runs.")
+    last = journal.runs(name=team, most=1)
+    if not last:
+        raise RequestError(f"The journal {journal.path} has no run of the team {team!r} to go on with.")
+    return last[0].id
 
 
 @app.command()
@@ -174,6 +202,7 @@ def resume(
 
     from coderoom.runs import Run, exporting, open_journal, resume_solve
 
+    console = Console(quiet=as_json)
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept = open_journal(journal)
     if kept is None:
@@ -185,16 +214,17 @@ def resume(
                 "`solve` has no agents and no turns; its limits are --max-tokens, --max-seconds and --budget."
             )
         with exporting(otlp):
-            solved = asyncio.run(resume_solve(kept, entry, Console(quiet=as_json), limits=limits))
+            solved = asyncio.run(resume_solve(kept, entry, console, limits=limits))
         return app.end(solved, as_json)
     going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record)
-    return _go(going, context, as_json, debug, otlp)
+    _show_team(console, entry.name)
+    return _go(going, context, console, as_json, debug, otlp)
 
 
 def budgets_of(
     given: list[str] | None, seconds: float | None = None, tokens: int | None = None
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """The limits of the run, and of agents by their names. They are checked, before anything else is."""
+    """The limits of the run, and of agents by their names. They are checked."""
     from coderoom.models.budgets import make_budget
 
     of_agents: dict[str, dict[str, float]] = {}
@@ -212,14 +242,12 @@ def budgets_of(
     return limits, of_agents
 
 
-def _go(run: Run, context: typer.Context, as_json: bool, debug: bool, otlp: str | None) -> int:
+def _go(run: Run, context: typer.Context, console: Console, as_json: bool, debug: bool, otlp: str | None) -> int:
     """Run it to its end and show it."""
-    from rich.console import Console
-
     from coderoom._util.terminal import pausing_for_questions
     from coderoom.runs import RunView, exporting
 
-    view = RunView(Console(quiet=as_json))
+    view = RunView(console)
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
             record = asyncio.run(run.go(view.show, begin=view.begin, owns_process=bool(context.obj)))
@@ -252,15 +280,20 @@ def chat(
     """
     from rich.console import Console
 
+    from coderoom.configs import find_source
+
+    console, source = Console(), find_source(team)
+    _show_team(console, team)
+    app.hasten_autogen()
     from coderoom.models.budgets import make_budget
     from coderoom.runs import Run, chat, exporting, open_journal
 
     limits, of_agents = budgets_of(budget)
     kept = open_journal(journal, off=no_journal)
-    prepared = _request(team, task, of_agents, True, **options).prepare()
+    prepared = _request(source, task, of_agents, True, **options).prepare()
     run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), recording=record)
     with exporting(otlp):
-        records = asyncio.run(chat(run, Console(), owns_process=bool(context.obj)))
+        records = asyncio.run(chat(run, console, owns_process=bool(context.obj)))
     interrupted = bool(records) and records[-1].cancelled
     return end_code(all(record.succeeded for record in records), interrupted)
 

@@ -123,11 +123,11 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
     packages: list[Annotated[str, AfterValidator(check_packages)]] | Literal["on-request"] = Field(
         default_factory=list,
         description=(
-            "Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`), besides "
-            "the packages of the interpreter. They are installed once, without running their code (`pip install "
-            "'coderoom[packages]'`). With `allow-builds` in the list, those without a wheel are built, behind a "
-            "wall. With `on-request`, alone or in the list, code may install more in its session: "
-            "`!pip install polars`."
+            "Packages that the code may import, such as `polars>=1`, those of npm, such as `npm:lodash@^4`, or "
+            "requirements files (`.txt`, `.lock`), besides the packages of the interpreter. They are installed once, "
+            "without running their code (`pip install 'coderoom[packages]'`). With `allow-builds` in the list, those "
+            "without a wheel are built, behind a wall. With `on-request`, alone or in the list, code may install more "
+            "in its session: `!pip install polars`."
         ),
     )
     allowed_packages: list[str] = Field(

@@ -71,14 +71,13 @@ class RunView:
         self._held: Code | None = None
 
     def begin(self, record: RunRecord) -> None:
-        """Show the team, and how its code is isolated from this machine, or that it is not."""
+        """Show how the code of the team is isolated from this machine, or that it is not."""
         if self._record is None:  # Else it is a further task for the same team.
             show_isolation(self._console, record.isolation)
             kind, _, recording = (record.model or "").partition(":")
             if kind == "replay":
                 self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
             self._notices(record)
-            self._console.print(Text.assemble(("team ", "dim"), visible(record.team)))
         self._record, self._speaker = record, None
         self._start()
 

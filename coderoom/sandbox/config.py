@@ -44,6 +44,8 @@ DEFAULTS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
+WITHOUT_NETWORK = {"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0"}
+"""For programs that would ask for minutes for what cannot be reached."""
 WallName: TypeAlias = Annotated[str, WALLS]
 EngineName: TypeAlias = Annotated[str, ENGINES]
 _WRONG: Final = {
@@ -75,6 +77,8 @@ _OF_MESSAGES: Final = [
 ]
 OBSERVE: Final = "observe"
 """In place of a list of hosts, or in it: what the code asks for besides is noted. A list is enough for that, too."""
+OWN: Final = ("authority", "node_modules", "place")
+"""What engines add to a configuration, which are no arguments of `Sandbox`."""
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -291,8 +295,9 @@ class SandboxConfig(BaseModel):
     local_network: bool = False
     credentials: Annotated[Mapping[str, Any], PlainValidator(_credentials)] = Field(default_factory=dict)
     terminals: bool = False
-    # Of the proxy that opens TLS for these hosts; not an argument of `Sandbox`.
+    # `OWN`: of the proxy that opens TLS for these hosts; the packages of npm.
     authority: str = Field(default="", repr=False)
+    node_modules: Path | None = None
     # Where walls with a file tree of their own show the workspace; not an argument of `Sandbox`.
     place: str = Field(default="/workspace", repr=False)
 

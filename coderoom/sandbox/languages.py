@@ -22,6 +22,7 @@ class Program(NamedTuple):
         source: The name of the file that is compiled; empty if nothing is.
         build: The shell command that compiles that file to a file `built`.
         compiler: The program that this needs.
+        opening: A text, and what a file without it begins with.
         keeping: Its command in a session, if it keeps a state from cell to cell, with names for descriptors:
             `{state}` has the state, and the next one is written to `{kept}`; or all cells come from `{cells}`.
     """
@@ -35,6 +36,7 @@ class Program(NamedTuple):
     build: str = ""
     compiler: str = ""
     keeping: tuple[str, ...] | None = None
+    opening: tuple[str, str] = ("", "")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -47,10 +49,25 @@ class Program(NamedTuple):
         """What installs them."""
         return f"apt-get install {self.package}" if self.package else "https://aka.ms/powershell has it"
 
+    def whole(self, code: str) -> str:
+        """The code with what its file has to begin with, on the same lines."""
+        mark, text = self.opening
+        return code if mark in code else text + code
+
 
 # It has a path, but cannot be found by its real one. V8 reserves far more address space than it uses.
 _NODE: Final = ("node", "--preserve-symlinks-main", "{file}")
 _JVM: Final = ("-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=64m", "-XX:CompressedClassSpaceSize=64m", "-Xmx384m")
+# A file has the name of its public class. What runs is the class `Main`, or else another one that has a `main`.
+_JAVA: Final = rf"""
+name=$(sed -nE 's/^(.*[ \t])?public ([a-z]+ )*(class|record|enum|interface) +(\w+).*/\4/p;T;q' Main.java)
+[ "${{name:-Main}}" = Main ] || mv Main.java "$name.java"
+javac {" ".join(f"-J{each}" for each in _JVM)} -d classes "${{name:-Main}}.java" || exit
+found=$(grep -rl '(\[Ljava/lang/String;)V' classes | sort)
+[ "$found" ] || {{ echo "error: no class has a method main(String[])"; exit 1; }}
+main=$(echo "$found" | grep -E '/Main\.class$' || echo "$found" | head -n 1)
+main=${{main#classes/}}
+jar -c0fe built "$(echo "${{main%.class}}" | tr / .)" -C classes ."""
 # As the program `sqlite3` prints: columns separated by `|`, without their names.
 _SQL: Final = r"""
 import glob, re, sqlite3, sys
@@ -66,7 +83,10 @@ for part in re.split("(?<=[;\n])", code):
     if part.endswith(";") and sqlite3.complete_statement(begun):
         statements.append((line, begun))
         line, begun = line + begun.count("\n"), ""
-database = sqlite3.connect(found[0] if found else "database.db", isolation_level=None)
+try:
+    database = sqlite3.connect(found[0] if found else "database.db", isolation_level=None)
+except sqlite3.Error as error:
+    sys.exit("Error: %s: %s" % (error, found[0] if found else "database.db"))
 for line, statement in [*statements, (line, begun)]:
     try:
         for row in database.execute(statement):
@@ -94,8 +114,9 @@ trap '{_SAVE}' EXIT
 exit "$1"
 """
 
-# Runs each cell as a console does: names can be declared again, and `await` is allowed at the top. As a program, a cell
-# has ended when nothing is left to do; only then is the next one read.
+# Runs each cell as a console does: names can be declared again, and `await` is allowed at the top. So are the imports
+# and exports of a module, which are rewritten where Node refuses them. As a program, a cell has ended when nothing is
+# left to do; only then is the next one read.
 _NODE_CELLS: Final = r"""{
 const fs = require("fs"), inspector = new (require("inspector").Session)();
 const read = size => {
@@ -111,6 +132,17 @@ const fail = (what, code = 1) => {
     status = code;
     process.stderr.write(what.split("\n    at Session.post ")[0] + "\n");
 };
+const ofModules = /^SyntaxError: (Cannot use import statement|Unexpected token 'export')/;
+const rewritten = code => code
+    .replace(/(^|;)([ \t]*)import\b\s*([\w$\s{},*]+?)\s*from\s*(["'][^"'\n]+["'])([ \t]*with\s*\{[^}]*\})?/gm,
+        (all, before, space, names, from) => {
+            const [, name, whole, some] = /^([\w$]+)?\s*,?\s*(?:\*\s*as\s+([\w$]+))?\s*(\{[^}]*\})?$/.exec(names) || [];
+            const made = [whole, name && `{default: ${name}}`, some && some.replace(/\s+as\s+/g, ": ")].filter(Boolean);
+            const written = made.map(each => `const ${each} = await __import(${from})`).join("; ");
+            return made.length ? before + space + written : all;
+        })
+    .replace(/((?:^|;)[ \t]*)import\s*(["'][^"'\n]+["'])/gm, "$1await __import($2)")
+    .replace(/^([ \t]*)export\s+(default\s+|\{[^}]*\})?/gm, "$1");
 globalThis.__import = name => import(name);
 inspector.connect();
 process.on("SIGINT", () => {});
@@ -121,24 +153,32 @@ process.on("beforeExit", () => {
         fs.writeSync({cells}, cell + " " + (status || process.exitCode || 0) + "\n");
     }
     const head = read(8), own = cell = head.readUInt32BE(0);
-    const code = read(head.readUInt32BE(4)).toString().replace(/\bimport\s*\(/g, "__import(");
+    let code = read(head.readUInt32BE(4)).toString().replace(/\bimport\s*\(/g, "__import(");
     process.exitCode = undefined;
     status = 0;
     waiting = true;
-    const options = {expression: code + "\n//# sourceURL=cell.js", replMode: true, awaitPromise: true};
-    inspector.post("Runtime.evaluate", options, (error, answer) => {
+    const options = {replMode: true, awaitPromise: true};
+    const evaluate = done => inspector.post(
+        "Runtime.evaluate", {expression: code + "\n//# sourceURL=cell.js", ...options}, done
+    );
+    const finish = again => (error, answer) => {
         if (own !== cell) return;
-        waiting = false;
         const details = answer && answer.exceptionDetails, thrown = details && details.exception;
+        if (again && thrown && ofModules.test(thrown.description) && code !== (code = rewritten(code))) {
+            return evaluate(finish(false));
+        }
+        waiting = false;
         if (error) fail(error.message);
         else if (details) fail("Uncaught " + (thrown && (thrown.description || String(thrown.value)) || details.text));
-    });
+    };
+    evaluate(finish(true));
     setImmediate(() => {});
 });
 }"""
 PROGRAMS: Final[Mapping[str, Program]] = {
-    "sh": Program(("sh", "{file}"), (".sh",)),
-    "bash": Program(("bash", "{file}"), (".bash",), keeping=("bash", "-c", _BASH, "{file}")),
+    # What they start may be a program that reserves much, such as Node.
+    "sh": Program(("sh", "{file}"), (".sh",), address_space=False),
+    "bash": Program(("bash", "{file}"), (".bash",), address_space=False, keeping=("bash", "-c", _BASH, "{file}")),
     "javascript": Program(
         ("node", "-"),
         (".js", ".mjs"),
@@ -192,17 +232,17 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         compiler="rustc",
     ),
     "java": Program(
-        ("java", *_JVM, "-Xss32m", "-ea", "-cp", "{file}", "Main"),
+        ("java", *_JVM, "-Xss32m", "-ea", "-jar", "{file}"),
         (".java",),
         address_space=False,
         package="default-jdk-headless",
         source="Main.java",
-        build=f"javac {' '.join(f'-J{each}' for each in _JVM)} -d classes Main.java && jar -c0f built -C classes .",
+        build=_JAVA,
         compiler="javac",
     ),
     "r": Program(("Rscript", "--vanilla", "{file}"), (".r",), package="r-base-core"),
     "ruby": Program(("ruby", "{file}"), (".rb",), package="ruby"),
-    "php": Program(("php", "{file}"), (".php",), package="php-cli"),
+    "php": Program(("php", "{file}"), (".php",), package="php-cli", opening=("<?", "<?php ")),
     "perl": Program(("perl", "{file}"), (".pl",), package="perl"),
     "lua": Program(("lua", "{file}"), (".lua",), package="lua5.4"),
     "sql": Program(("{python}", "-I", "-c", _SQL, "{file}"), (".sql",)),

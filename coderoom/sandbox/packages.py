@@ -31,7 +31,8 @@ from coderoom.sandbox.package_builds import install_behind_wall, take_over
 from coderoom.sandbox.requirements import ALLOW_BUILDS, near_names, requirements_of
 from coderoom.sandbox.walls.layout import Interpreter, know_interpreter
 
-_MARK: Final = "coderoom.json"
+MARK: Final = "coderoom.json"
+"""The file that says that all of an environment is there."""
 _MOST_BYTES: Final = 20 * 1024**3
 """The size of the cache, above which the environments are removed that were not used for the longest time."""
 _STILL_USED: Final = 86_400  # Seconds after its last use for which an environment is left to those who use it.
@@ -85,13 +86,14 @@ def made_cache_folder() -> Path:
         SandboxUnavailable: It cannot be made.
     """
     folder = cache_folder()
-    with _reporting(folder):
+    with reporting(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 @contextlib.contextmanager
-def _reporting(folder: Path) -> Iterator[None]:
+def reporting(folder: Path) -> Iterator[None]:
+    """Say of an error of the file system that the packages cannot be stored."""
     try:
         yield
     except OSError as error:
@@ -121,11 +123,11 @@ async def environment_with(
     folder = await asyncio.to_thread(made_cache_folder)
     if ALLOW_BUILDS in packages:
         return await _with_builds(folder, base, kind, wanted)
-    with _reporting(folder):
-        lock_file = folder / f"{_digest(*kind, *wanted)}.lock"
+    with reporting(folder):
+        lock_file = folder / f"{digest_of(*kind, *wanted)}.lock"
         lock = lock_file.read_text("utf-8") if lock_file.exists() else None
         if lock is None:
-            async with _locked(lock_file) as busy:
+            async with locked(lock_file) as busy:
                 lock = lock_file.read_text("utf-8") if lock_file.exists() else None
                 if lock is None:
                     lock = await _resolve(wanted, base.executable, busy)
@@ -134,14 +136,14 @@ async def environment_with(
                     new.rename(lock_file)
         there = _entries("" if below is None else below.lock)
         own = "".join(each for each in _entries(lock) if each not in there)
-        place = folder / _digest(*kind, own, *([] if below is None else [below.folder.name]))
-        if not _is_whole(place):
-            async with _locked(place) as busy:
-                if not _is_whole(place):
+        place = folder / digest_of(*kind, own, *([] if below is None else [below.folder.name]))
+        if not is_whole(place):
+            async with locked(place) as busy:
+                if not is_whole(place):
                     await asyncio.to_thread(remove_folder, place)
-                    await asyncio.to_thread(_make_room)
+                    await asyncio.to_thread(make_space)
                     await _build(place, own, base, busy, below)
-        for each in (lock_file, place / _MARK):
+        for each in (lock_file, place / MARK):
             os.utime(each)  # The last use.
     found = place / "bin" / "python"
     know_interpreter(_interpreter_in(place, found, base))
@@ -150,14 +152,14 @@ async def environment_with(
 
 async def _with_builds(folder: Path, base: Interpreter, kind: Sequence[str], wanted: Sequence[str]) -> Environment:
     """As `environment_with`, but built behind a wall if need be: what is resolved there depends on code of packages."""
-    place = folder / _digest("built", *kind, *wanted)
-    with _reporting(folder):
-        async with _locked(place) as busy:
-            if not _is_whole(place):
+    place = folder / digest_of("built", *kind, *wanted)
+    with reporting(folder):
+        async with locked(place) as busy:
+            if not is_whole(place):
                 workspace = place.with_name(f"{place.name}.building")
                 for each in (place, workspace):
                     await asyncio.to_thread(remove_folder, each)
-                await asyncio.to_thread(_make_room)
+                await asyncio.to_thread(make_space)
                 workspace.mkdir()
                 try:
                     built = await install_behind_wall(wanted, base.executable, _find_uv(), workspace)
@@ -167,7 +169,7 @@ async def _with_builds(folder: Path, base: Interpreter, kind: Sequence[str], wan
                     await _finish(place, base, busy)
                 finally:
                     await asyncio.to_thread(remove_folder, workspace)
-        os.utime(place / _MARK)
+        os.utime(place / MARK)
     found = place / "bin" / "python"
     know_interpreter(_interpreter_in(place, found, base))
     return Environment(found, (place / "requirements.lock").read_text("utf-8"), place)
@@ -189,12 +191,13 @@ def _entries(lock: str) -> list[str]:
     return re.findall(r"(?m)^\w.*\n(?:[ \t].*\n)*", lock)
 
 
-def _digest(*parts: str) -> str:
+def digest_of(*parts: str) -> str:
+    """The name of what is kept for some texts."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 
 @asynccontextmanager
-async def _locked(place: Path) -> AsyncGenerator[int, None]:
+async def locked(place: Path) -> AsyncGenerator[int, None]:
     """Wait until no other process builds the same. The installer has the lock too, also if this process is killed."""
     with place.with_name(f"{place.name}.busy").open("w") as file:
         while True:
@@ -205,13 +208,12 @@ async def _locked(place: Path) -> AsyncGenerator[int, None]:
         yield file.fileno()
 
 
-def _is_whole(place: Path) -> bool:
+def is_whole(place: Path) -> bool:
     """Whether an environment was built to its end, and none of its packages is missing since."""
     try:
-        records = json.loads((place / _MARK).read_text("utf-8"))["records"]
-        return (place / "bin" / "python").exists() and all(
-            (place / name).stat().st_size == size for name, size in records.items()
-        )
+        records = json.loads((place / MARK).read_text("utf-8"))["records"]
+        there = (place / "bin" / "python").exists() or (place / "node_modules").exists()
+        return there and all((place / name).stat().st_size == size for name, size in records.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -222,13 +224,13 @@ async def _resolve(wanted: Sequence[str], python: str, busy: int) -> str:
         arguments = [uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         arguments += ["--only-binary", ":all:", "--python", python]
         try:
-            return await _run(busy, [*arguments, "-"], "\n".join(wanted))
+            return await run_installer(busy, [*arguments, "-"], "\n".join(wanted))
         except SandboxUnavailable as error:
             with contextlib.suppress(RequestError, SandboxUnavailable):  # uv has a cache, too.
-                return await _run(busy, [*arguments, "--offline", "-"], "\n".join(wanted))
+                return await run_installer(busy, [*arguments, "--offline", "-"], "\n".join(wanted))
             raise error from None
     arguments = [*_pip(python), "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
-    report = json.loads(await _run(busy, [*arguments, "--only-binary", ":all:", *wanted]))
+    report = json.loads(await run_installer(busy, [*arguments, "--only-binary", ":all:", *wanted]))
     lines = []
     for each in report["install"]:
         digest = each["download_info"]["archive_info"]["hashes"]["sha256"]
@@ -248,7 +250,7 @@ async def _build(place: Path, lock: str, base: Interpreter, busy: int, below: En
     file = place / "requirements.lock"
     file.write_text(lock, "utf-8")
     if lock.strip():
-        await _run(
+        await run_installer(
             busy, [*install, "--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(file)]
         )
     await _finish(place, base, busy, () if below is None else (str(below.site_packages),))
@@ -257,9 +259,9 @@ async def _build(place: Path, lock: str, base: Interpreter, busy: int, below: En
 async def _make_empty(place: Path, base: Interpreter, busy: int) -> None:
     uv = _find_uv()
     if uv:
-        await _run(busy, [uv, "venv", "--quiet", "--no-project", "--python", base.executable, str(place)])
+        await run_installer(busy, [uv, "venv", "--quiet", "--no-project", "--python", base.executable, str(place)])
     else:
-        await _run(busy, [base.executable, "-m", "venv", "--without-pip", str(place)])
+        await run_installer(busy, [base.executable, "-m", "venv", "--without-pip", str(place)])
 
 
 async def _finish(place: Path, base: Interpreter, busy: int, more: Sequence[str] = ()) -> None:
@@ -267,14 +269,14 @@ async def _finish(place: Path, base: Interpreter, busy: int, more: Sequence[str]
     site = _site_packages(place)
     _take_starters(site)
     # Without `site`, since that would run what the packages have put there.
-    await _run(busy, [base.executable, "-I", "-S", "-m", "compileall", "-qq", str(site)], may_fail=True)
+    await run_installer(busy, [base.executable, "-I", "-S", "-m", "compileall", "-qq", str(site)], may_fail=True)
     below = [*more, *(path for path in map(str, base.folders) if path.endswith(("site-packages", "dist-packages")))]
     below += [str(path) for path in base.code if str(path).endswith(("site-packages", "dist-packages"))]
     lines = [f"import site; site.addsitedir({path!r})\n" for path in dict.fromkeys(below)]
     (site / "zzz_coderoom.pth").write_text("".join(lines), "utf-8")
     records = {str(each.relative_to(place)): each.stat().st_size for each in site.glob("*.dist-info/RECORD")}
-    facts = {"python": base.executable, "records": records, "seconds": time.time(), "size": _size_of(place)}
-    (place / _MARK).write_text(json.dumps(facts), "utf-8")
+    facts = {"python": base.executable, "records": records, "seconds": time.time(), "size": size_of(place)}
+    (place / MARK).write_text(json.dumps(facts), "utf-8")
 
 
 def _take_starters(site: Path) -> None:
@@ -290,11 +292,12 @@ def _take_starters(site: Path) -> None:
         file.write_bytes(b"".join(line for line in lines if not line.startswith((b"import ", b"import\t"))))
 
 
-def _size_of(place: Path) -> int:
+def size_of(place: Path) -> int:
+    """The bytes of all files below a folder."""
     return sum(each.lstat().st_size for each in place.rglob("*"))
 
 
-def _make_room() -> None:
+def make_space() -> None:
     """Remove what was not used for long, if the cache is full.
 
     Raises:
@@ -347,7 +350,15 @@ def _pip(python: str) -> list[str]:
     return [sys.executable, "-m", "pip", "--python", python, "--no-input", "--disable-pip-version-check"]
 
 
-async def _run(busy: int, command: Sequence[str], stdin: str = "", *, may_fail: bool = False) -> str:
+async def run_installer(
+    busy: int, command: Sequence[str], stdin: str = "", *, may_fail: bool = False, folder: str | Path = "/"
+) -> str:
+    """Run a program that installs packages, which keeps a lock (`locked`), and return what it prints.
+
+    Raises:
+        RequestError: It has failed.
+        SandboxUnavailable: It has failed, which is not the fault of what it was asked for.
+    """
     env = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE and name[:6] != "PYTHON"}
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -355,7 +366,7 @@ async def _run(busy: int, command: Sequence[str], stdin: str = "", *, may_fail: 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**env, "NO_COLOR": "1", "PIP_REQUIRE_VIRTUALENV": "0"},
-        cwd="/",  # Where no project has settings.
+        cwd=folder,  # By default where no project has settings.
         umask=0o022,  # Behind a wall it is read by another user.
         start_new_session=True,
         pass_fds=(busy,),
@@ -413,12 +424,12 @@ class Kept(NamedTuple):
 def kept_environments() -> list[Kept]:
     """The environments in the cache, the one that was last used first."""
     found = []
-    for mark in cache_folder().glob(f"*/{_MARK}"):
+    for mark in cache_folder().glob(f"*/{MARK}"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             lock = (mark.parent / "requirements.lock").read_text("utf-8")
             names = [line.split()[0] for line in lock.splitlines() if line[:1].isalnum()]
             facts = json.loads(mark.read_text("utf-8"))
-            size = facts["size"] if type(facts.get("size")) is int else _size_of(mark.parent)
+            size = facts["size"] if type(facts.get("size")) is int else size_of(mark.parent)
             found.append(Kept(mark.parent, names, facts["python"], size, mark.stat().st_mtime))
     return sorted(found, key=lambda each: -each.used)
 
@@ -439,5 +450,5 @@ def prune_environments(unused_days: float) -> list[Kept]:
 
 
 def _remove(environment: Kept) -> None:
-    (environment.folder / _MARK).unlink(missing_ok=True)  # First, so that nothing half is used.
+    (environment.folder / MARK).unlink(missing_ok=True)  # First, so that nothing half is used.
     remove_folder(environment.folder)

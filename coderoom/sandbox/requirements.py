@@ -20,11 +20,21 @@ _REQUIREMENT: Final = re.compile(
     r"\s*(?:;[^\n\r\0]*)?",
     re.ASCII,
 )
+_OF_NPM: Final = r"(?:@[a-z0-9~_-][\w.~-]*/)?[a-z0-9_~][\w.~-]*"
+_NODE_PACKAGE: Final = re.compile(
+    rf"npm:(?P<names>{_OF_NPM}(?:>{_OF_NPM})*)(?:@(?P<versions>[\w.^~<>=|*+ -]+))?", re.ASCII | re.IGNORECASE
+)
+_NODE_INSTALLS: Final = re.compile(r"(?m)^[ \t]*!?(?:npm +(?:install|i|add)|(?:yarn|pnpm) +add)\b([^\n;&|#<>]*)")
+_NO_NODE_MODULE: Final = re.compile(rf"Cannot find (?:module|package) '({_OF_NPM})(?:/[^']*)?'", re.IGNORECASE)
 _BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///\s*$")
 _INSTALLS: Final = re.compile(
     r"(?m)^[ \t]*[!%]?(?:sudo +)?(?:(?:uv|python[\d.]* +-m) +)?(?:pip[\d.]*|conda) +install +"
     r"((?:'[^'\n]*'|\"[^\"\n]*\"|\d(?!>)|[^\n;&|#<>'\"\d])*)"  # Up to what is the shell's.
 )
+_CALLS: Final = re.compile(
+    r"""["'\s]pip[\d.]*(?:["'], *["']| +)install\b["']?((?:, *["'][^"'\n]*["']| +[\w.=<>~\[\]-]+)+)"""
+)
+_QUOTES: Final = "'\""
 _FILES: Final = (".txt", ".lock")
 ON_REQUEST: Final = "on-request"
 """In `packages`: code may install more while it runs."""
@@ -61,27 +71,62 @@ def check_requirement(text: object) -> str:
 
 
 def check_packages(text: object) -> str:
-    """What `packages` has: a package, or the path of a requirements file.
+    """What `packages` has: a package, also one of npm, or the path of a requirements file.
 
     Raises:
         RequestError: It is something else.
     """
     if isinstance(text, str) and (text.endswith(_FILES) or text in WORDS):
         return text
-    return check_requirement(text)
+    return _check_package(text)
+
+
+def _check_package(text: object) -> str:
+    if not isinstance(text, str) or not text.strip().startswith("npm:"):
+        return check_requirement(text)
+    node_package(text)
+    return text.strip()
+
+
+def node_package(text: str) -> tuple[list[str], str]:
+    """The name of a package of npm, after those that it lies inside of, and its versions.
+
+    Raises:
+        RequestError: It is something else, for instance an address or a path.
+    """
+    found = _NODE_PACKAGE.fullmatch(text.strip())
+    if found is None:
+        raise RequestError(
+            f"packages: {text!r:.200} is not a package of npm with versions, such as 'npm:lodash' or 'npm:lodash@^4'. "
+            "Addresses, paths and options are not taken."
+        )
+    return found["names"].split(">"), (found["versions"] or "latest").strip()
 
 
 def requirements_of(packages: Iterable[str]) -> list[str]:
-    """The packages that are named, and those of the files.
+    """The packages that are named, and those of the files, without those of npm.
 
     Raises:
         RequestError: A file cannot be read, or has something else than packages.
     """
+    return [each for each in _named(packages) if not each.startswith("npm:")]
+
+
+def node_packages_of(packages: Iterable[str]) -> list[str]:
+    """The packages of npm that are named, and those of the files.
+
+    Raises:
+        RequestError: As `requirements_of`.
+    """
+    return [each for each in _named(packages) if each.startswith("npm:")]
+
+
+def _named(packages: Iterable[str]) -> list[str]:
     found = []
     for each in packages:
         if each in WORDS:
             continue
-        found += _read(Path(each)) if each.endswith(_FILES) else [check_requirement(each)]
+        found += _read(Path(each)) if each.endswith(_FILES) else [_check_package(each)]
     return found
 
 
@@ -98,7 +143,7 @@ def _read(file: Path) -> list[str]:
     # Digests are not needed: exact versions are resolved to digests once more.
     lines = re.sub(r"\\\n|\s--hash=\S+|(?:^|\s)#.*", " ", text, flags=re.MULTILINE).splitlines()
     try:
-        return [check_requirement(line) for line in lines if line.strip()]
+        return [_check_package(line) for line in lines if line.strip()]
     except RequestError as error:
         raise RequestError(f"{file}: {error}") from None
 
@@ -164,7 +209,7 @@ def _installed(code: str) -> list[str]:
     for options in _INSTALLS.findall(code):
         for word in options.split():
             with contextlib.suppress(RequestError):
-                found.append(check_packages(word.strip("'\"")))
+                found.append(check_packages(word.strip(_QUOTES)))
     return [each for each in found if each not in WORDS]
 
 
@@ -173,8 +218,25 @@ def install_commands(code: str) -> list[str]:
     return [each[0].strip() for each in _INSTALLS.finditer(code)]
 
 
-def advice_on_installing(code: str) -> str:
-    """What installs the packages that a shell was asked to install; empty if it was not."""
-    found = _installed(code)
+def advice_on_installing(code: str, output: str) -> str:
+    """What installs the packages that failed code has asked for, or Node has not found; empty if there are none."""
+    found = _installed(code) + _called(code)
+    for options in _NODE_INSTALLS.findall(code):
+        for word in options.split():
+            with contextlib.suppress(RequestError):
+                found.append(check_packages(f"npm:{word.strip(_QUOTES)}"))
     named = " ".join(f"--package {shlex.quote(each)}" for each in found)
-    return f"Code installs no packages here: packages={found!r} ({named}) does, before it runs." if found else ""
+    if found:
+        return f"Code installs no packages here: packages={found!r} ({named}) does, before it runs."
+    missing = _NO_NODE_MODULE.search(output)
+    return f"packages=['npm:{missing[1]}'] (--package npm:{missing[1]}) installs it." if missing else ""
+
+
+def _called(code: str) -> list[str]:
+    """The packages for which a program calls pip, as text or as a list of words."""
+    found = []
+    for options in _CALLS.findall(code):
+        for word in re.split(r"[\s,]+", options):
+            with contextlib.suppress(RequestError):
+                found.append(check_requirement(word.strip(_QUOTES)))
+    return found

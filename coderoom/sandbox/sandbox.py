@@ -11,7 +11,7 @@ from typing import Any, Self
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import Input, check, check_cell, input_of, reporting_failures
-from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule
+from coderoom.sandbox.config import OWN, Credential, EngineName, Limits, SandboxConfig, SourceModule
 from coderoom.sandbox.contracts import Engine, EngineSession
 from coderoom.sandbox.functions.callables import Offer, Offered
 from coderoom.sandbox.functions.function import HostFunction
@@ -41,7 +41,8 @@ class Sandbox:
         env: Environment variables for the code, besides the few that programs need.
         python: The interpreter that runs the code; `None`: the one that `CODEROOM_PYTHON` names, else the one that
             runs this.
-        packages: Packages that the code may import, such as `polars>=1`, or requirements files (`.txt`, `.lock`),
+        packages: Packages that the code may import, such as `polars>=1`, those of npm (`npm:lodash@^4`) for code in
+            JavaScript and TypeScript, or requirements files (`.txt`, `.lock`),
             besides the packages of the interpreter. They are installed at the first start with them, outside of the
             sandbox and without running their code, and kept for all sandboxes (`pip install 'coderoom[packages]'`).
             With `allow-builds` in the list, those without a wheel are built, behind a wall. With `on-request`, alone or
@@ -114,7 +115,7 @@ class Sandbox:
     @classmethod
     def from_config(cls, config: SandboxConfig) -> Self:
         """Make a sandbox from a configuration."""
-        made = cls(**{name: value for name, value in config if name not in ("authority", "place")})
+        made = cls(**{name: value for name, value in config if name not in OWN})
         if config.place != made.config.place:
             made.config = made.config.model_copy(update={"place": config.place})
             made._engine = _make_engine(made.config)

@@ -102,7 +102,7 @@ def test_a_workspace_that_takes_nothing_is_refused_before_a_model_is_asked(
             check=False,
         )
     assert server.requests == []
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (2, "team code-act\n")
     assert done.stderr == f"coderoom: The workspace {str((disk / folder).resolve())!r} cannot be written to: {words}.\n"
 
 

@@ -110,7 +110,7 @@ def test_terminal_codes_and_markup_are_shown_and_not_obeyed() -> None:
     [
         ("none", "Code is not isolated"),
         ("bubblewrap", "Code is isolated from this machine by: bubblewrap\n"),
-        ("no code is run", "team t"),
+        ("no code is run", "─"),
     ],
 )
 def test_the_first_line_says_what_protects_this_machine(isolation: str, said: str) -> None:

@@ -272,6 +272,28 @@ async def test_commands_of_notebooks_that_fail(session: Session, cell: str, word
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("code", "language", "packages"),
+    [
+        ("import subprocess as s\ns.run(['python3', '-m', 'pip', 'install', '-q', 'a1', \"b2>1\"], check=True)",
+         "python", "['a1', 'b2>1'] (--package a1 --package 'b2>1')"),
+        ("import subprocess\nsubprocess.check_call('pip install a1 b2', shell=True)",
+         "python", "['a1', 'b2'] (--package a1 --package b2)"),
+        ("npm install --save @a/b c@^2", "bash", "['npm:@a/b', 'npm:c@^2'] (--package npm:@a/b --package 'npm:c@^2')"),
+        ("require('@a/b/c.js')", "javascript", "['npm:@a/b'] (--package npm:@a/b)"),
+        ("import x from 'a1'", "javascript", "['npm:a1'] (--package npm:a1)"),
+    ],
+)  # fmt: skip
+async def test_code_that_installs_packages_or_misses_them_is_told_how(
+    session: Session, code: str, language: str, packages: str
+) -> None:
+    result = await session.run(code, language=language)
+    assert result.error is not None
+    assert f"[Code installs no packages here: packages={packages} does, before it runs.]" in result.stderr or (
+        f"[packages={packages} installs it.]" in result.stderr
+    )
+
+
 async def test_a_shell_that_installs_packages_is_told_how(session: Session) -> None:
     code = "pip() { return 1; }\npip install -q 'one-missing>=2' -r needs.txt || exit 4"
     result = await session.run(code, language="sh")

@@ -73,6 +73,10 @@ async def test_javascript_keeps_its_variables(session: Session, node: Say) -> No
     late = "setTimeout(() => console.log('late'), 20); console.log(await Promise.resolve('first')); console.error('e')"
     assert await node(late) == "first\ne\nlate\n"
     assert await node("const { sep } = await import('path'); console.log(sep, require('path').sep)") == "/ /\n"
+    module = "import os, { EOL as end,\n  platform } from 'os'\nimport * as path from 'path'; import 'url'\n"
+    module += "export default function g() { return path.sep + end }\nconsole.log(typeof os.arch, `\nimport x`)\n"
+    assert await node(module) == "function \nimport x\n"
+    assert await node("console.log(g(), typeof platform)") == "/\n function\n"
     for code, said in (
         ("throw new Error('bad')", "Uncaught Error: bad\n    at cell.js:1:7\n"),
         ("setTimeout(() => { throw new Error('later') })", "Uncaught Error: later"),

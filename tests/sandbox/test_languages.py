@@ -13,7 +13,7 @@ from coderoom.errors import MissingDependencyError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import LANGUAGES, PROGRAMS, Limits, Sandbox
 
-from .places import Place, on_every_wall
+from .places import Place, on_both_shapes, on_every_wall
 
 READING = {
     "sh": "read a; echo got $a",
@@ -84,6 +84,29 @@ async def test_the_compilers_message_is_the_error(toolchains: Sandbox, language:
     assert result.error.type == "CompileError"
     assert said in result.error.message
     assert result.error.message in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("language", "code", "said"),
+    [
+        ("java", "public final class A { public static void main(String[] a) { System.out.print(1); } }", "1"),
+        ("java", "package a;\nclass A {}\nclass B{ public static void main(String[] a) { System.out.print(2); }}", "2"),
+        ("php", 'echo 3;\necho __LINE__;', "32"),
+        ("php", "4<?= 5 ?>", "45"),
+    ],
+)  # fmt: skip
+async def test_what_answers_leave_out_is_found(toolchains: Sandbox, language: str, code: str, said: str) -> None:
+    assert (await toolchains.run(code, language=language)).output == said
+
+
+@on_both_shapes
+async def test_a_shell_and_a_command_start_what_reserves_much(place: Place) -> None:
+    node = "node -e 'new WebAssembly.Memory({ initial: 1, maximum: 65536 }); console.log(6)'"
+    async with place.sandbox() as sandbox:
+        for cell, language in ((node, "sh"), (node, "bash"), (f"!{node}", "python"), (f"%%bash\n{node}", "python")):
+            assert (await sandbox.run(cell, language=language)).output == "6\n"
+        assert "MemoryError" in (await sandbox.run("python3 -c 'bytearray(3 << 30)'", language="sh")).output
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ class Runner:
         self._pid = 0
         self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
         null_input()
-        sys.path.insert(0, config["workspace"])
+        sys.path[:0] = ["", config["workspace"]]  # Its current folder too, as in Jupyter.
 
     def move_to(self, workspace: str) -> None:
         """Use another folder as the workspace; called before any code runs."""

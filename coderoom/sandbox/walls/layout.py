@@ -234,8 +234,12 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
     """The file tree for a worker of the user `uid`."""
     interpreter = Interpreter.of(spec.python, spec.workspace)
     readable = tuple(check_readable(path) for path in spec.readable)
-    layout = _base(interpreter, readable)
+    modules = spec.node_modules
+    layout = _base(interpreter, readable if modules is None else (*readable, modules))
     layout = replace(layout, files=_files(uid, spec), place=spec.place)
+    if modules is not None:  # In all folders above the code, where Node looks for them.
+        links = (*layout.symlinks, (str(modules), "/node_modules"))
+        layout = replace(layout, symlinks=links, programs=(*layout.programs, str(modules / ".bin")))
     if spec.place != WORKSPACE:
         layout = replace(layout, symlinks=(*layout.symlinks, (spec.place, WORKSPACE)))
     if spec.workspace is None:

@@ -19,17 +19,18 @@ from coderoom._util.distribution import install_command
 from coderoom._util.tasks import call_in_loop, cancel_and_wait
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import unavailable
-from coderoom.sandbox.config import SandboxConfig, environment
+from coderoom.sandbox.config import WITHOUT_NETWORK, SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
+from coderoom.sandbox.node_packages import node_modules_with
 from coderoom.sandbox.packages import Environment, environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
-from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, requirements_of
+from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, node_packages_of, requirements_of
 from coderoom.sandbox.result import ExecutionResult
 from coderoom.sandbox.walls import choose, make_wall
 
@@ -63,7 +64,8 @@ class CPythonEngine:
 
     def __init__(self, config: SandboxConfig) -> None:
         proxy = environment_for(config) if config.proxied else {}
-        self._config = config.model_copy(update={"env": environment({**proxy, **config.env})})
+        reach = proxy if config.proxied or config.host_network else WITHOUT_NETWORK
+        self._config = config.model_copy(update={"env": environment({**reach, **config.env})})
         self._wall: Wall | None = None if config.wall == "auto" else make_wall(config.wall)
         self._worker: Worker | None = None
         self._builds: Builds | None = None
@@ -98,9 +100,14 @@ class CPythonEngine:
                     f"packages: the wall {self._wall.name!r} has an interpreter of its own; use an image that has the "
                     "packages."
                 )
+            if node := node_packages_of(config.packages):
+                modules = await node_modules_with(node)
+                env = {"NODE_PATH": str(modules.folder), **config.env}
+                config = config.model_copy(update={"node_modules": modules.folder, "env": env})
+                self.lock = modules.lock
             if requirements_of(config.packages):
                 found = await environment_with(config.packages, config.python, config.workspace)
-                self.lock, self._environment = found.lock, found
+                self.lock, self._environment = found.lock + self.lock, found
                 config = config.model_copy(update={"python": found.python})
             if ON_REQUEST in config.packages:  # What is installed later is visible, too.
                 config = config.model_copy(update={"readable": (*config.readable, made_cache_folder())})

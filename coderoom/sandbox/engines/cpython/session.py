@@ -277,9 +277,9 @@ class CPythonSession:
             )
         if cell.ended is not None:
             cell.ended = {**cell.ended, "limit": self._room.limit}
-            advice = advice_on_installing(code) if program is not None and cell.ended.get("status") else ""
-            if advice:
-                cell.output.add("stderr", f"[{advice}]\n".encode())
+        failed = cell.ended.get("status") if cell.ended is not None else (cell.answer or {}).get("outcome") == "error"
+        if failed and (advice := advice_on_installing(code, cell.output.text())):
+            cell.output.add("stderr", f"[{advice}]\n".encode())
         used = () if self._room.network is None else await self._room.network.used()
         refused = [each.why for each in used if each.why]
         for why in refused:
@@ -478,7 +478,7 @@ class CPythonSession:
                 argv = program.keeping or argv
                 runner.remote_fds += [_sealed(self._shell), saving.writer]
             request = {
-                "code": None if built else code,
+                "code": None if built else program.whole(code),
                 "argv": argv,
                 "keeps": [] if saving is None else ["{state}", "{kept}"],
                 "needs": program.needs,

@@ -126,8 +126,10 @@ class Prepared:
             seccomp.install(seccomp.for_pid(self._program, os.getpid()))
 
     def bound_address_space(self) -> None:
-        """Limit the address space, which not every program tolerates."""
-        _bound(resource.RLIMIT_AS, self._address_space)
+        """Limit the address space, which not every program tolerates: commands of notebooks raise it again."""
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = self._address_space if hard == resource.RLIM_INFINITY else min(self._address_space, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 def _limits(lockdown: Lockdown) -> Sequence[tuple[int, int]]:
