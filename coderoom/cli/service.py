@@ -14,6 +14,8 @@ from coderoom.cli.app import typer
 from coderoom.cli.doors import TOKEN_VARIABLE, HostOption, try_out
 from coderoom.errors import RequestError
 
+_YIELD_SECONDS = 0.3
+
 sandbox = typer.Typer(help="Serve sandboxes over HTTP.", no_args_is_help=True)
 app.app.add_typer(sandbox, name="sandbox")
 
@@ -63,7 +65,7 @@ def serve(
         wall=wall,
         network=app.network_of(network, allowed_hosts),
         packages=app.packages_of(packages, allow_builds),
-        limits=Limits() if timeout is None else Limits(wall_seconds=timeout),
+        limits=Limits(wall_seconds=timeout or Limits().wall_seconds, yield_seconds=_YIELD_SECONDS),
         preload=preload or (),
     )
     given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]

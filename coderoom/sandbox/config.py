@@ -147,6 +147,13 @@ class Limits(BaseModel):
         allow_inf_nan=False,
         description="Time of the compiler, before a program runs (`wall`).",
     )
+    yield_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="After so long, a cell that computes gets a lower priority, so that short ones do not wait for it.",
+    )
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -336,7 +336,8 @@ class Boxes:
         if len(_key(options)) > _LARGEST_OPTIONS:
             raise RequestError(f"The options of a sandbox may have {_LARGEST_OPTIONS:,} bytes.")
         if isinstance(options.get("limits"), Mapping):
-            given["limits"] = Limits.model_validate({**dict(self.defaults.limits), **options["limits"]})
+            own = {"yield_seconds": self.defaults.limits.yield_seconds}  # It protects others.
+            given["limits"] = Limits.model_validate({**dict(self.defaults.limits), **options["limits"], **own})
         if isinstance(options.get("preload"), list):
             given["preload"] = [SourceModule(*each) if isinstance(each, list) else each for each in options["preload"]]
             _check_preload(given["preload"], options)

@@ -115,6 +115,7 @@ class Workers:
         status = 1
         try:
             os.close(self._lifeline[1])
+            os.setsid()  # A terminal's signals are passed on, and the kernel may share processor time by sessions.
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Until it serves.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             asyncio.run(self._work(number, owner, [listener, own], folder, started))

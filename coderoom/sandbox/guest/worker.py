@@ -26,6 +26,7 @@ from . import forks
 from .frames import Channel
 from .interpreter import Interpreter
 from .isolation import boot, linux
+from .priorities import Priorities
 from .room import RoomSupervisor
 from .runner import Runner
 
@@ -55,6 +56,7 @@ def serve(control_fd: int) -> None:
     channel.send({"event": "ready", **facts})
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel collects the processes that end from now on.
     boot.reap()
+    priorities = Priorities()
     while True:
         request = channel.receive()
         if request is None:
@@ -62,6 +64,8 @@ def serve(control_fd: int) -> None:
         message, fds = request
         if message.get("op") == "room" and fds:
             _open_room(channel, fds, config, runner)
+        elif message.get("op") == "look":
+            priorities.look(message["pid"], first=message["first"])
 
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +128,7 @@ def _open_room(channel: Channel, fds: list[int], config: dict[str, Any], runner:
         channel.close()
         room = Channel(socket.socket(fileno=fd))
         try:
-            nested = boot.enter_room(config)
+            nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}))
             for each in listeners:
                 boot.hand_over_listeners(each, config["proxy_ports"])
             RoomSupervisor(room, config, nested, runner).serve()

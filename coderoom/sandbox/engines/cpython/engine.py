@@ -349,7 +349,7 @@ class Worker:
                     if self._control is None or self.lost:
                         raise await self._failed("has ended")
                     largest = self._config.limits.value_bytes + _MESSAGE
-                    room = await Room.open(self._control.send, largest, self._proxy)
+                    room = await Room.open(self._control, largest, self._proxy)
                 except Exception as error:
                     # A fork bomb in another room may leave no place for one more process until it is ended.
                     failing = failing or time.monotonic() + _MOST_FAILING

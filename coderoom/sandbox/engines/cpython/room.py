@@ -16,7 +16,7 @@ import signal
 import socket
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from coderoom._util.tasks import retrieve_exception
@@ -42,6 +42,7 @@ MOST_CHECKPOINTS = 64
 
 _numbers = itertools.count(1)
 _MOMENT = 0.5
+_LOOK_AGAIN = 0.2
 _LOOKS = 4  # How many times in a row a room has to be seen idle before a process in it counts as stuck.
 _FORKING = 30.0
 _MOST_CONTENT = 8 * 1024 * 1024
@@ -392,6 +393,8 @@ class Room(ForkServerClient):
     def __init__(self, sock: socket.socket, largest: int) -> None:
         super().__init__(sock)
         self.largest = largest
+        self._pid = 0  # As the worker has it.
+        self._worker: HostChannel | None = None
         self.network: RoomNetwork | None = None
         self.spare: Runner | None = None
         self._spare_number = 0
@@ -399,12 +402,11 @@ class Room(ForkServerClient):
         self._reusable: Runner | None = None  # The supervisor has its remote ends, and its forks inherit them.
 
     @classmethod
-    async def open(
-        cls, ask_worker: Callable[[dict[str, Any], Sequence[int]], Any], largest: int, proxy: Proxy | None = None
-    ) -> Room:
-        """Make a room; `ask_worker` sends a request with descriptors to the worker; `proxy` serves its network."""
+    async def open(cls, worker: HostChannel, largest: int, proxy: Proxy | None = None) -> Room:
+        """Make a room; `worker` is the connection to the worker; `proxy` serves the room's network."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
+        room._worker = worker
         try:
             room.announce("room")
             with contextlib.ExitStack() as handed:
@@ -412,7 +414,7 @@ class Room(ForkServerClient):
                 if proxy is not None:
                     listeners, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
-                await ask_worker({"op": "room"}, fds)
+                await worker.send({"op": "room"}, fds)
                 theirs.close()
                 await room.expect("room")
                 if proxy is not None:  # No code has run in the room yet.
@@ -422,6 +424,31 @@ class Room(ForkServerClient):
             room.close()
             raise
         return room
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if message.get("event") == "pid":
+            self._pid = natural(message.get("pid"))
+        else:
+            super()._on_message(message)
+
+    @contextlib.contextmanager
+    def yielding(self, seconds: float | None) -> Iterator[None]:
+        """While this lasts, lower the priority of what runs in the room if it computes for longer than some seconds."""
+        if seconds is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+
+        def look(first: bool) -> None:
+            if self._worker is not None:
+                self._worker.send_now({"op": "look", "pid": self._pid, "first": first})
+            timers[0] = loop.call_later(_LOOK_AGAIN, look, False)
+
+        timers = [loop.call_later(seconds, look, True)]
+        try:
+            yield
+        finally:
+            timers[0].cancel()
 
     async def prepare(self) -> None:
         """Fork a new spare runner from the fresh state."""

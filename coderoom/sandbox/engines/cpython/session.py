@@ -259,7 +259,8 @@ class CPythonSession:
             cell.output.add("stderr", f"{STATE_LOST}\n".encode())
         self._printing = live
         try:
-            ending = await self._wait_for_cell(cell, live, seconds, final)
+            with self._room.yielding(self._limits.yield_seconds):
+                ending = await self._wait_for_cell(cell, live, seconds, final)
         finally:
             self._printing = None
             if program is not None and live is not self._cells:

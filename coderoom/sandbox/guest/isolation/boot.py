@@ -188,17 +188,20 @@ def _lock_down(settings: dict[str, Any]) -> None:
     raise OSError("Landlock has no effect here")
 
 
-def enter_room(config: dict[str, Any]) -> bool:
+def enter_room(config: dict[str, Any], tell: Callable[[int], None]) -> bool:
     """Enter new namespaces, if `rooms` says so, and return whether that was done.
 
     With namespaces, a fork returns, which is process 1 of its own process namespace. When it ends, the kernel ends
-    everything in the room.
+    everything in the room. `tell` is called with the process id of the room's first process, as the worker has it.
     """
     if config["rooms"] != "namespaces":
         die_with_parent()
+        tell(os.getpid())
         return False
     _unshare_room(linux.CLONE_NEWNET if config["network_per_room"] else 0)
-    if fork():  # The child is process 1 of the namespace; this one is not in it.
+    pid = fork()
+    if pid:  # The child is process 1 of the namespace; this one is not in it.
+        tell(pid)
         os._exit(0)
     os.setsid()
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)  # Keeps this tree and others apart.

@@ -1,0 +1,46 @@
+"""The priority of rooms whose cells compute for long. The worker lowers it; short cells do not wait for them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from .isolation.boot import descendants
+
+_NICE = 15
+_FEWEST_TICKS = 2  # Between two looks; less is not computing.
+
+
+class Priorities:
+    """The rooms of a worker at which the host had it look, by their first processes."""
+
+    def __init__(self) -> None:
+        self._ticks: dict[int, int] = {}
+
+    def look(self, room: int, *, first: bool) -> None:
+        """Lower the priority of what runs in a room if it has computed since the last look; not at the first."""
+        if first:
+            self._ticks = {pid: ticks for pid, ticks in self._ticks.items() if os.path.exists(f"/proc/{pid}")}
+        pids = descendants(room) if room > 1 else []
+        ticks = sum(map(_ticks, [room, *pids]))
+        before, self._ticks[room] = self._ticks.get(room, 0), ticks
+        if not first and ticks - before >= _FEWEST_TICKS:
+            for pid in pids:  # Not the supervisor, which enforces the limits.
+                _lower(pid)
+
+
+def _ticks(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return sum(map(int, file.read().rpartition(b")")[2].split()[11:15]))  # With children that have ended.
+    except OSError:
+        return 0
+
+
+def _lower(pid: int) -> None:
+    with suppress(OSError):  # It has ended.
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), _NICE)
+    # Where the kernel groups processes by their sessions, only the group's priority counts beside other groups.
+    with suppress(OSError), open(f"/proc/{pid}/autogroup", "w") as file:
+        file.write(str(_NICE))

@@ -1,0 +1,40 @@
+"""Code that computes for long lets others go first."""
+
+from __future__ import annotations
+
+from coderoom.sandbox import Limits, Sandbox
+
+from .places import Place, on_both_shapes
+
+PRIORITY = "import os\nos.getpriority(os.PRIO_PROCESS, 0)"
+COMPUTES = """\
+import os, subprocess, threading, time
+threads = [threading.Thread(target=lambda: [None for _ in iter(lambda: over, True)]) for _ in range(2)]
+over = False
+for thread in threads:
+    thread.start()
+child = subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True)
+ids = [thread.native_id for thread in threads] + [os.getpid(), child.pid]
+end = time.monotonic() + 20
+while min(os.getpriority(os.PRIO_PROCESS, each) for each in ids) < 10 and time.monotonic() < end:
+    pass
+over = True
+child.kill()
+min(os.getpriority(os.PRIO_PROCESS, each) for each in ids)
+"""
+
+
+@on_both_shapes
+async def test_a_cell_that_computes_for_long_gets_a_lower_priority_and_others_keep_theirs(place: Place) -> None:
+    limits = Limits(yield_seconds=0.2)
+    async with Sandbox(engine=place.engine, wall=place.wall, limits=limits, **place.arguments) as sandbox:
+        async with sandbox.session() as session, sandbox.session() as other:
+            waited = await session.run(f"import time\ntime.sleep(1)\n{PRIORITY}")
+            assert waited.value == 0
+            computed = await session.run(COMPUTES)
+            assert isinstance(computed.value, int), computed
+            assert computed.value >= 10
+            assert (await other.run(PRIORITY)).value == 0
+            await session.restart()
+            assert (await session.run(PRIORITY)).value == 0
+        assert (await sandbox.run(PRIORITY)).value == 0
