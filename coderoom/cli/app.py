@@ -183,6 +183,14 @@ CredentialsOption = Annotated[
         "--credential",
     ),
 ]
+ServerOption = Annotated[
+    str | None,
+    option(
+        "URL",
+        "Run the code at this server ('coderoom sandbox serve'), whose token is in CODEROOM_TOKEN.",
+        "--server",
+    ),
+]
 TeamsOption = Annotated[list[str] | None, option("FILE", "Add this team file. May be repeated.", "--team")]
 TrustOption = Annotated[
     list[str] | None, option("NAMESPACE", "Load components of this package too. May be repeated.", "--trust")

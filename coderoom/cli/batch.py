@@ -58,6 +58,7 @@ def batch(
     network: NetworkOption = None,
     allowed_hosts: app.HostsOption = None,
     credentials: app.CredentialsOption = None,
+    server: app.ServerOption = None,
     budget: Annotated[
         list[str] | None, app.option("LIMIT=N", "A limit of all runs together, as cost_usd=5; of each: run.cells=9.")
     ] = None,
@@ -128,6 +129,7 @@ def batch(
             "network": network,
             "allowed_hosts": allowed_hosts or (),
             "credentials": app.credentials_of(credentials),
+            "server": server,
         },
         engine=engine.value,
         address=address,

@@ -50,6 +50,7 @@ def mcp(
         bool, typer.Option("--processes", help="Offer tools for processes that stay, such as servers.")
     ] = False,
     local_network: app.LocalNetworkOption = False,
+    server: app.ServerOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     debug: app.DebugOption = False,
@@ -73,18 +74,19 @@ def mcp(
         workspace=workspace,
         local_network=local_network,
         credentials=app.credentials_of(credentials),
+        **({} if server is None else {"engine": "remote", "options": {"url": server}}),
     )
     kept = open_journal(journal, off=no_journal)
-    server = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)
-    try_out(server)
+    door = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)
+    try_out(door)
     if http is None:
         if sys.stdin.isatty():
             typer.echo("Waits for an MCP client, which starts this command by itself. Ctrl-C ends it.", err=True)
         # The thread that reads standard input cannot be interrupted. What the code has started ends with this process.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        asyncio.run(server.serve_stdio())
+        asyncio.run(door.serve_stdio())
         return
-    _serve(server, host, http)
+    _serve(door, host, http)
 
 
 @app.command()
@@ -98,6 +100,7 @@ def serve(
     allowed_hosts: app.HostsOption = None,
     credentials: app.CredentialsOption = None,
     local_network: app.TeamLocalNetworkOption = None,
+    server: app.ServerOption = None,
     timeout: TimeoutOption = None,
     max_turns: MaxTurnsOption = None,
     budget: Annotated[
@@ -132,18 +135,19 @@ def serve(
         allowed_hosts=allowed_hosts or (),
         credentials=app.credentials_of(credentials),
         local_network=local_network,
+        server=server,
         timeout=timeout,
         max_turns=max_turns,
     )
-    server = ChatServer(
+    door = ChatServer(
         request,
         budget=make_budget(limits),
         journal=open_journal(journal, off=no_journal),
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
     )
-    try_out(server)
-    _serve(server, host, port)
+    try_out(door)
+    _serve(door, host, port)
 
 
 def try_out(door: Door) -> None:

@@ -71,6 +71,7 @@ def _request(
     allow_builds: app.AllowBuildsOption = None,
     credentials: app.CredentialsOption = None,
     local_network: app.TeamLocalNetworkOption = None,
+    server: app.ServerOption = None,
     trust: app.TrustOption = None,
 ) -> Any:
     """What is asked of a team, whose file was read, with the options that `run` and `chat` have."""
@@ -91,6 +92,7 @@ def _request(
         allowed_hosts=allowed_hosts or (),
         credentials=app.credentials_of(credentials),
         local_network=local_network,
+        server=server,
         budgets=budgets,
         more_tasks=more_tasks,
     )
@@ -329,6 +331,7 @@ def execute(
     allow_builds: app.AllowBuildsOption = None,
     credentials: app.CredentialsOption = None,
     local_network: app.LocalNetworkOption = False,
+    server: app.ServerOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run each block in a fresh state, without the variables of earlier blocks.")
     ] = False,
@@ -381,6 +384,7 @@ def execute(
             packages=app.packages_of(packages, allow_builds),
             credentials=app.credentials_of(credentials),
             local_network=local_network,
+            server=server,
             fresh=fresh,
             writer=writer,
             observers=observers,

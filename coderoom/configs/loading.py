@@ -60,7 +60,7 @@ from coderoom.models.services import (
     says,
     service_of,
 )
-from coderoom.sandbox import SandboxConfig
+from coderoom.sandbox import RemoteSandbox, SandboxConfig
 
 T = TypeVar("T")
 _MAKERS = {"claude": "anthropic", "google": "gemini"}
@@ -80,6 +80,7 @@ def load_team(
     allowed_hosts: Sequence[str] = (),
     credentials: Mapping[str, Mapping[str, str]] | None = None,
     local_network: bool | None = None,
+    server: str | None = None,
     agents: Collection[str] = (),
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
@@ -99,6 +100,8 @@ def load_team(
         credentials: Is added to `credentials` of every executor that has this field; a value names its variables, as
             `Bearer ${GITHUB_TOKEN}`.
         local_network: Replaces `local_network` of every executor that has this field.
+        server: The URL of a server of sandboxes, at which every executor runs its code that has the fields `engine` and
+            `options`; its token is in CODEROOM_TOKEN.
         agents: The names of agents that the team must have.
 
     Returns:
@@ -121,6 +124,8 @@ def load_team(
     _replace(checked, "code_executor", network=network, timeout=timeout, local_network=local_network)
     _replace(checked, "code_executor", packages=packages or None, allowed_hosts=allowed_hosts or None)
     _replace(checked, "code_executor", credentials=credentials or None)
+    if server is not None:
+        _move_to(checked, server)
     components: dict[Location, Any] = dict(checked.components)
     configs = [
         value_at(checked.data, path)["config"] for path, each in components.items() if each.component_type == "agent"
@@ -176,6 +181,24 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
                     f"{value:g}" if isinstance(value, int | float) else "these" if setting == "credentials" else value
                 )
                 raise RequestError(f"{name} cannot be set to {shown}: {misfits(error)}.") from error
+
+
+def _move_to(checked: Checked, server: str) -> None:
+    """Let all executors run their code at a server."""
+    RemoteSandbox(server)  # Refuses what is no URL.
+    paths = [
+        path
+        for path, component in dict(checked.components).items()
+        if component.component_type == "code_executor"
+        and {"engine", "options"} <= component.component_config_schema.model_fields.keys()
+    ]
+    if not paths:
+        raise RequestError("No executor of the team can run code at a server: that needs a SandboxCodeExecutor.")
+    for path in paths:
+        config = value_at(checked.data, path)["config"]
+        for name in ("wall", "python", "readable"):
+            config.pop(name, None)
+        config |= {"engine": "remote", "options": {"url": server}}
 
 
 def check_team(

@@ -250,6 +250,7 @@ class MCPServer:
             "model": model,
             "timeout": timeout,
             "wall": wall,
+            "server": sandbox.options.get("url") if sandbox.engine == "remote" else None,
             "network": sandbox.host_network or None,
             "allowed_hosts": () if isinstance(sandbox.network, bool) else sandbox.network or (OBSERVE,),
             "credentials": {

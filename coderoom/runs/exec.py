@@ -121,6 +121,7 @@ async def run_file(
     packages: Sequence[str] = (),
     credentials: Mapping[str, Mapping[str, str]] | None = None,
     local_network: bool = False,
+    server: str | None = None,
     fresh: bool = False,
     writer: Writer | None = None,
     observers: Sequence[StepObserver] = (),
@@ -141,6 +142,7 @@ async def run_file(
         packages: Packages for the code, besides those that its inline metadata (`# /// script`) names.
         credentials: What the proxy adds to requests to a host, as `Sandbox` takes it.
         local_network: Whether the code may run servers, for itself.
+        server: The URL of a server that runs the code; `None`: it runs here.
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
         observers: Who else is told of each block, such as a tracer.
@@ -162,6 +164,7 @@ async def run_file(
         packages=list(dict.fromkeys(wanted)),
         local_network=local_network,
         credentials=credentials,
+        **({} if server is None else {"engine": "remote", "options": {"url": server}}),
     )
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer

@@ -92,6 +92,7 @@ class RunRequest:
         allowed_hosts: Hosts that the code may reach, besides those of the team's file.
         credentials: What the proxy adds to requests to a host, besides those of the team's file.
         local_network: Whether the code may run servers, in place of what the team's file says.
+        server: The URL of a server that runs the code, in place of where the team's file says.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
     """
@@ -110,6 +111,7 @@ class RunRequest:
     allowed_hosts: Sequence[str] = ()
     credentials: Mapping[str, Mapping[str, str]] | None = None
     local_network: bool | None = None
+    server: str | None = None
     budgets: Mapping[str, Mapping[str, float]] | None = None
     more_tasks: bool = False
 
@@ -169,6 +171,7 @@ class RunRequest:
             allowed_hosts=self.allowed_hosts,
             credentials=self.credentials,
             local_network=self.local_network,
+            server=self.server,
             agents=self.budgets or (),
         )
         executors = executors_of(team)

@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import SecretStr
 
-from coderoom._util.tasks import call_in_loop, cancel_and_wait
-from coderoom.errors import CodeRoomError, RequestError
+from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.remote.client import Address, Client, GoneError, id_of, tell
-from coderoom.sandbox.engines.remote.files import RemoteFiles
+from coderoom.sandbox.engines.remote.client import Address, Client
+from coderoom.sandbox.engines.remote.lease import Lease
 from coderoom.sandbox.engines.remote.session import RemoteSession
 from coderoom.sandbox.engines.remote.wire import VARIABLE, options_of
 from coderoom.sandbox.functions.function import HostFunction
@@ -27,8 +26,6 @@ URL_VARIABLE: Final = "CODEROOM_URL"
 TOKEN_VARIABLE: Final = "CODEROOM_TOKEN"
 _START_SECONDS: Final = 900.0  # Packages may have to be installed.
 _IDLE_SECONDS: Final = 180.0
-_STAY_SECONDS: Final = 60.0
-_LEAVING_SECONDS: Final = 5.0
 
 
 class RemoteEngine:
@@ -46,7 +43,7 @@ class RemoteEngine:
     def __init__(self, config: SandboxConfig) -> None:
         self.config = config
         self._address = _address_of(config.options)
-        self._lease: _Lease | None = None
+        self._lease: Lease | None = None
         self._starting = asyncio.Lock()
         self._dropped: weakref.finalize[..., Any]
 
@@ -66,7 +63,7 @@ class RemoteEngine:
         return self._lease is None or self._lease.lost
 
     @property
-    def lease(self) -> _Lease:
+    def lease(self) -> Lease:
         """The sandbox at the server."""
         assert self._lease is not None
         return self._lease
@@ -83,7 +80,7 @@ class RemoteEngine:
         client = Client(self._address)
         try:
             facts = await client.ask("POST", "/v1/sandboxes", body, seconds=_START_SECONDS)
-            lease = self._lease = _Lease(self._address, client, facts, config)
+            lease = self._lease = Lease(self._address, client, facts, config)
         except BaseException:
             await client.close()
             raise
@@ -114,58 +111,6 @@ class RemoteEngine:
         if lease is not None:
             self._dropped.detach()
             lease.leave()
-
-
-class _Lease:
-    """A sandbox at the server, which is used now and then, so that it is not idle.
-
-    Its task has the connections. It closes them and the sandbox when it is cancelled, as by the end of the event loop.
-    """
-
-    def __init__(self, address: Address, client: Client, facts: Mapping[str, Any], config: SandboxConfig) -> None:
-        self.client = client
-        self.path = f"/v1/sandboxes/{id_of(facts)}"
-        told = facts.get("facts")
-        self.facts = {**(told if isinstance(told, dict) else {}), "server": address.shown, "wall": facts.get("wall")}
-        self.lock = str(facts.get("lock", ""))
-        self.files = None if config.workspace is None else RemoteFiles(self, config.workspace, config.limits)
-        self.lost = False
-        self._address = address
-        self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._stay())
-
-    async def close(self) -> None:
-        """Close the sandbox."""
-        await cancel_and_wait(self._task)
-
-    def leave(self) -> None:
-        """As `close`, from anywhere."""
-        if self._task.done():
-            return
-        if self._loop.is_running():
-            call_in_loop(self._loop, self._task.cancel)
-        else:
-            tell(self._address, "DELETE", self.path)
-
-    async def _stay(self) -> None:
-        try:
-            while True:
-                await asyncio.sleep(_STAY_SECONDS)
-                try:
-                    await self.client.ask("GET", self.path, patience=0)
-                except GoneError:
-                    self.lost = True
-                except CodeRoomError:  # The next cell says so.
-                    pass
-        finally:
-            try:
-                async with asyncio.timeout(_LEAVING_SECONDS):
-                    if not self.lost:
-                        await self.client.ask("DELETE", self.path, patience=0)
-            except (CodeRoomError, TimeoutError):  # The server closes by itself what nobody uses.
-                pass
-            finally:
-                await self.client.close()
 
 
 def _address_of(options: Mapping[str, Any]) -> Address:

@@ -15,14 +15,15 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from coderoom._util.tasks import aside, call_in_loop, cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.config import Limits, SandboxConfig
 from coderoom.sandbox.engines.remote.client import ANSWER_SECONDS, GoneError, id_of
+from coderoom.sandbox.engines.remote.lease import Lease
 from coderoom.sandbox.engines.remote.wire import result_from_json
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
@@ -30,13 +31,27 @@ from coderoom.sandbox.languages import PROGRAMS, Program
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.result import ExecutionResult, FunctionCall, OutputChunk
 
-if TYPE_CHECKING:
-    from coderoom.sandbox.engines.remote.engine import RemoteEngine
-
 _AGAIN_SECONDS: Final = 0.5
 _QUEUE_SECONDS: Final = 60.0  # How long a cell may wait at the server for its turn.
 _MOST_BYTES: Final = 64 * 1024 * 1024  # Of a result, besides what limits allow.
 _GONE: Final = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or lost."
+
+
+class Owner(Protocol):
+    """The engine of a session."""
+
+    config: SandboxConfig
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is no sandbox at the server, as far as is known."""
+
+    @property
+    def lease(self) -> Lease:
+        """The sandbox at the server."""
+
+    async def start_again(self) -> None:
+        """Make another sandbox, unless that has been done."""
 
 
 @dataclass(eq=False)
@@ -50,7 +65,7 @@ class RemoteCheckpoint:
 class RemoteSession:
     """An interpreter state at a server; made by `RemoteEngine.open`."""
 
-    def __init__(self, engine: RemoteEngine, functions: Mapping[str, HostFunction]) -> None:
+    def __init__(self, engine: Owner, functions: Mapping[str, HostFunction]) -> None:
         self._engine = engine
         self._limits = engine.config.limits
         self._functions = functions
