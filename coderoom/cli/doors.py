@@ -74,7 +74,8 @@ def mcp(
         workspace=workspace,
         local_network=local_network,
         credentials=app.credentials_of(credentials),
-        **({} if server is None else {"engine": "remote", "options": {"url": server}}),
+        engine="cpython" if server is None else "remote",
+        options={} if server is None else {"url": server},
     )
     kept = open_journal(journal, off=no_journal)
     door = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)

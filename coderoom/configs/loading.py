@@ -186,9 +186,10 @@ def _replace(checked: Checked, kind: str, **settings: Any) -> None:
 def _move_to(checked: Checked, server: str) -> None:
     """Let all executors run their code at a server."""
     RemoteSandbox(server)  # Refuses what is no URL.
+    components: dict[Location, Any] = dict(checked.components)
     paths = [
         path
-        for path, component in dict(checked.components).items()
+        for path, component in components.items()
         if component.component_type == "code_executor"
         and {"engine", "options"} <= component.component_config_schema.model_fields.keys()
     ]

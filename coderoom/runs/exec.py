@@ -164,7 +164,8 @@ async def run_file(
         packages=list(dict.fromkeys(wanted)),
         local_network=local_network,
         credentials=credentials,
-        **({} if server is None else {"engine": "remote", "options": {"url": server}}),
+        engine="cpython" if server is None else "remote",
+        options=None if server is None else {"url": server},
     )
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer

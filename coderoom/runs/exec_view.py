@@ -178,6 +178,8 @@ def show_isolation(console: Console | PlainConsole, name: str) -> None:
     """Show how the wall of this name isolates code from this machine, or that it does not."""
     if name == NO_WALL:
         show_line(console, NOT_ISOLATED, "yellow", wrap=True)
+    elif name == "remote":
+        show_line(console, "Code runs at a server, and not on this machine.", "green", wrap=True)
     elif name not in ("", NO_CODE_IS_RUN):
         chosen = name.replace("auto", "the strongest wall of each node")
         show_line(console, f"Code is isolated from this machine by: {chosen}", "green", wrap=True)
