@@ -8,7 +8,6 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -96,8 +95,7 @@ class TestServers:
             await RemoteSandbox(**shared_server(), network=True).run("1")
 
     async def test_what_a_server_sends_may_be_anything(self) -> None:
-        good: Any = {"id": "b1", "facts": {}}
-        for result in (
+        results = [
             b"[]",
             b"no JSON",
             b"{}",
@@ -106,14 +104,18 @@ class TestServers:
             b'{"outcome": "ok", "exit_code": 0, "artifacts": [{"name": 1}]}',
             b'{"outcome": "ok", "exit_code": 0, "value": {"$set": [[]]}, "value_is_data": true}',
             b'{"outcome": "ok", "exit_code": 0, "error": {"type": "E", "message": "", "more": 1}}',
-        ):
-            with (
-                other_server(
-                    lambda path, result=result: json.dumps(good).encode() if path == "/v1/sandboxes" else result
-                ) as url,
-                pytest.raises(SandboxUnavailable, match=r"The server"),
-            ):
-                await RemoteSandbox(url).run("1")
+        ]
+
+        def answer(path: str) -> bytes:
+            return b'{"id": "b1", "facts": {}}' if path == "/v1/sandboxes" else results[0]
+
+        with other_server(answer) as url:
+            async with RemoteSandbox(url) as sandbox:
+                while results:
+                    with pytest.raises(SandboxUnavailable, match="The server"):
+                        await sandbox.run("1")
+                    del results[0]
+                results.append(b"{}")  # Of the end of the sandbox.
 
     async def test_a_server_that_sends_files_that_are_elsewhere(self, tmp_path: Path) -> None:
         folder = tmp_path / "folder"
