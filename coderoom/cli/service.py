@@ -44,6 +44,9 @@ def serve(
     drain_seconds: Annotated[
         float, app.option("SEC", "At SIGTERM, what runs may take so long to end.", "--drain-seconds", min=0)
     ] = 30.0,
+    problems: Annotated[
+        Path | None, app.option("FOLDER", "Problem sets for SandboxFusion's /submit.", "--problems")
+    ] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log each request as a line of JSON.")] = False,
     debug: app.DebugOption = False,
 ) -> None:
@@ -54,6 +57,7 @@ def serve(
     """
     from coderoom.integrations.http import listen, serve_sockets, url_of
     from coderoom.integrations.service import SandboxServer, Tenant, TenantLimits, new_token, read_tenants
+    from coderoom.integrations.service.fusion_problems import read_sets
     from coderoom.integrations.service.peers import Peers
     from coderoom.integrations.service.server import ANYBODY, STRANGERS
     from coderoom.integrations.service.workers import Workers
@@ -78,7 +82,8 @@ def serve(
     if access_log:
         logging.basicConfig(format="%(message)s", stream=sys.stderr)
         logging.getLogger("coderoom.service").setLevel(logging.INFO)
-    server = SandboxServer(config, known, concurrency=slots)
+    sets = {} if problems is None else read_sets(problems)
+    server = SandboxServer(config, known, concurrency=slots, problems=sets)
     try_out(server)
     socket = listen(host, port)
 
@@ -95,7 +100,7 @@ def serve(
         return
 
     def make(peers: Peers, number: int) -> SandboxServer:
-        return SandboxServer(config, known, concurrency=max(1, slots // count), peers=peers)
+        return SandboxServer(config, known, concurrency=max(1, slots // count), peers=peers, problems=sets)
 
     everyone = [*({} if known is None else known).values(), ANYBODY, STRANGERS]
     Workers(make, count, everyone, drain_seconds).serve(socket, ready)

@@ -8,6 +8,7 @@ A problem set is JSON Lines, perhaps compressed with gzip. Its format is known b
     LiveCodeBench  {"question_id", "public_test_cases", "private_test_cases", "starter_code", "metadata"}
     APPS           {"problem_id", "input_output", "solutions", "starter_code"}
     programs       {"task_id", "tests", "canonical_solution"}, and the other fields of `Programs`
+    SandboxFusion  {"id", "content", "test"}: its `CommonOJDataset`
 
 Samples are JSON Lines too, or a JSON array: {"task_id", "completion"}, which goes on where the prompt ends, or
 {"task_id", "solution"}. What `_IDS` and `_CODES` list are other names for them.
@@ -25,7 +26,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +44,9 @@ _FIELDS: Final = {
     "LiveCodeBench": ("question_id", "public_test_cases", "private_test_cases"),
     "APPS": ("input_output",),
     "programs": ("task_id", "tests"),
+    "SandboxFusion": ("id", "content", "test"),
 }
+_STATEMENTS: Final = ("question_content", "question", "content", "text", "prompt")
 _IDS: Final = ("task_id", "question_id", "problem_id", "id")
 _CODES: Final = ("solution", "code")
 _MOST_TESTS: Final = 1 << 30  # Bytes of the tests of a problem, once they are decompressed.
@@ -60,6 +63,7 @@ class Problem:
         empty: The code of an answer without content, which must fail.
         test: Its tests.
         after: Code that comes after each answer.
+        statement: What is asked for, as a model may be told it.
     """
 
     task_id: str
@@ -68,6 +72,7 @@ class Problem:
     empty: str
     test: TestCode | Programs
     after: str = ""
+    statement: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,22 +95,46 @@ def read_problems(file: Path) -> dict[str, Problem]:
     """
     found: dict[str, Problem] = {}
     for place, line in _lines(file):
-        name = next((name for name, fields in _FIELDS.items() if all(field in line for field in fields)), None)
-        if name is None:
-            known = "; ".join(f"{name}: {', '.join(fields)}" for name, fields in _FIELDS.items())
-            raise RequestError(f"{place} is no problem: it needs the fields of one of these sets ({known}).")
-        if name == "APPS" and not line["input_output"]:  # It has no tests.
+        problem = read_problem(line, place)
+        if problem is None:
             continue
-        try:
-            problem = _READERS[name](line)
-        except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, zlib.error) as error:
-            raise RequestError(f"{place} is no problem of {name}: {_mistake(error)}.") from None
         if problem.task_id in found:
             raise RequestError(f"{place} has the task_id {problem.task_id!r} a second time.")
         found[problem.task_id] = problem
     if not found:
         raise RequestError(f"{file} has no problems.")
     return found
+
+
+def read_problem(line: Mapping[str, Any], place: str) -> Problem | None:
+    """Read a line of a problem set.
+
+    Args:
+        line: The line.
+        place: Where it is, in words.
+
+    Returns:
+        The problem; `None` if it has no tests.
+
+    Raises:
+        RequestError: It has another format.
+    """
+    name = next((name for name, fields in _FIELDS.items() if all(field in line for field in fields)), None)
+    if name is None:
+        known = "; ".join(f"{name}: {', '.join(fields)}" for name, fields in _FIELDS.items())
+        raise RequestError(f"{place} is no problem: it needs the fields of one of these sets ({known}).")
+    if name == "APPS" and not line["input_output"]:
+        return None
+    try:
+        problem = _READERS[name](line)
+    except (ValueError, LookupError, TypeError, AttributeError, pickle.UnpicklingError, zlib.error) as error:
+        raise RequestError(f"{place} is no problem of {name}: {_mistake(error)}.") from None
+    statement = next((line[each] for each in _STATEMENTS if isinstance(line.get(each), str)), "")
+    if name == "MBPP" and isinstance(line["test_list"], list):
+        statement += "\n\nYour code should pass these tests:\n\n" + "\n".join(map(str, line["test_list"]))
+    elif name == "LiveCodeBench" and line.get("starter_code"):
+        statement += f"\n\nBegin with this code:\n\n{line['starter_code']}"
+    return replace(problem, statement=statement)
 
 
 def read_samples(file: Path, problems: Mapping[str, Problem]) -> list[Sample]:
@@ -306,6 +335,16 @@ def _programs(line: Mapping[str, Any]) -> Problem:
     return Problem(_id_of(line), prompt, None if reference is None else prompt + str(reference), "", programs)
 
 
+def _common_oj(line: Mapping[str, Any]) -> Problem:
+    tests = []
+    for each in _parsed(line["test"]):
+        files = sorted({*each["input"], *each["output"]} - {"stdin", "stdout"})
+        if files:
+            raise ValueError(f"its tests have files: {', '.join(files)}")
+        tests.append(ProgramTest(stdin=each["input"].get("stdin", ""), stdout=each["output"]["stdout"]))
+    return Problem(_id_of(line), "", None, "", Programs(tests=tuple(tests), stop_at_first_failure=True))
+
+
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Problem]]] = {
     "HumanEval": _human_eval,
     "EvalPlus": _eval_plus,
@@ -313,6 +352,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Problem]]] = {
     "LiveCodeBench": _live_code_bench,
     "APPS": _apps,
     "programs": _programs,
+    "SandboxFusion": _common_oj,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -179,3 +180,93 @@ def test_cells_of_a_notebook(client: httpx.Client) -> None:
     assert last["display"] == [{"text/plain": "'hellohello'"}]
     late = client.post("/run_jupyter", json={"cells": ["while True: pass"], "cell_timeout": 0.3}).json()
     assert (late["status"], late["driver"]["status"], late["cells"]) == ("Failed", "TimeLimitExceeded", [])
+
+
+_HUMAN = {
+    "task_id": "Set/0",
+    "prompt": "from typing import List\n\n\ndef add(numbers: List[int]) -> int:\n    '''Add numbers.'''\n",
+    "canonical_solution": "    return sum(numbers)\n",
+    "test": "def check(candidate):\n    assert candidate([1, 2]) == 3\n    assert candidate([]) == 0\n",
+    "entry_point": "add",
+}
+_OJ = {
+    "id": 7,
+    "content": "Print the sum.",
+    "test": [{"input": {"stdin": "1 2"}, "output": {"stdout": "3\n"}}, {"input": {}, "output": {"stdout": "0"}}],
+}
+_BLOCK = "Here:\n```python\ndef add(numbers: List[int]):\n    return {}\n```\n"
+_SUM = {
+    "python": "import sys\nprint(sum(map(int, sys.stdin.read().split())))",
+    "cpp": "#include <iostream>\nint main() { int a = 0, b = 0; std::cin >> a >> b; std::cout << a + b; }",
+}
+
+
+@pytest.fixture(scope="module")
+def judging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "human.jsonl").write_text(json.dumps(_HUMAN))
+    (folder / "oj.jsonl").write_text(json.dumps(_OJ))
+    with (
+        serving(tmp_path_factory.mktemp("service"), "--problems", str(folder)) as url,
+        client_of(url) as client,
+    ):
+        yield client
+
+
+def submitted(client: httpx.Client, dataset: str, id: str | int, completion: str, **config: Any) -> dict[str, Any]:
+    body = {"dataset": dataset, "id": id, "completion": completion, "config": config}
+    answer = client.post("/submit", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    assert found["id"] == id
+    return found
+
+
+def test_what_problem_sets_have(judging: httpx.Client) -> None:
+    assert judging.get("/list_datasets").json() == ["human", "oj"]
+    asked = {"dataset": "oj", "config": {}}
+    assert judging.post("/list_ids", json=asked).json() == ["7"]
+    oj = {"id": "7", "prompt": "Print the sum.", "labels": {}}
+    assert judging.post("/get_prompts", json=asked).json() == [oj]
+    assert judging.post("/get_prompts", json={**asked, "offset": 1}).json() == []
+    assert judging.post("/get_prompt_by_id", json={**asked, "id": 7}).json() == oj
+    human = judging.post("/get_prompt_by_id", json={"dataset": "human", "config": {}, "id": "Set/0"}).json()
+    assert human["prompt"] == _HUMAN["prompt"]
+    assert judging.post("/get_metrics", json={**asked, "results": []}).json() == {}
+    for path, body in (("list_ids", {"dataset": "x"}), ("get_prompt_by_id", {"dataset": "oj", "id": 8})):
+        answer = judging.post(f"/{path}", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("completion", "accepted", "kind"),
+    [
+        ("    return sum(numbers)\n", True, None),
+        ("    return 3\n", False, None),
+        (_BLOCK.format("sum(numbers)"), True, "fenced"),  # It relies on the import of the prompt.
+        (f"<think>{_BLOCK.format(1)}</think>{_BLOCK.format('sum(numbers)')}", True, "fenced"),
+        (_BLOCK.format("sum(numbers)").removesuffix("```\n"), True, "incomplete_fenced"),
+        ("```python\n    return sum(numbers)\n```", True, "fenced"),
+        ("```python\nclass Any(int):\n    __eq__ = lambda *_: True\ndef add(_): return Any()\n```", False, "fenced"),
+        ("", False, "empty"),
+    ],
+)
+def test_an_answer_is_judged(judging: httpx.Client, completion: str, accepted: bool, kind: str | None) -> None:
+    found = submitted(judging, "human", "Set/0", completion)
+    assert (found["accepted"], found["extracted_type"]) == (accepted, kind), found
+    (test,) = found["tests"]
+    assert test["passed"] is accepted
+    assert set(test["exec_info"]) == set(run(judging, "1"))
+
+
+@pytest.mark.parametrize("language", _SUM)
+def test_programs_are_judged_by_what_they_print(judging: httpx.Client, language: str) -> None:
+    right = submitted(judging, "oj", 7, f"```{language}\n{_SUM[language]}\n```", language=language)
+    assert (right["accepted"], [each["passed"] for each in right["tests"]]) == (True, [True, True])
+    assert right["tests"][0]["exec_info"]["run_result"]["stdout"].strip() == "3"
+    wrong = submitted(judging, "none", 7, "```python\nprint(3)\n```", provided_data=_OJ)
+    assert (wrong["accepted"], [each["passed"] for each in wrong["tests"]]) == (False, [True, False])
+    late = submitted(judging, "oj", 7, "while True: pass", run_timeout=0.4)
+    assert late["tests"][0]["exec_info"]["run_result"]["status"] == "TimeLimitExceeded"
+    body = {"dataset": "human", "id": "Set/0", "completion": "", "config": {"language": "cpp"}}
+    assert judging.post("/submit", json=body).status_code == 400

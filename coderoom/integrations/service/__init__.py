@@ -4,7 +4,7 @@ server.py    the application: who may come in, the routes, metrics, the end
 tenants.py   tokens, what each tenant may use, a fair queue
 boxes.py     sandboxes and sessions of tenants
 api.py       the server's own REST API; `Sandbox(engine="remote")` is its client
-fusion.py    what callers of SandboxFusion send
+fusion.py    what callers of SandboxFusion send, and fusion_problems.py what they send about problem sets
 streams.py   answers that end with their client, events, calls to functions of the client
 files.py     files of a sandbox
 failures.py  what clients are told of failures

@@ -220,7 +220,7 @@ async def _run(box: Box, body: RunCode) -> dict[str, Any]:
         if result.error is not None and result.error.type == "CompileError":
             compiled, ran = ran, None
         else:
-            compiled = _command(0, max(took - result.duration, 0.0))
+            compiled = command_of(0, max(took - result.duration, 0.0))
     return _whole(compiled, ran, fetched)
 
 
@@ -270,7 +270,7 @@ async def _command_run(session: Session, command: str, stdin: str | None, second
         finally:
             feeding.cancel()
     texts = {name: "".join(pieces) for name, pieces in said.items()}
-    return _command(None if code is None else 128 - code if code > 128 else code, time.monotonic() - began, **texts)
+    return command_of(None if code is None else 128 - code if code > 128 else code, time.monotonic() - began, **texts)
 
 
 async def _write(session: Session, files: Mapping[str, str]) -> None:
@@ -308,13 +308,13 @@ async def _run_cells(box: Box, body: RunJupyter) -> dict[str, Any]:
             if result.outcome is Outcome.TIMEOUT:
                 return {
                     "status": "Failed",
-                    "driver": _command(None, time.monotonic() - began),
+                    "driver": command_of(None, time.monotonic() - began),
                     "cells": [],
                     "files": {},
                 }
             cells.append(_cell(result))
         fetched = await _read(session, body.fetch_files)
-    driver = _command(0, time.monotonic() - began)
+    driver = command_of(0, time.monotonic() - began)
     return {"status": "Success", "driver": driver, "cells": cells, "files": fetched}
 
 
@@ -346,10 +346,11 @@ def _ended(result: ExecutionResult) -> dict[str, Any]:
         code = 128 - result.exit_code
     elif result.outcome is Outcome.MEMORY:
         code = 1 if result.error is not None and result.error.type == "MemoryError" else -9
-    return _command(code, result.duration, result.stdout, result.stderr)
+    return command_of(code, result.duration, result.stdout, result.stderr)
 
 
-def _command(code: int | None, seconds: float, stdout: str = "", stderr: str = "") -> dict[str, Any]:
+def command_of(code: int | None, seconds: float, stdout: str = "", stderr: str = "") -> dict[str, Any]:
+    """A command as SandboxFusion says how it has ended; `None` as its code: it took too long."""
     return {
         "status": "TimeLimitExceeded" if code is None else "Finished",
         "execution_time": seconds,

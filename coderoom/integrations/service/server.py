@@ -29,10 +29,12 @@ from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b import E2BSandboxes, is_inside, make_e2b
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
+from coderoom.integrations.service.fusion_problems import make_fusion_problems
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
 from coderoom.integrations.service.usage import metrics_of
 from coderoom.judge import Judge
+from coderoom.judge.problem_sets import Problem
 from coderoom.sandbox import Sandbox, SandboxConfig
 
 _log: Final = logging.getLogger("coderoom.service")
@@ -56,6 +58,7 @@ class SandboxServer:
         tenants: Who may use it, by tokens; `None`: everybody who reaches it, which is for loopback only.
         concurrency: How many runs and cells are at work at a time; others wait.
         peers: The other processes of the server.
+        problems: Problem sets by their names, for callers of SandboxFusion.
 
     Raises:
         RequestError: The configuration is not one for a server.
@@ -70,6 +73,7 @@ class SandboxServer:
         *,
         concurrency: int = 16,
         peers: Peers | None = None,
+        problems: Mapping[str, Mapping[str, Problem]] | None = None,
     ) -> None:
         if config.workspace is not None:
             raise RequestError("workspace: each sandbox of a server has files of its own.")
@@ -86,6 +90,7 @@ class SandboxServer:
         self._routers = (
             make_api(self._boxes, self._tenants, self._judge),
             make_fusion(self._boxes, self._tenants),
+            make_fusion_problems(problems or {}, self._tenants, self._judge),
             make_e2b(self._boxes, self._tenants, self._e2b),
         )
         for router in self._routers:
