@@ -18,9 +18,10 @@ ids = [thread.native_id for thread in threads] + [os.getpid(), child.pid]
 end = time.monotonic() + 20
 while min(os.getpriority(os.PRIO_PROCESS, each) for each in ids) < 10 and time.monotonic() < end:
     pass
+found = min(os.getpriority(os.PRIO_PROCESS, each) for each in ids)
 over = True
 child.kill()
-min(os.getpriority(os.PRIO_PROCESS, each) for each in ids)
+found
 """
 
 

@@ -37,6 +37,16 @@ OPTIONS: Final = (
     "terminals",
 )
 """The arguments of `Sandbox` that a client of a server chooses; the server has all others."""
+_KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.KEYWORD_ONLY,
+        inspect.Parameter.VAR_KEYWORD,
+    )
+}
 VARIABLE: Final = re.compile(r"\$\{(\w+)\}", re.ASCII)
 """In the value of a credential: an environment variable."""
 _MOST: Final = 1 << 40
@@ -226,7 +236,7 @@ def function_from_offer(offer: Mapping[str, Any], run: Callable[[str, list[Any],
 
 
 def _parameter(described: Mapping[str, Any]) -> inspect.Parameter:
-    kind = getattr(inspect._ParameterKind, str(described["kind"]))
+    kind = _KINDS[str(described["kind"])]
     annotation = Shown(str(described["annotation"])) if "annotation" in described else inspect.Parameter.empty
     default: Any = inspect.Parameter.empty
     if "default" in described:
