@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import errno
 import functools
+import json
 import mimetypes
 import stat
 from collections import defaultdict, deque
@@ -290,6 +291,12 @@ class Collector:
                 self._tail.appendleft((name, rest, size))
                 self._tail_size += size
             self._dropped[name] = self._dropped.get(name, 0) + len(oldest) - len(rest)
+
+    def show(self, data: Mapping[str, Any], main: bool) -> None:
+        """Report what the code shows, by media types; `main`: it is the value of the cell."""
+        self._report_begun()
+        if self._on_chunk is not None:
+            self._on_chunk(OutputChunk("shown", json.dumps({"main": main, "data": data})))
 
     def mark(self, name: str) -> None:
         """Note that a file is shown after the output so far."""

@@ -77,8 +77,8 @@ _OF_MESSAGES: Final = [
 ]
 OBSERVE: Final = "observe"
 """In place of a list of hosts, or in it: what the code asks for besides is noted. A list is enough for that, too."""
-OWN: Final = ("authority", "node_modules", "place")
-"""What engines add to a configuration, which are no arguments of `Sandbox`."""
+OWN: Final = ("authority", "node_modules", "place", "bundles")
+"""What engines and servers add to a configuration, which are no arguments of `Sandbox`."""
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -307,6 +307,8 @@ class SandboxConfig(BaseModel):
     node_modules: Path | None = None
     # Where walls with a file tree of their own show the workspace; not an argument of `Sandbox`.
     place: str = Field(default="/workspace", repr=False)
+    # Whether what code shows comes as output of the stream `shown`, not as files; not an argument of `Sandbox`.
+    bundles: bool = Field(default=False, repr=False)
 
     @property
     def proxied(self) -> bool:

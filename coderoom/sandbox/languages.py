@@ -145,6 +145,13 @@ const rewritten = code => code
     .replace(/^([ \t]*)export\s+(default\s+|\{[^}]*\})?/gm, "$1");
 globalThis.__import = name => import(name);
 inspector.connect();
+let place;
+inspector.post("Runtime.evaluate", {expression: "globalThis"}, (error, answer) => { place = answer.result.objectId; });
+const setter = "function (value) { Object.defineProperty(this, '__value', {value, configurable: true}); }";
+const keep = ({objectId, unserializableValue, value}) => inspector.post("Runtime.callFunctionOn", {
+    functionDeclaration: setter, objectId: place,
+    arguments: [objectId ? {objectId} : unserializableValue ? {unserializableValue} : {value}],
+});
 process.on("SIGINT", () => {});
 process.on("uncaughtException", error => fail("Uncaught " + (error && error.stack || error)));
 process.on("beforeExit", () => {
@@ -170,6 +177,7 @@ process.on("beforeExit", () => {
         waiting = false;
         if (error) fail(error.message);
         else if (details) fail("Uncaught " + (thrown && (thrown.description || String(thrown.value)) || details.text));
+        else keep(answer.result);
     };
     evaluate(finish(true));
     setImmediate(() => {});

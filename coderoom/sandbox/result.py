@@ -65,11 +65,12 @@ class OutputChunk:
     """A piece of output of a running cell.
 
     Attributes:
-        stream: The stream that it was written to.
+        stream: The stream that it was written to. `shown` is for what code shows by `display` and the like, where that
+            does not become files: its forms by media types, as JSON.
         text: The text.
     """
 
-    stream: Literal["stdout", "stderr"]
+    stream: Literal["stdout", "stderr", "shown"]
     text: str
 
 

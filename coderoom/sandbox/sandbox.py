@@ -116,8 +116,8 @@ class Sandbox:
     def from_config(cls, config: SandboxConfig) -> Self:
         """Make a sandbox from a configuration."""
         made = cls(**{name: value for name, value in config if name not in OWN})
-        if config.place != made.config.place:
-            made.config = made.config.model_copy(update={"place": config.place})
+        if config.bundles or config.place != made.config.place:
+            made.config = made.config.model_copy(update={"place": config.place, "bundles": config.bundles})
             made._engine = _make_engine(made.config)
         return made
 

@@ -30,7 +30,7 @@ from coderoom.integrations.service.tenants import Tenant, TooMuchError
 from coderoom.judge import make_sandbox
 from coderoom.judge.apart import sandbox_apart, sandbox_for_suites
 from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, Limits, Process, Sandbox, SandboxConfig, Session
-from coderoom.sandbox.config import SourceModule
+from coderoom.sandbox.config import OWN, SourceModule
 from coderoom.sandbox.engines.remote.wire import OPTIONS, VARIABLE, options_of
 from coderoom.sandbox.requirements import ALLOW_BUILDS, check_requirement
 
@@ -234,7 +234,7 @@ class Boxes:
         *,
         files: bool = False,
         idle_seconds: float | None = None,
-        place: str = "/workspace",
+        inner: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Box:
         """Make a box, whose worker starts with the first use.
@@ -244,7 +244,7 @@ class Boxes:
             options: Arguments of `Sandbox` that differ from the server's; see `OPTIONS`.
             files: Whether its sessions share a folder.
             idle_seconds: After so many seconds without use it is closed; at most what the tenant may have.
-            place: Where walls with a file tree of their own show that folder.
+            inner: What its configuration has besides the arguments of `Sandbox`; see `OWN`.
             more: Other attributes of the box.
 
         Raises:
@@ -257,7 +257,7 @@ class Boxes:
         try:
             if files:
                 folder = temporary_folder()
-                sandbox = Sandbox.from_config(config.model_copy(update={"workspace": folder, "place": place}))
+                sandbox = Sandbox.from_config(config.model_copy(update={"workspace": folder, **(inner or {})}))
             else:
                 folder = None
                 sandbox = self._take_warm(tenant, options, config)
@@ -344,7 +344,7 @@ class Boxes:
         if isinstance(options.get("env"), Mapping):
             _check_environment(options["env"])
             given["env"] = {**self.defaults.env, **options["env"]}
-        config = SandboxConfig(**{name: value for name, value in given.items() if name not in ("authority", "place")})
+        config = SandboxConfig(**{name: value for name, value in given.items() if name not in OWN})
         if "network" in options:
             tenant.check_network(config.network)
         if options.get("credentials"):

@@ -26,7 +26,7 @@ from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
-from coderoom.integrations.service.e2b import E2BSandboxes, is_inside, make_e2b
+from coderoom.integrations.service.e2b import AdmissionError, E2BSandboxes, is_inside, make_e2b
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
@@ -220,9 +220,8 @@ class _ServiceGuard(Guard):
 
         try:
             await super().__call__(scope, receive, sent)
-        except NotFoundError as error:  # As the proxy of E2B says it.
-            facts = {"sandboxId": str(error), "message": "The sandbox was not found", "code": 502}
-            await JSONResponse(facts, 502)(scope, receive, sent)
+        except AdmissionError as error:
+            await error.response(scope, receive, sent)
         finally:
             if not scope.get(FORWARDED):
                 self._note(scope, status, time.monotonic() - began)
@@ -262,6 +261,8 @@ class _ServiceGuard(Guard):
                 await self._peers.forward(owner, scope, receive, send)
                 return
         except (TooMuchError, SessionLostError, SandboxUnavailable) as error:
+            if isinstance(error, SessionLostError) and is_inside(scope):
+                raise AdmissionError(502, "The sandbox was not found") from None
             status, facts, more = failure_of(error)
             await JSONResponse(facts, status, more)(scope, receive, send)
             return

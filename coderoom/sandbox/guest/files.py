@@ -21,9 +21,9 @@ _HIDDEN = (".", "__pycache__")
 
 _Mark = Tuple[int, int, int]
 
-_PYPLOT = "matplotlib.pyplot"
+PYPLOT = "matplotlib.pyplot"
 _MOST = 20
-_SAVED = "_saved_by_the_code"
+SAVED = "_saved_by_the_code"
 # What is kept of a value is the first that it has of these types.
 _SUFFIXES = {
     "image/png": "png",
@@ -132,7 +132,7 @@ class Pictures:
         self._folder = folder
         self._tell = tell
         os.environ.setdefault("MPLBACKEND", "agg")  # No screen; also for programs that the code starts.
-        when_imported(_PYPLOT, self._adapt)
+        when_imported(PYPLOT, self._adapt)
 
     def display(self, *values: Any, raw: bool = False, **_: Any) -> None:
         """Show values in the middle of a cell, as notebooks do: their texts, and their pictures as files.
@@ -143,32 +143,32 @@ class Pictures:
             text = value.get("text/plain", "") if raw else repr(value)
             if text:
                 print(text)
-            if _is_figure(value):
-                setattr(value, _SAVED, False)
+            if is_figure(value):
+                setattr(value, SAVED, False)
                 self._save_figure(value)
                 # One that is open is not saved once more at the end of the cell.
-                pyplot: Any = sys.modules.get(_PYPLOT)
+                pyplot: Any = sys.modules.get(PYPLOT)
                 is_open = pyplot is not None and pyplot.fignum_exists(getattr(value, "number", None))
-                setattr(value, _SAVED, is_open)
+                setattr(value, SAVED, is_open)
             elif value is not None:
                 self._save_value(value, raw)
 
     def save(self, value: Any = None) -> None:
         """Save a value that is not data, and the open figures that the code has not saved; close all figures."""
-        pyplot: Any = sys.modules.get(_PYPLOT)
+        pyplot: Any = sys.modules.get(PYPLOT)
         figures = [] if pyplot is None else [pyplot.figure(number) for number in pyplot.get_fignums()[:_MOST]]
-        if _is_figure(value):
+        if is_figure(value):
             figures += [] if value in figures else [value]
         elif value is not None:
             self._save_value(value)
         for figure in figures:
             self._save_figure(figure)
-            setattr(figure, _SAVED, False)  # Code may change it and show it again.
+            setattr(figure, SAVED, False)  # Code may change it and show it again.
         if pyplot is not None:
             pyplot.close("all")
 
     def _save_figure(self, figure: Any) -> None:
-        if not getattr(figure, _SAVED, False):
+        if not getattr(figure, SAVED, False):
             try:
                 self._keep("figure", "png", figure.savefig)
             except Exception as error:
@@ -206,7 +206,7 @@ class Pictures:
         save = pyplot.Figure.savefig
 
         def savefig(figure: Any, *args: Any, **kwargs: Any) -> Any:
-            setattr(figure, _SAVED, True)
+            setattr(figure, SAVED, True)
             return save(figure, *args, **kwargs)
 
         def show(*_: Any, **__: Any) -> None:
@@ -218,7 +218,8 @@ class Pictures:
         pyplot.show = show
 
 
-def _is_figure(value: Any) -> bool:
+def is_figure(value: Any) -> bool:
+    """Whether a value is a figure of Matplotlib."""
     kind = getattr(sys.modules.get("matplotlib.figure"), "Figure", None)
     return isinstance(kind, type) and issubclass(type(value), kind)
 

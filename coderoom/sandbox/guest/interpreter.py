@@ -36,6 +36,7 @@ class Interpreter:
         self._network = config["network"] or not config["lockdown"].get("use_seccomp", True)
         self.contents: list[bytes] = []
         self.at_end: Callable[[Any], None] = lambda _: None
+        self.is_notebook = False  # Then `at_end` gets each value, and tracebacks are not written to standard error.
         self._count = 0
         self._flags = 0
         self.loop = Loop()
@@ -89,7 +90,7 @@ class Interpreter:
                 raise RuntimeError(_NOT_AWAITED.format(names[0]))
             described = self.loop.call(describe, value, self._limits["value_bytes"])
             answer: dict[str, Any] = {"outcome": "ok", "exit_code": 0, **described}
-            if "value" not in answer and "tagged" not in answer:
+            if self.is_notebook or ("value" not in answer and "tagged" not in answer):
                 shown = value
             # As in Jupyter, unless the code uses this name itself.
             if value is not None and self.names.get("_", self._last) is self._last:
@@ -129,7 +130,8 @@ class Interpreter:
             pass
         text += f"[{remark or advice}]\n" if remark or advice else ""
         try:
-            sys.stderr.write(text)
+            if not self.is_notebook:
+                sys.stderr.write(text)
         except BaseException:  # The code may have replaced `sys.stderr`.
             pass
         number = getattr(error, "errno", None) if isinstance(error, OSError) else None

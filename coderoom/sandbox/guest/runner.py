@@ -62,6 +62,11 @@ class Runner:
         self._streams = Streams(self._channel, self._places[1:])
         self._interpreter = Interpreter(config)
         pictures = Pictures(lambda: self._interpreter.files.folder, self._tell_shown)
+        if config.get("bundles"):
+            from .bundles import Bundles
+
+            pictures = Bundles(self._send_shown)
+            self._interpreter.is_notebook = True
         self._interpreter.at_end = pictures.save
         when_imported("asyncio", self._interpreter.loop.adapt)
         notebooks.install(pictures.display)
@@ -138,6 +143,11 @@ class Runner:
         """Tell the host that a file is shown here, after what was printed before."""
         self._streams.flush()
         self._channel.send({"event": "shown", "name": name})
+
+    def _send_shown(self, data: dict[str, Any], main: bool) -> None:
+        """Send what is shown here, after what was printed before."""
+        self._streams.flush()
+        self._channel.send({"event": "bundle", "data": data, "main": main})
 
     def _interrupt(self, *_: Any) -> None:
         if self._running:

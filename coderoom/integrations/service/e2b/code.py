@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import contextlib
 import json
 import secrets
@@ -11,33 +9,55 @@ import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
-from coderoom._util.files import name_inside, read_inside
 from coderoom.errors import RequestError
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, Context, E2BRoute, E2BSandbox, refusal, sandbox_of
 from coderoom.integrations.service.failures import NotFoundError, failure_of
 from coderoom.integrations.service.streams import kept_alive, unless_left
 from coderoom.integrations.service.tenants import Tenants
-from coderoom.sandbox import LANGUAGES, Artifact, ExecutionResult, OutputChunk
+from coderoom.sandbox import LANGUAGES, ExecutionResult, OutputChunk
 from coderoom.sandbox.languages import language_named
 
 Facts = dict[str, Any]
-_MOST_SHOWN: Final = 8 * 1024 * 1024
-_SHOWN: Final = {
-    "image/png": "png",
-    "image/jpeg": "jpeg",
-    "image/svg+xml": "svg",
+_JAVASCRIPT_VALUE: Final = """{
+const value = globalThis.__value, shown = typeof value === "string" ? value : require("util").inspect(value);
+if (value !== undefined) process.stdout.write(shown);
+}; undefined"""
+_FORMS: Final = {
+    "text/plain": "text",
     "text/html": "html",
     "text/markdown": "markdown",
+    "image/svg+xml": "svg",
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "application/pdf": "pdf",
+    "text/latex": "latex",
+    "application/json": "json",
+    "application/javascript": "javascript",
+    "e2b/data": "data",
+    "e2b/chart": "chart",
 }
+
+
+class CutOffError(Exception):
+    """The sandbox has ended before the answer was complete."""
+
+
+class CutOffResponse(StreamingResponse):
+    """An answer that has no end if its sandbox has ended, so that the client notices."""
+
+    async def stream_response(self, send: Send) -> None:
+        """See `StreamingResponse`."""
+        with contextlib.suppress(CutOffError):
+            await super().stream_response(send)
 
 
 class ExecuteRequest(BaseModel):
@@ -77,7 +97,6 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     async def run(sandbox: E2BSandbox, context: Context, body: ExecuteRequest) -> AsyncGenerator[Facts]:
         session, box = context.kept.session, sandbox.box
-        assert box.folder is not None
         seconds = box.tenant.limits.seconds
         async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
             with box:
@@ -91,11 +110,17 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
                 try:
                     async with aclosing(session.stream(code, language=context.language, timeout=seconds)) as pieces:
                         async for piece in pieces:
-                            if isinstance(piece, OutputChunk):
+                            if isinstance(piece, OutputChunk) and piece.stream == "shown":
+                                yield _shown(json.loads(piece.text))
+                            elif isinstance(piece, OutputChunk):
                                 yield {"type": piece.stream, "text": piece.text, "timestamp": _now()}
                             else:
                                 context.kept.note(piece)
-                                for each in await asyncio.to_thread(_results, piece, box.folder):
+                                if context.language == "javascript" and piece.success:
+                                    value = await session.run(_JAVASCRIPT_VALUE, language="javascript")
+                                    if value.stdout:
+                                        yield {"type": "result", "is_main_result": True, "text": value.stdout}
+                                for each in _outcome(piece):
                                     yield each
                 finally:
                     if after:
@@ -118,7 +143,11 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
             pieces = kept_alive(work)
             try:
                 async for piece in pieces:
+                    if not boxes.has(sandbox.box):
+                        raise CutOffError
                     yield _line({"type": "keepalive"} if piece is None else piece)
+            except CutOffError:
+                raise
             except Exception as error:
                 _, facts, _ = failure_of(error)
                 message = facts["error"]["message"]
@@ -127,7 +156,7 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
                 await pieces.aclose()
             yield _line({"type": "end_of_execution"})
 
-        return StreamingResponse(lines(), media_type="application/json")
+        return CutOffResponse(lines(), media_type="application/json")
 
     @routes.get("/contexts")
     async def list_contexts(request: Request) -> list[Facts]:
@@ -191,30 +220,24 @@ def _context_to_json(context: Context) -> Facts:
     return {"id": context.id, "language": context.language, "cwd": context.cwd}
 
 
-def _results(result: ExecutionResult, folder: Path) -> list[Facts]:
-    """What the code has shown, its value, and its error."""
-    shown = [_shown(each, folder) for each in result.artifacts if each.position is not None]
-    found = shown[:-1]
-    value = {"text": _text(result.value_repr)} if result.value_repr is not None else {}
-    last = shown[-1] if shown else {}
-    if value or last:
-        found.append({"type": "result", "is_main_result": bool(value), **last, **value})
+def _shown(shown: Facts) -> Facts:
+    """What the code shows, as the clients have it."""
+    data = dict(shown["data"])
+    found = {name: data.pop(media_type, None) for media_type, name in _FORMS.items()}
+    if isinstance(found["text"], str):
+        found["text"] = _text(found["text"])
+    kept = {name: value for name, value in found.items() if value is not None}
+    return {"type": "result", "is_main_result": shown["main"], **kept, **({"extra": data} if data else {})}
+
+
+def _outcome(result: ExecutionResult) -> list[Facts]:
+    """How the code has failed, if it has."""
+    found: list[Facts] = []
     if result.error is not None:
         error = result.error
         traceback = error.traceback or f"{error.type}: {error.message}"
         found.append({"type": "error", "name": error.type, "value": error.message, "traceback": traceback})
     return found
-
-
-def _shown(artifact: Artifact, folder: Path) -> Facts:
-    name, data = _SHOWN.get(artifact.media_type), artifact.data
-    if data is None:
-        with contextlib.suppress(OSError, RequestError):
-            data = read_inside(folder, name_inside(artifact.name), _MOST_SHOWN)
-    if name is None or data is None:
-        return {}
-    text = base64.b64encode(data).decode() if name in ("png", "jpeg") else data.decode("utf-8", "replace")
-    return {"type": "result", "is_main_result": False, name: text}
 
 
 def _text(value: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -91,7 +92,8 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         network = _network(body, boxes, tenant)
         if network is not None:
             options["network"] = network
-        box = boxes.make(tenant, options, files=True, place=HOME, metadata=body.metadata or {})
+        inner = {"place": HOME, "bundles": True}
+        box = boxes.make(tenant, options, files=True, inner=inner, metadata=body.metadata or {})
         try:
             main = await boxes.open(box)
         except BaseException:
@@ -109,13 +111,15 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
     async def list_all(request: Request, metadata: str = "", limit: int = _MOST_LISTED, order: str = "") -> Response:
         wanted = dict(parse_qsl(metadata, keep_blank_values=True))
         states = [each for given in request.query_params.getlist("state") for each in given.split(",")]
-        templates = request.query_params.get("template")
+        template = request.query_params.get("template")
+        since = _since(request.query_params.get("startedAfter"))
         found = [
             _described(each)
             for each in sandboxes.of(_tenant(request))
             if all(each.box.metadata.get(name) == value for name, value in wanted.items())
             and (not states or _state(each) in states)
-            and (not templates or each.template == templates)
+            and (not template or template in (TEMPLATE, each.template))
+            and each.box.created >= since
         ]
         if request.scope.get(FORWARDED):
             return JSONResponse({"found": found})
@@ -224,13 +228,20 @@ def _network(body: NewSandbox, boxes: Boxes, tenant: Tenant) -> bool | list[str]
     if other := [name for name, value in rules.items() if value and name not in ("allowOut", "denyOut")]:
         raise RequestError(f"network: {', '.join(other)}: this server knows only allowOut and denyOut.")
     if _EVERYWHERE in denied or body.internet is False:
-        return list(map(str, allowed))
+        return list(map(str, allowed)) or False
     if denied:
         raise RequestError(f"network.denyOut: this server allows hosts, and denies all others ({_EVERYWHERE}).")
     if body.internet:
         return True
     most = tenant.limits.network
     return None if most is False else most if most is True else list(most)
+
+
+def _since(text: str | None) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else 0.0
+    except ValueError:
+        raise RequestError(f"startedAfter={text!r:.100} is not a time.") from None
 
 
 def _state(sandbox: E2BSandbox) -> str:

@@ -335,6 +335,8 @@ def _told(error: Exception) -> Tuple[str, str]:
         return "not_found", "path not found: %s" % (error.filename,)
     if isinstance(error, PermissionError):
         return "permission_denied", "permission denied: %s" % (error.filename,)
+    if isinstance(error, OSError) and error.errno == errno.EOPNOTSUPP:
+        return "unimplemented", "the file system of this sandbox keeps no metadata of files"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return "resource_exhausted", "there is not enough disk space: %s" % (error.strerror,)
     return "invalid_argument", "%s" % (error,)

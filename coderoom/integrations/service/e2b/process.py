@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.commands import Command
 from coderoom.integrations.service.e2b.connect import (
     Facts,
@@ -59,7 +60,7 @@ def check_user(request: Request) -> None:
         raise RpcError("unauthenticated", why)
 
 
-def make_process() -> APIRouter:
+def make_process(boxes: Boxes) -> APIRouter:
     """The calls."""
     routes = APIRouter(prefix=f"{INSIDE}/process.Process", route_class=RpcRoute, include_in_schema=False)
 
@@ -104,6 +105,8 @@ def make_process() -> APIRouter:
         async def all_events() -> AsyncGenerator[Facts]:
             yield first
             async for event in events:
+                if not boxes.has(sandbox.box):
+                    raise RpcError("unavailable", "the connection to the sandbox ended before the stream completed")
                 yield event
 
         messages = within(all_events(), seconds_of(request), command.kill)

@@ -40,6 +40,14 @@ _ID: Final = b"e2b-sandbox-id"
 _TOKENS: Final = (b"x-access-token", b"e2b-traffic-access-token")
 
 
+class AdmissionError(Exception):
+    """A request may not go inside a sandbox; `response` says why."""
+
+    def __init__(self, status: int, message: str, **more: str) -> None:
+        super().__init__(message)
+        self.response = JSONResponse({**more, "code": status, "message": message}, status)
+
+
 @dataclass(eq=False)
 class Context:
     """What keeps a state from one piece of code to the next.
@@ -108,12 +116,10 @@ class E2BSandbox:
         return idle if self.ends is None else min(self.ends, idle)
 
     def signs(self, query: Mapping[str, list[str]], operation: str) -> bool:
-        """Whether the query of a URL for a file was signed with its token, and is still valid."""
+        """Whether the query of a URL for a file was signed with its token."""
         path, user, given, until = (
             query.get(name, [""])[0] for name in ("path", "username", "signature", "signature_expiration")
         )
-        if until and not (until.isdecimal() and int(until) >= time.time()):
-            return False
         text = ":".join((path, operation, user, self.token, *([until] if until else [])))
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
         return hmac.compare_digest(f"v1_{digest}".encode(), given.encode())
@@ -132,8 +138,8 @@ class E2BSandboxes:
 
     def add(self, sandbox: E2BSandbox) -> None:
         """Know one more."""
-        for id in [id for id in self._known if self._alive(id) is None]:
-            del self._known[id]
+        for id in list(self._known):
+            self._alive(id)  # Forgets one that has ended.
         self._known[sandbox.id] = sandbox
 
     def of(self, tenant: Tenant) -> list[E2BSandbox]:
@@ -205,33 +211,33 @@ class E2BSandboxes:
 
     # --- Who may come in ---
 
-    def admit(self, scope: Any, headers: Mapping[bytes, bytes]) -> Tenant | None:
+    def admit(self, scope: Any, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a request that goes inside a sandbox, which is changed so that the right routes get it.
 
         Such a request has the id of the sandbox in a header, and its token; or it has a URL for a file, which was
         signed with the token.
 
-        Returns:
-            The tenant, `None` if the token is wrong.
-
         Raises:
-            NotFoundError: There is no such sandbox, or it is paused.
+            AdmissionError: There is no such sandbox, it is paused, or the token is wrong.
         """
         id = headers.get(_ID)
         if id is not None:
             found = self._alive(id.decode("latin-1"))
             if found is None or found.paused:
-                raise NotFoundError(id.decode("latin-1"))
+                raise AdmissionError(502, "The sandbox was not found", sandboxId=id.decode("latin-1"))
             given = [headers[name] for name in _TOKENS if name in headers]
             if not any(hmac.compare_digest(found.token.encode(), each) for each in given):
-                return None
+                raise AdmissionError(401, "The access token of the sandbox is missing or wrong.")
         else:
             query = parse_qs(scope["query_string"].decode("latin-1"))
             operation = "write" if scope["method"] == "POST" else "read"
             known = filter(None, map(self._alive, list(self._known)))
             found = next((each for each in known if each.signs(query, operation)), None)
             if found is None or found.paused:
-                return None
+                raise AdmissionError(401, "The signature is wrong, or its sandbox was not found.")
+            until = query.get("signature_expiration", [""])[0]
+            if until and not (until.isdecimal() and int(until) >= time.time()):
+                raise AdmissionError(401, "signature is already expired")
         scope[SANDBOX] = found
         scope["path"] = INSIDE + scope["path"]
         scope["raw_path"] = scope["path"].encode()

@@ -324,6 +324,8 @@ class Runner:
             channel.listening = False
         elif event == "shown" and isinstance(message.get("name"), str):
             cell.output.mark(message["name"])
+        elif event == "bundle" and isinstance(message.get("data"), dict):
+            cell.output.show(message["data"], message.get("main") is True)
         elif event == "call" and cell.calls is not None:
             cell.calls.take(message, channel.taken)
         elif event == "left" and cell.calls is not None:
