@@ -53,7 +53,11 @@ class Processes:
                 return
             _kill(-1, signal.SIGSTOP)  # A stopped process cannot fork.
         elif number == signal.SIGKILL:
-            # All are stopped first: while processes fork, each killed one would make room for another.
+            # Whole groups at once, also while they fork; but not those with processes that stay.
+            kept = {_group(pid) for pid in (*keep, os.getpid())}
+            for group in {_group(pid) for pid in self.pids()} - kept - {0}:
+                signal_group(group, signal.SIGKILL)
+            # All others are stopped first: while processes fork, each killed one would make room for another.
             stopped: set[int] = set()
             for _ in range(_MOST_ROUNDS):
                 found = set(self.pids()).difference(keep, stopped)
@@ -176,6 +180,14 @@ def _share(pid: int) -> int:
     except (OSError, StopIteration):
         fields = _fields(pid)
         return int(fields[_RESIDENT]) * _PAGE if fields else 0
+
+
+def _group(pid: int) -> int:
+    """The process group of a process; 0 if it has ended."""
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
 
 
 def _interrupt(pid: int) -> None:

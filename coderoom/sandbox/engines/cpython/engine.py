@@ -71,6 +71,7 @@ class CPythonEngine:
         self._builds: Builds | None = None
         self._environment: Environment | None = None  # With the packages that code has from the beginning.
         self.lock = ""  # What was resolved last, as a requirements file.
+        self._node_lock = ""  # That of the packages of npm.
         self._dropped: weakref.finalize[..., Any]
 
     @property
@@ -104,10 +105,10 @@ class CPythonEngine:
                 modules = await node_modules_with(node)
                 env = {"NODE_PATH": str(modules.folder), **config.env}
                 config = config.model_copy(update={"node_modules": modules.folder, "env": env})
-                self.lock = modules.lock
+                self.lock = self._node_lock = modules.lock
             if requirements_of(config.packages):
                 found = await environment_with(config.packages, config.python, config.workspace)
-                self.lock, self._environment = found.lock + self.lock, found
+                self.lock, self._environment = found.lock + self._node_lock, found
                 config = config.model_copy(update={"python": found.python})
             if ON_REQUEST in config.packages:  # What is installed later is visible, too.
                 config = config.model_copy(update={"readable": (*config.readable, made_cache_folder())})
@@ -140,7 +141,7 @@ class CPythonEngine:
         more = check_allowed(packages, config.allowed_packages)
         wanted = [*config.packages, *more]
         found = await environment_with(wanted, config.python, config.workspace, self._environment)
-        self.lock = found.lock
+        self.lock = found.lock + self._node_lock
         return str(found.site_packages)
 
     async def close(self) -> None:

@@ -335,8 +335,10 @@ class CPythonSession:
                 error, _, what = failure.decode(errors="replace").partition(" ")
                 error_number = int(error) if error.isdecimal() and len(error) < 5 else errno.EIO
                 raise OSError(error_number, os.strerror(error_number), what)
-        except BaseException:
+        except BaseException as error:
             process.note_end(_LOST)
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"{process.argv[0]!r} has not started within {_STARTING:g} seconds.") from None
             raise
 
     async def connect(self, port: int) -> socket.socket:
