@@ -40,6 +40,7 @@ MODULES = {
     "coderoom.integrations.openai_agents": "openai-agents",
     "coderoom.integrations.pydantic_ai": "pydantic-ai",
     "coderoom.integrations.smolagents": "smolagents",
+    "coderoom.integrations.verifiers": "verifiers",
     "coderoom.ray": "ray",
 }
 

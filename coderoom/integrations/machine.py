@@ -190,7 +190,11 @@ class Machine:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Do what a method returns, for callers without an event loop. A caller that is interrupted ends it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._code.loop)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._code.loop)
+        except RuntimeError as error:
+            work.close()
+            raise RequestError("The machines are closed; make new ones.") from error
         try:
             return future.result()
         finally:

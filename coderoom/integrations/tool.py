@@ -6,7 +6,7 @@ import asyncio
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -82,9 +82,7 @@ class CodeSession(AbstractContextManager["CodeSession"]):
         self._sessions: dict[str | int | None, tuple[Any, Session]] = {None: (None, self._sandbox.session(functions))}
         self._running: Counter[str | int | None] = Counter()
         self._choosing = threading.Lock()
-        self._loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=_serve, args=(self._loop,), name="coderoom-session", daemon=True)
-        thread.start()
+        self._loop, thread = start_loop("coderoom-session")
         self._end = weakref.finalize(self, _end, self._sandbox, self._sessions, self._loop, thread)
         self._end.atexit = False  # The sandbox ends with its host anyway.
 
@@ -167,9 +165,37 @@ def _key_of(conversation: Any) -> str | int | None:
     return conversation if conversation is None or isinstance(conversation, str) else id(conversation)
 
 
+def start_loop(name: str) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    """Start an event loop in a thread; `end_loop` ends it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_serve, args=(loop,), name=name, daemon=True)
+    thread.start()
+    return loop, thread
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
     loop.close()
+
+
+def end_loop(closing: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Close what uses a loop, and end the loop."""
+
+    async def end() -> None:
+        try:
+            await closing
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if others:  # They have ended, and their callers are to know it.
+                _, left = await asyncio.wait(others, timeout=1)
+                for other in left:
+                    other.cancel()
+                await asyncio.sleep(0)
+        finally:
+            loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)
+    if threading.current_thread() is not thread:  # The garbage collector may run there.
+        thread.join(_END_SECONDS)
 
 
 def _end(
@@ -178,19 +204,8 @@ def _end(
     loop: asyncio.AbstractEventLoop,
     thread: threading.Thread,
 ) -> None:
-    async def end() -> None:
-        try:  # A cell that runs has the outcome `cancelled`.
-            await asyncio.gather(*(session.close() for _, session in list(sessions.values())))
-            await sandbox.close()
-            cells = asyncio.all_tasks() - {asyncio.current_task()}
-            if cells:  # They have ended, and their callers are to know it.
-                _, left = await asyncio.wait(cells, timeout=1)
-                for cell in left:
-                    cell.cancel()
-                await asyncio.sleep(0)
-        finally:
-            loop.stop()
+    async def close() -> None:  # A cell that runs has the outcome `cancelled`.
+        await asyncio.gather(*(session.close() for _, session in list(sessions.values())))
+        await sandbox.close()
 
-    asyncio.run_coroutine_threadsafe(end(), loop)
-    if threading.current_thread() is not thread:  # The garbage collector may run there.
-        thread.join(_END_SECONDS)
+    end_loop(close(), loop, thread)

@@ -47,10 +47,13 @@ def make_environment(file: Path) -> Path:
     try:
         if not (folder / ".ready").exists():
             remove_folder(folder)
-            pins = [line for line in file.read_text().splitlines() if "==" in line and not is_installed(line)]
+            lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
+            pins = [line for line in lines if not is_installed(line)]
             install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
+            env = without_python_settings(os.environ)
+            env |= {"UV_FIND_LINKS": env["PIP_FIND_LINKS"]} if "PIP_FIND_LINKS" in env else {}  # As pip does.
             for command in ([sys.executable, "-m", "venv", "--without-pip", str(folder)], [*install, *pins]):
-                subprocess.run(command, check=True, env=without_python_settings(os.environ))
+                subprocess.run(command, check=True, env=env)
             ours = sysconfig.get_path("purelib")
             theirs = sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)})
             (Path(theirs) / "below.pth").write_text(f"import site; site.addsitedir({ours!r})\n")

@@ -21,6 +21,7 @@ def run(python: Path, *arguments: str, cwd: Path, **env: str) -> subprocess.Comp
     kept = {name: value for name, value in without_python_settings(os.environ).items() if "OPENAI" not in name}
     quiet = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "INSPECT_DISPLAY": "plain", "HOME": str(cwd)}
     quiet["MONTY_BIN"] = str(Path(sys.executable).with_name("monty"))
+    quiet["PATH"] = f"{Path(sys.executable).parent}:{kept.get('PATH', os.defpath)}"  # Verifiers calls uv.
     return subprocess.run(
         [str(python), *arguments],
         cwd=cwd,
@@ -69,3 +70,16 @@ def call_of(number: int, tool: str, **arguments: Any) -> Raw:
         "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
     }
     return Raw(json.dumps(body).encode())
+
+
+def streamed(answer: Raw) -> Raw:
+    """An answer that calls a tool, for a client that wants a stream."""
+    body = json.loads(answer.body)
+    [choice] = body["choices"]
+    [tool_call] = choice["message"]["tool_calls"]
+    delta = {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **tool_call}]}
+    begin = {"index": 0, "delta": delta, "finish_reason": None}
+    end = {"index": 0, "delta": {}, "finish_reason": "tool_calls"}
+    chunks = [{**body, "object": "chat.completion.chunk", "choices": [each]} for each in (begin, end)]
+    events = [f"data: {json.dumps(each)}\n\n" for each in chunks]
+    return Raw("".join([*events, "data: [DONE]\n\n"]).encode(), content_type="text/event-stream")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integrations.support import INSIDE, call_of, run_checks, run_example
+from tests.integrations.support import EXAMPLES, INSIDE, call, call_of, run, run_checks, run_example, streamed
 from tests.support.openai_server import OpenAIServer, Reply
 
 pytestmark = pytest.mark.slow
@@ -49,3 +49,23 @@ def test_llama_index_goes_on_with_its_variables(environment: Environment, server
     assert "ZeroDivisionError" in seen[2]
     assert seen[3].endswith("168")
     assert seen[5].endswith("76127")
+
+
+def test_verifiers_rewards_what_passes(environment: Environment, server: OpenAIServer, tmp_path: Path) -> None:
+    server.add(
+        streamed(call(1, "twice = lambda n: 2 * n; twice(21)")),
+        "```python\ndef twice(n):\n    return 2 * n\n```",
+        "```python\ndef last(xs):\n    return xs[0]\n```",
+    )
+    output = run_example(environment("verifiers"), "verifiers_env.py", server, tmp_path)
+    first, second = output.splitlines()[-2:]
+    assert (first.split()[-1], second.split()[-1]) == ("1.0", "0.0")
+    [answer] = [message["content"] for message in server.requests[1].messages if message["role"] == "tool"]
+    assert "42" in str(answer)
+
+
+def test_trl_trains_a_model_to_write_code_that_passes(environment: Environment, tmp_path: Path) -> None:
+    done = run(environment("trl"), str(EXAMPLES / "trl_train.py"), cwd=tmp_path, HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stdout
+    first, last = map(float, done.stdout.splitlines()[-1].split())
+    assert last > first + 0.2

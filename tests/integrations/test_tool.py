@@ -27,6 +27,7 @@ from coderoom.integrations.tool import CodeSession, describe_tool
         ("openai_agents", "openai-agents"),
         ("pydantic_ai", "pydantic-ai"),
         ("smolagents", "smolagents"),
+        ("verifiers", "verifiers"),
     ],
 )
 def test_missing_framework_is_named_with_its_extra(module: str, extra: str) -> None:
