@@ -36,6 +36,7 @@ _CALLS: Final = re.compile(
 )
 _QUOTES: Final = "'\""
 _FILES: Final = (".txt", ".lock")
+_LOOKED_AT, _MOST, _LONGEST = 20_000, 20, 200  # Of what code has written: characters, packages, and characters of one.
 ON_REQUEST: Final = "on-request"
 """In `packages`: code may install more while it runs."""
 ALLOW_BUILDS: Final = "allow-builds"
@@ -220,16 +221,20 @@ def install_commands(code: str) -> list[str]:
 
 def advice_on_installing(code: str, output: str) -> str:
     """What installs the packages that failed code has asked for, or Node has not found; empty if there are none."""
+    code, output = code[:_LOOKED_AT], output[-_LOOKED_AT:]
     found = _installed(code) + _called(code)
     for options in _NODE_INSTALLS.findall(code):
         for word in options.split():
             with contextlib.suppress(RequestError):
                 found.append(check_packages(f"npm:{word.strip(_QUOTES)}"))
+    found = [each for each in dict.fromkeys(found) if len(each) <= _LONGEST][:_MOST]
     named = " ".join(f"--package {shlex.quote(each)}" for each in found)
     if found:
         return f"Code installs no packages here: packages={found!r} ({named}) does, before it runs."
     missing = _NO_NODE_MODULE.search(output)
-    return f"packages=['npm:{missing[1]}'] (--package npm:{missing[1]}) installs it." if missing else ""
+    if missing is None or len(missing[1]) > _LONGEST:
+        return ""
+    return f"packages=['npm:{missing[1]}'] (--package npm:{missing[1]}) installs it."
 
 
 def _called(code: str) -> list[str]:
