@@ -110,13 +110,18 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         default_factory=list, description="Additional folders that the code may read, at the same paths."
     )
     options: dict[str, Any] = Field(
-        default_factory=dict, description="Options of the chosen wall, for instance `image` for `docker`."
+        default_factory=dict,
+        description=(
+            "Options of the chosen wall, for instance `image` for `docker`; of the engine `remote` the `url` and the "
+            "`token`, which otherwise are in CODEROOM_URL and CODEROOM_TOKEN."
+        ),
     )
     engine: EngineName = Field(
         default="cpython",
         description=(
             "`cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python "
-            "and has no network, packages or other programs (`pip install 'coderoom[monty]'`)."
+            "and has no network, packages or other programs (`pip install 'coderoom[monty]'`); or `remote` for a server "
+            "of `coderoom sandbox serve`."
         ),
     )
 

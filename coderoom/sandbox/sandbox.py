@@ -50,9 +50,10 @@ class Sandbox:
         allowed_packages: The names of the packages that code may install then, also as patterns; empty: all.
         readable: More folders that the code may read, at their own paths.
         engine: `cpython`, or `monty` for pydantic-monty's small Python, which needs no wall and starts at once
-            (`pip install 'coderoom[monty]'`).
+            (`pip install 'coderoom[monty]'`), or `remote` for a server; see `RemoteSandbox`.
         concurrency: How many runs and sessions there may be at a time; others wait.
-        options: Options of the chosen wall, for instance `image` for `docker`.
+        options: Options of the chosen wall, for instance `image` for `docker`; of the engine `remote` the `url` and the
+            `token` of the server.
         local_network: Whether the processes of a session may talk to each other by TCP and UDP (`127.0.0.1`), so that
             code may run servers. Each session has a network of its own, in which there is nothing else. Otherwise, and
             without `network`, code can make no such socket.
