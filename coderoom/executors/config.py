@@ -120,8 +120,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         default="cpython",
         description=(
             "`cpython`, or `monty` for pydantic-monty's subset of Python, which needs no wall, runs only Python "
-            "and has no network, packages or other programs (`pip install 'coderoom[monty]'`); or `remote` for a server "
-            "of `coderoom sandbox serve`."
+            "and has no network, packages or other programs (`pip install 'coderoom[monty]'`); or `remote` for a "
+            "server of `coderoom sandbox serve`."
         ),
     )
 
