@@ -36,7 +36,7 @@ for channel in find("Channel"):
     "its namespaces": """
 from coderoom_guest.isolation import boot, linux, mounts
 for keeper in find("RoomSupervisor"):
-    reach("a room", lambda: boot.enter_room(keeper._config))
+    reach("a room", lambda: boot.enter_room(keeper._config, print))
     reach("folders", lambda: mounts.cover("/tmp", 4096, "1777", ()))
 reach("a mount", lambda: mounts.mount_tmpfs("/tmp", 4096, "1777"))
 reach("proc", lambda: mounts.mount_proc())
