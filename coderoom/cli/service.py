@@ -6,14 +6,20 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from coderoom.cli import app
 from coderoom.cli.app import typer
 from coderoom.cli.doors import TOKEN_VARIABLE, HostOption, try_out
 from coderoom.errors import RequestError
 
+if TYPE_CHECKING:
+    from coderoom.integrations.service.peers import Peers
+
+PEERS_VARIABLE = "CODEROOM_PEERS_SECRET"
+_SHORTEST_SECRET = 16
 _YIELD_SECONDS = 0.3
 
 sandbox = typer.Typer(help="Serve sandboxes over HTTP.", no_args_is_help=True)
@@ -44,6 +50,13 @@ def serve(
     drain_seconds: Annotated[
         float, app.option("SEC", "At SIGTERM, what runs may take so long to end.", "--drain-seconds", min=0)
     ] = 30.0,
+    peers: Annotated[
+        list[str] | None,
+        app.option("HOST", "Other servers: a name that has the addresses of all, or addresses.", "--peer"),
+    ] = None,
+    address: Annotated[
+        str | None, app.option("IP", "The address at which these reach this server.", "--address")
+    ] = None,
     problems: Annotated[
         Path | None, app.option("FOLDER", "Problem sets for SandboxFusion's /submit.", "--problems")
     ] = None,
@@ -53,12 +66,12 @@ def serve(
     """Serve sandboxes to other programs: CodeRoom's own API, SandboxFusion's and E2B's.
 
     The URL is http://ADDRESS:PORT. The tokens of callers are in CODEROOM_TOKEN, separated by commas, or in the file of
-    --tenants; otherwise there is a new one, which is shown.
+    --tenants; otherwise there is a new one, which is shown. With --peer and --address, all servers with the same port,
+    tenants and CODEROOM_PEERS_SECRET answer for the sandboxes and sessions of each.
     """
     from coderoom.integrations.http import listen, serve_sockets, url_of
     from coderoom.integrations.service import SandboxServer, Tenant, TenantLimits, new_token, read_tenants
     from coderoom.integrations.service.fusion_problems import read_sets
-    from coderoom.integrations.service.peers import Peers
     from coderoom.integrations.service.server import ANYBODY, STRANGERS
     from coderoom.integrations.service.workers import Workers
     from coderoom.sandbox import Limits, SandboxConfig
@@ -83,7 +96,8 @@ def serve(
         logging.basicConfig(format="%(message)s", stream=sys.stderr)
         logging.getLogger("coderoom.service").setLevel(logging.INFO)
     sets = {} if problems is None else read_sets(problems)
-    server = SandboxServer(config, known, concurrency=slots, problems=sets)
+    others = _peers_of(peers or (), address, port, count)
+    server = SandboxServer(config, known, concurrency=slots, peers=others, problems=sets)
     try_out(server)
     socket = listen(host, port)
 
@@ -104,3 +118,23 @@ def serve(
 
     everyone = [*({} if known is None else known).values(), ANYBODY, STRANGERS]
     Workers(make, count, everyone, drain_seconds).serve(socket, ready)
+
+
+def _peers_of(hosts: Sequence[str], address: str | None, port: int, workers: int) -> Peers | None:
+    from coderoom.integrations.service.peers import HostAddresses, Peers
+
+    if not hosts and address is None:
+        return None
+    secret = os.environ.get(PEERS_VARIABLE, "")
+    if not hosts or address is None or len(secret) < _SHORTEST_SECRET:
+        raise RequestError(
+            f"Servers that answer for each other need --peer, --address, and in {PEERS_VARIABLE} the same secret, "
+            f"of at least {_SHORTEST_SECRET} characters."
+        )
+    if workers > 1 or not port:
+        raise RequestError("--peer: such a server has --workers 1, and the --port of the others.")
+    try:
+        owner = HostAddresses.new_owner(address)
+    except ValueError as error:
+        raise RequestError(f"--address: {error}.") from None
+    return Peers(owner, HostAddresses(hosts, port), secret)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,14 +37,16 @@ def serving(folder: Path, *arguments: str) -> Iterator[str]:
 
 
 @contextmanager
-def process_serving(folder: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def process_serving(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The URL of a server, and its process."""
     tenants = folder / "tenants.yaml"
     tenants.write_text(TENANTS)
     command = [sys.executable, "-m", "coderoom", "sandbox", "serve", "--port", "0", *arguments]
     if "--no-token" not in arguments:
         command += ["--tenants", str(tenants)]
-    with subprocess.Popen(command, env=environment({}), stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(command, env=environment(env), stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
             yield server.stdout.readline().strip(), server

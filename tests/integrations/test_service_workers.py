@@ -6,10 +6,12 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import httpx
 import pytest
 
 from tests.integrations.service import client_of, process_serving
+from tests.support.commands import coderoom
 
 WAITS = "import time; print('begun', flush=True); time.sleep({})"
 
@@ -223,3 +226,42 @@ def test_the_metrics_are_those_of_all_processes(url: str) -> None:
     with client_of(url) as client:
         held = len(client.get("/v1/sandboxes").json()["sandboxes"])
         assert f'coderoom_sandboxes{{tenant="one"}} {held}\n' in client.get("/metrics").text
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Servers at two addresses of this machine, as pods have them."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    variables = {"CODEROOM_PEERS_SECRET": "a secret of all servers"}
+    with ExitStack() as stack:
+        urls = []
+        for address in ("127.0.0.1", "127.0.0.2"):
+            arguments = ["--port", port, "--host", address, "--address", address, "--peer", "127.0.0.1", "--peer"]
+            folder = tmp_path_factory.mktemp("host")
+            url, _ = stack.enter_context(process_serving(folder, *arguments, "127.0.0.2", env=variables))
+            urls.append(url)
+        yield urls
+
+
+def test_servers_of_several_hosts_answer_for_each_other(hosts: list[str]) -> None:
+    with client_of(hosts[0]) as first, client_of(hosts[1]) as second:
+        boxes = [client.post("/v1/sandboxes", json={}).json()["id"] for client in (first, second)]
+        for client in (first, second):
+            assert {each["id"] for each in client.get("/v1/sandboxes").json()["sandboxes"]} == set(boxes)
+            for box in boxes:
+                assert client.get(f"/v1/sandboxes/{box}").status_code == 200
+        # Of an earlier process at an address, and at an address that is none of theirs.
+        earlier = f"b{owner_of(boxes[1])[:8]}00000000-{'0' * 24}"
+        elsewhere = f"b7f00000300000000-{'0' * 24}"
+        for box in (earlier, elsewhere):
+            answer = first.get(f"/v1/sandboxes/{box}")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (410, "session_lost")
+    with client_of(hosts[0], "other") as client:
+        assert [client.get(f"/v1/sandboxes/{box}").status_code for box in boxes] == [404, 404]
+
+
+def test_servers_that_answer_for_each_other_need_a_secret(tmp_path: Path) -> None:
+    failed = coderoom("sandbox", "serve", "--peer", "127.0.0.1", cwd=tmp_path)
+    assert failed.returncode == 2
+    assert "CODEROOM_PEERS_SECRET" in failed.stderr

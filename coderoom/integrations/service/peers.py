@@ -10,9 +10,11 @@ import hmac
 import json
 import re
 import secrets
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
@@ -41,6 +43,8 @@ _MOST_READ: Final = 256 * 1024
 _IDLE_SECONDS: Final = 5.0  # A server closes idle connections after 10 s.
 _MOST_IDLE: Final = 64
 _CONNECT_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 5.0
+_OWNER_DIGITS: Final = 8
 
 
 class Addresses(Protocol):
@@ -50,8 +54,8 @@ class Addresses(Protocol):
         """The address of an owner; `None`: it has ended."""
         ...
 
-    async def all(self) -> Mapping[str, Address]:
-        """The addresses of all owners."""
+    async def others(self, owner: str) -> Mapping[str, Address]:
+        """The addresses of all others, by names."""
         ...
 
 
@@ -65,14 +69,62 @@ class FolderAddresses:
         """See `Addresses`."""
         return self._folder / owner
 
-    async def all(self) -> Mapping[str, Address]:
+    async def others(self, owner: str) -> Mapping[str, Address]:
         """See `Addresses`."""
-        return {each.name: each for each in self._folder.iterdir()}
+        return {each.name: each for each in self._folder.iterdir() if each.name != owner}
+
+
+class HostAddresses:
+    """Servers at one port of several hosts, such as pods. The address of a server is part of its name.
+
+    Args:
+        hosts: Addresses, and names that have them all, such as that of a headless service; no other is asked.
+        port: Their port.
+    """
+
+    def __init__(self, hosts: Sequence[str], port: int) -> None:
+        self._hosts = hosts
+        self._port = port
+        self._known: set[str] = set()
+        self._looked = -_LOOK_SECONDS
+
+    @staticmethod
+    def new_owner(address: str) -> str:
+        """A name for the server at an address; see `new_owner`."""
+        return ip_address(address).packed.hex() + new_owner()
+
+    async def find(self, owner: str) -> Address | None:
+        """See `Addresses`."""
+        address = self._address_in(owner)
+        return (address, self._port) if address in await self._look_up() else None
+
+    async def others(self, owner: str) -> Mapping[str, Address]:
+        """See `Addresses`; by addresses, since a server says its name to nobody."""
+        own = self._address_in(owner)
+        return {address: (address, self._port) for address in await self._look_up() if address != own}
+
+    @staticmethod
+    def _address_in(owner: str) -> str:
+        try:
+            return str(ip_address(bytes.fromhex(owner[:-_OWNER_DIGITS])))
+        except ValueError:
+            return ""
+
+    async def _look_up(self) -> set[str]:
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_SECONDS:
+            loop, found = asyncio.get_running_loop(), set()
+            for host in self._hosts:
+                with suppress(OSError):  # No server is ready yet.
+                    for *_, address in await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+                        found.add(str(address[0]))
+            self._known, self._looked = found, now
+        return self._known
 
 
 def new_owner() -> str:
     """A name for a process. It is never used again, so that the ids of one that has ended are known as such."""
-    return secrets.token_hex(4)
+    return secrets.token_hex(_OWNER_DIGITS // 2)
 
 
 class Peers:
@@ -112,7 +164,8 @@ class Peers:
             SandboxUnavailable: It has ended before it answered, or cannot be reached.
         """
         try:
-            connection = None if scope.get(FORWARDED) else await self._connect(owner)
+            address = None if scope.get(FORWARDED) or self._addresses is None else await self._addresses.find(owner)
+            connection = None if address is None else await self._connect(owner, address)
         except (TimeoutError, OSError) as error:
             if isinstance(error, FileNotFoundError | ConnectionError):
                 connection = None
@@ -162,25 +215,24 @@ class Peers:
         if self._addresses is None or request.scope.get(FORWARDED):
             return []
 
-        async def ask(owner: str) -> dict[str, Any] | None:
+        async def ask(owner: str, address: Address) -> Any:
             with suppress(OSError, TimeoutError, h11.RemoteProtocolError):
-                if (connection := await self._connect(owner)) is not None:
-                    body, status = b"", 0
-                    try:
-                        await connection.send_head(request.scope, self._secret, {})
-                        async with asyncio.timeout(_CONNECT_SECONDS):
-                            async for message in connection.answer():
-                                status = message.get("status", status)
-                                body += message.get("body", b"")
-                    finally:
-                        self._keep(owner, connection)
-                    if status == 200:
-                        answer: dict[str, Any] = json.loads(body)
-                        return answer
+                connection = await self._connect(owner, address)
+                body, status = b"", 0
+                try:
+                    await connection.send_head(request.scope, self._secret, {})
+                    async with asyncio.timeout(_CONNECT_SECONDS):
+                        async for message in connection.answer():
+                            status = message.get("status", status)
+                            body += message.get("body", b"")
+                finally:
+                    self._keep(owner, connection)
+                if status == 200:
+                    return json.loads(body)
             return None
 
-        owners: Sequence[str] = [owner for owner in await self._addresses.all() if owner != self.owner]
-        return [answer for answer in await asyncio.gather(*map(ask, owners)) if answer is not None]
+        asked = [ask(owner, address) for owner, address in (await self._addresses.others(self.owner)).items()]
+        return [answer for answer in await asyncio.gather(*asked) if answer is not None]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -188,15 +240,12 @@ class Peers:
             connection.close()
         self._idle.clear()
 
-    async def _connect(self, owner: str) -> _Connection | None:
+    async def _connect(self, owner: str, address: Address) -> _Connection:
         idle = self._idle.get(owner, [])
         while idle:
             if (connection := idle.pop()).is_fresh:
                 return connection
             connection.close()
-        address = None if self._addresses is None else await self._addresses.find(owner)
-        if address is None:
-            return None
         async with asyncio.timeout(_CONNECT_SECONDS):
             if isinstance(address, Path):
                 return _Connection(*await asyncio.open_unix_connection(address))
