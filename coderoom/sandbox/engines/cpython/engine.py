@@ -41,6 +41,7 @@ _PATIENCE = 120.0  # For the start, with all imports.
 _PLOTS = {"matplotlib", "numpy", "pandas"}  # Come with an extra.
 _IDLE_ROOMS = 4
 _MOMENT = 0.05
+_TIDYING = 0.02  # A room that is given back is mostly ready before a new one would be.
 _MOST_FAILING = 30.0
 _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
 
@@ -172,7 +173,7 @@ class Worker:
         self._idle: deque[Room] = deque()
         self._all: set[Room] = set()
         self._free = asyncio.Semaphore(config.concurrency)
-        self._waiting: deque[asyncio.Future[Room]] = deque()
+        self._waiting: deque[tuple[float, asyncio.Future[Room]]] = deque()  # With the time since when.
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
         self._started: StartedWorker | None = None
@@ -332,7 +333,7 @@ class Worker:
         # Take whichever comes first: a room that is given back, or a new one.
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[Room] = loop.create_future()
-        self._waiting.append(waiting)
+        self._waiting.append((loop.time(), waiting))
         if self._opening is None or self._opening.done():
             self._opening = loop.create_task(self._open())
         try:
@@ -347,6 +348,10 @@ class Worker:
         failing: float | None = None
         try:
             while self._waiting:
+                left = self._waiting[0][0] + _TIDYING - asyncio.get_running_loop().time()
+                if left > 0 and len(self._tidying) >= len(self._waiting):
+                    await asyncio.sleep(left)
+                    continue
                 try:
                     if self._control is None or self.lost:
                         raise await self._failed("has ended")
@@ -375,7 +380,7 @@ class Worker:
     def _refuse(self, reason: Exception) -> None:
         error = unavailable(reason)
         while self._waiting:
-            waiting = self._waiting.popleft()
+            _, waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_exception(error)
 
@@ -392,7 +397,7 @@ class Worker:
     def _offer(self, room: Room) -> None:
         """Give a room to the caller that has waited longest, or keep it idle."""
         while self._waiting:
-            waiting = self._waiting.popleft()
+            _, waiting = self._waiting.popleft()
             if not waiting.done():
                 waiting.set_result(room)
                 return
