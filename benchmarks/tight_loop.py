@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import resource
@@ -67,6 +68,7 @@ class Cost(NamedTuple):
     processor: float
 
 
+Work = Callable[[], Awaitable[None]]
 Loop = Callable[[int], Awaitable[Cost]]
 
 
@@ -85,16 +87,19 @@ def descendants() -> list[int]:
     return found
 
 
+_ticks: dict[int, int] = {}  # By process, as seen last; those that have ended stay.
+
+
 def processor_seconds() -> float:
     """The processor time of this process and all below it, with those that were waited for."""
-    ticks = 0
     for pid in [os.getpid(), *descendants()]:
         with contextlib.suppress(OSError):
-            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            _ticks[pid] = sum(map(int, fields[11:15]))
+    return sum(_ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
-async def repeated(work: Callable[[], Awaitable[None]], count: int) -> Cost:
+async def repeated(work: Work, count: int) -> Cost:
     """Do the same work some times, several at once."""
 
     async def some(many: int) -> None:
@@ -119,7 +124,8 @@ class BareForks:
 
     async def repeat(self, count: int) -> Cost:
         """Fork some times."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
         seconds, used = map(float, self._process.stdout.readline().split())
@@ -145,6 +151,29 @@ def ratios(theirs: Sequence[Cost], ours: Sequence[Cost]) -> str:
     return ", ".join(parts)
 
 
+def executed(local: LocalCommandLineCodeExecutor, code: str) -> Work:
+    """Run code by AutoGen's local executor."""
+    numbers = itertools.count()
+
+    async def work() -> None:
+        # Each its own, since the executor names its file by the code.
+        block = CodeBlock(code=f"{code}  # {next(numbers)}", language="python")
+        result = await local.execute_code_blocks([block], CancellationToken())
+        assert result.exit_code == 0, result.output
+
+    return work
+
+
+def ran(sandbox: Sandbox, code: str) -> Work:
+    """Run code in the sandbox."""
+
+    async def work() -> None:
+        result = await sandbox.run(code)
+        assert result.success, result
+
+    return work
+
+
 async def compare_runs(arguments: argparse.Namespace) -> None:
     """Compare a one-shot run with a bare fork and with AutoGen's local executor."""
     for kind, (code, preload) in KINDS.items():
@@ -154,25 +183,12 @@ async def compare_runs(arguments: argparse.Namespace) -> None:
             stack.callback(bare.close)
             local = LocalCommandLineCodeExecutor(work_dir=folder)
             await local.start()
-            numbers = itertools.count()
-
-            async def execute() -> None:
-                # Each its own, since the executor names its file by the code.
-                block = CodeBlock(code=f"{code}  # {next(numbers)}", language="python")
-                result = await local.execute_code_blocks([block], CancellationToken())
-                assert result.exit_code == 0, result.output
-
             async with Sandbox(arguments.wall, preload=preload) as sandbox:
-
-                async def run() -> None:
-                    result = await sandbox.run(code)
-                    assert result.success, result
-
                 fewer = max(AT_ONCE, arguments.count // 20)
                 loops: dict[str, tuple[Loop, int]] = {
                     "a bare fork": (bare.repeat, arguments.count),
-                    "a one-shot run": (lambda count: repeated(run, count), arguments.count),
-                    "AutoGen's local executor": (lambda count: repeated(execute, count), fewer),
+                    "a one-shot run": (functools.partial(repeated, ran(sandbox, code)), arguments.count),
+                    "AutoGen's local executor": (functools.partial(repeated, executed(local, code)), fewer),
                 }
                 for loop, _ in loops.values():
                     await loop(WARM_UP)
@@ -250,7 +266,9 @@ async def main() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     async with Sandbox(arguments.wall) as sandbox:
-        print(f"wall {sandbox.wall}, {os.cpu_count()} cores, Python {sys.version.split()[0]}, {arguments.rounds} rounds")
+        print(
+            f"wall {sandbox.wall}, {os.cpu_count()} cores, Python {sys.version.split()[0]}, {arguments.rounds} rounds"
+        )
     for name in arguments.measures or MEASURES:
         await MEASURES[name](arguments)
 

@@ -22,7 +22,7 @@ import sys
 import types
 from typing import Any
 
-from . import forks
+from . import forks, memory
 from .frames import Channel
 from .interpreter import Interpreter
 from .isolation import boot, linux
@@ -45,10 +45,12 @@ def serve(control_fd: int) -> None:
     config = first[0]
     gc.disable()  # Imports make many objects and hardly any garbage.
     try:
-        facts = _prepare(config)
-        runner = Runner(config)
+        with memory.gathered():
+            facts = _prepare(config)
+            runner = Runner(config)
         gc.freeze()  # A garbage collection in a fork would write to every object that exists now.
         gc.collect()  # Empties the interpreter's lists of free objects, which every fork would do at its end.
+        memory.settle()
         gc.enable()
     except Exception as error:
         channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
