@@ -294,6 +294,13 @@ async def test_code_that_installs_packages_or_misses_them_is_told_how(
     )
 
 
+async def test_what_is_said_of_packages_is_short(session: Session) -> None:
+    many = " ".join(f"p{number}" for number in range(9_000))
+    result = await session.run(f"'''\npip install {many}\n'''\nraise OSError")
+    assert "packages=['p0', 'p1', 'p2'" in result.stderr
+    assert len(result.stderr.rpartition("[Code")[2]) < 1_000
+
+
 async def test_a_shell_that_installs_packages_is_told_how(session: Session) -> None:
     code = "pip() { return 1; }\npip install -q 'one-missing>=2' -r needs.txt || exit 4"
     result = await session.run(code, language="sh")

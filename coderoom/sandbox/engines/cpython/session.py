@@ -204,7 +204,7 @@ class CPythonSession:
 
     async def _with_packages(self, code: str) -> str:
         """The code of a shell, after the packages that it asks for were installed, with those of earlier cells, too."""
-        for command in install_commands(code):
+        for command in install_commands(code)[:_MOST_REQUESTS]:
             if wanted := installs_in(command):
                 why = " ".join((await self._request(wanted)).split())
                 said = f"echo Installed: {shlex.quote(', '.join(wanted))}"
