@@ -38,6 +38,7 @@ MODULES = {
     "coderoom.integrations.llama_index": "llama-index",
     "coderoom.integrations.mcp": "mcp",
     "coderoom.integrations.openai_agents": "openai-agents",
+    "coderoom.integrations.openai_sandbox": "openai-agents",
     "coderoom.integrations.pydantic_ai": "pydantic-ai",
     "coderoom.integrations.smolagents": "smolagents",
     "coderoom.integrations.verifiers": "verifiers",

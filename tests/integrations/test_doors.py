@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integrations.support import INSIDE, call, run_checks, run_example
+from tests.integrations.support import INSIDE, call, call_of, run_checks, run_example
 from tests.support.openai_server import OpenAIServer, Reply
 
 CELLS = (
@@ -46,6 +46,15 @@ def test_code_agent_calls_tools_of_the_host(frameworks: Path, server: OpenAIServ
     seen = [str(request.messages[-1]["content"]) for request in server.requests]
     assert "1000" in seen[1]
     assert "ZeroDivisionError" in seen[2]
+
+
+@pytest.mark.slow
+def test_sandbox_agent_runs_commands(frameworks: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    server.add(call_of(1, "exec_command", cmd="wc -l < poem.txt"), Reply("Three."))
+    output = run_example(frameworks, "openai_sandbox_agent.py", server, tmp_path)
+    assert output.splitlines()[-1] == "Three."
+    [answer] = [each["content"] for each in server.requests[-1].messages if each["role"] == "tool"]
+    assert "3" in str(answer).split()
 
 
 @pytest.mark.slow

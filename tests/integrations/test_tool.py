@@ -25,6 +25,7 @@ from coderoom.integrations.tool import CodeSession, describe_tool
         ("langchain", "langchain"),
         ("llama_index", "llama-index"),
         ("openai_agents", "openai-agents"),
+        ("openai_sandbox", "openai-agents"),
         ("pydantic_ai", "pydantic-ai"),
         ("smolagents", "smolagents"),
         ("verifiers", "verifiers"),
@@ -110,7 +111,8 @@ def test_interrupted_caller_ends_the_cell(request: pytest.FixtureRequest) -> Non
 
 async def test_closing_ends_a_cell_that_runs() -> None:
     session = CodeSession()
-    cell = asyncio.ensure_future(session.run("import time\nprint('begin')\ntime.sleep(1000)"))
+    await session.run("import time")  # It has started.
+    cell = asyncio.ensure_future(session.run("print('begin')\ntime.sleep(1000)"))
     await asyncio.sleep(0.5)
     await asyncio.to_thread(session.close)
     result = await cell
