@@ -26,7 +26,7 @@ from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
-from coderoom.integrations.service.e2b import AdmissionError, E2BSandboxes, is_inside, make_e2b
+from coderoom.integrations.service.e2b import AdmissionError, E2BSandboxes, is_control, is_inside, make_e2b
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
@@ -246,7 +246,10 @@ class _ServiceGuard(Guard):
         if self._everybody:
             # A web page that has made a name for this address must not come in.
             return ANYBODY if is_near else None
-        return self._tenants.find(tokens)
+        tenant = self._tenants.find(tokens)
+        if tenant is None and is_control(scope):
+            raise AdmissionError(401, "The API key is missing or wrong.")
+        return tenant
 
     def is_streamed(self, scope: Message) -> bool:
         """Whether a file is sent."""
@@ -261,8 +264,8 @@ class _ServiceGuard(Guard):
                 await self._peers.forward(owner, scope, receive, send)
                 return
         except (TooMuchError, SessionLostError, SandboxUnavailable) as error:
-            if isinstance(error, SessionLostError) and is_inside(scope):
-                raise AdmissionError(502, "The sandbox was not found") from None
+            if is_inside(scope) or is_control(scope):
+                raise AdmissionError.of(error, is_inside(scope)) from None
             status, facts, more = failure_of(error)
             await JSONResponse(facts, status, more)(scope, receive, send)
             return

@@ -20,10 +20,10 @@ from coderoom.integrations.service.e2b.code import make_code
 from coderoom.integrations.service.e2b.control import make_control
 from coderoom.integrations.service.e2b.filesystem import make_files, make_filesystem
 from coderoom.integrations.service.e2b.process import make_process
-from coderoom.integrations.service.e2b.sandboxes import AdmissionError, E2BSandboxes, is_inside
+from coderoom.integrations.service.e2b.sandboxes import AdmissionError, E2BSandboxes, is_control, is_inside
 from coderoom.integrations.service.tenants import Tenants
 
-__all__ = ["AdmissionError", "E2BSandboxes", "is_inside", "make_e2b"]
+__all__ = ["AdmissionError", "E2BSandboxes", "is_control", "is_inside", "make_e2b"]
 
 
 def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes) -> APIRouter:

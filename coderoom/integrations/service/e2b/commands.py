@@ -79,8 +79,11 @@ class Command:
 
     async def kill(self, number: int = signal.SIGKILL) -> None:
         """Send it a signal."""
-        self._killed = self._killed or number == signal.SIGKILL
-        await self.process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._killed = True
+            await self.process.kill()
+        else:
+            await self.process.send_signal(number)
 
     async def suspend(self, suspended: bool) -> None:
         """Let it stop, or go on."""

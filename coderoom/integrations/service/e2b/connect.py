@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -125,10 +125,8 @@ def stream_response(request: Request, messages: AsyncGenerator[Facts], waiting: 
     return StreamingResponse(frames(), media_type=_STREAMED)
 
 
-async def within(
-    messages: AsyncGenerator[Facts], seconds: float | None, late: Callable[[], Any]
-) -> AsyncGenerator[Facts]:
-    """Messages for so long; then `late` is called and awaited, and the client is told.
+async def within(messages: AsyncGenerator[Facts], seconds: float | None) -> AsyncGenerator[Facts]:
+    """Messages for so long.
 
     Raises:
         RpcError: It took too long.
@@ -142,7 +140,6 @@ async def within(
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                await late()
                 raise RpcError("deadline_exceeded", "The time of the request is over") from None
             yield message
     finally:

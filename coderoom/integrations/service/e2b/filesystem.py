@@ -208,9 +208,7 @@ def make_filesystem() -> APIRouter:
                 sandbox.watchers.pop(key, None)
                 await helper.process.kill()
 
-        async def late() -> None: ...
-
-        return stream_response(request, within(events(), seconds_of(request), late), {"keepalive": {}})
+        return stream_response(request, within(events(), seconds_of(request)), {"keepalive": {}})
 
     @routes.post("/CreateWatcher")
     async def create_watcher(request: Request) -> Response:

@@ -67,7 +67,7 @@ def make_process(boxes: Boxes) -> APIRouter:
     def command_of(sandbox: E2BSandbox, message: Facts) -> Command:
         selector = message.get("process")
         selector = selector if isinstance(selector, dict) else {}
-        for each in sandbox.commands.values():
+        for each in running(sandbox):
             if each.number == selector.get("pid") or (each.tag is not None and each.tag == selector.get("tag")):
                 return each
         raise RpcError("not_found", f"process with pid {selector.get('pid', selector.get('tag'))!r:.100} not found")
@@ -100,7 +100,8 @@ def make_process(boxes: Boxes) -> APIRouter:
         sandbox.commands[command.number] = command
         events = command.follow()
         first = await anext(events)  # It follows from the first output on.
-        asyncio.ensure_future(attended(sandbox, command))  # noqa: RUF006 (it ends with the process)
+        seconds = seconds_of(request)
+        asyncio.ensure_future(attended(sandbox, command, seconds))  # noqa: RUF006 (it ends with the process)
 
         async def all_events() -> AsyncGenerator[Facts]:
             yield first
@@ -109,21 +110,19 @@ def make_process(boxes: Boxes) -> APIRouter:
                     raise RpcError("unavailable", "the connection to the sandbox ended before the stream completed")
                 yield event
 
-        messages = within(all_events(), seconds_of(request), command.kill)
+        messages = within(all_events(), seconds)
         return stream_response(request, messages, _KEEP_ALIVE)
 
     @routes.post("/Connect")
     async def connect(request: Request) -> Response:
         command = command_of(sandbox_of(request), await message_of(request))
 
-        async def late() -> None: ...
-
-        return stream_response(request, within(command.follow(), seconds_of(request), late), _KEEP_ALIVE)
+        return stream_response(request, within(command.follow(), seconds_of(request)), _KEEP_ALIVE)
 
     @routes.post("/List")
     async def list_all(request: Request) -> Response:
         found = []
-        for each in sandbox_of(request).commands.values():
+        for each in running(sandbox_of(request)):
             tag = {} if each.tag is None else {"tag": each.tag}
             found.append({"config": each.config, "pid": each.number, **tag})
         return JSONResponse({"processes": found})
@@ -174,12 +173,21 @@ def make_process(boxes: Boxes) -> APIRouter:
     return routes
 
 
-async def attended(sandbox: E2BSandbox, command: Command) -> None:
-    """Pass the output of a command on; the sandbox is in use meanwhile."""
+def running(sandbox: E2BSandbox) -> list[Command]:
+    """The commands that have not ended."""
+    return [each for each in sandbox.commands.values() if each.process.exit_code is None]
+
+
+async def attended(sandbox: E2BSandbox, command: Command, seconds: float | None) -> None:
+    """Pass the output of a command on, and kill it after so many seconds; the sandbox is in use meanwhile."""
+    loop = asyncio.get_running_loop()
+    late = None if seconds is None else loop.call_later(seconds, lambda: asyncio.ensure_future(command.kill()))
     try:
         with sandbox.box:
             await command.attend()
     finally:
+        if late is not None:
+            late.cancel()
         sandbox.commands.pop(command.number, None)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -22,7 +23,7 @@ from starlette.responses import JSONResponse, Response
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.e2b.commands import Command
 from coderoom.integrations.service.e2b.helpers import Helper
-from coderoom.integrations.service.failures import NotFoundError, failure_of
+from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of
 from coderoom.integrations.service.tenants import Tenant
 
 HOME: Final = "/home/user"
@@ -41,11 +42,19 @@ _TOKENS: Final = (b"x-access-token", b"e2b-traffic-access-token")
 
 
 class AdmissionError(Exception):
-    """A request may not go inside a sandbox; `response` says why."""
+    """A client of E2B may not come in; `response` says why."""
 
-    def __init__(self, status: int, message: str, **more: str) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None, **more: str) -> None:
         super().__init__(message)
-        self.response = JSONResponse({**more, "code": status, "message": message}, status)
+        self.response = JSONResponse({**more, "code": status, "message": message}, status, headers)
+
+    @classmethod
+    def of(cls, error: Exception, inside: bool) -> AdmissionError:
+        """The same for what the server has met before it asked a route."""
+        status, facts, headers = failure_of(error)
+        if isinstance(error, SessionLostError):
+            status = 502 if inside else 404
+        return cls(status, "The sandbox was not found" if status == 502 else facts["error"]["message"], headers)
 
 
 @dataclass(eq=False)
@@ -250,6 +259,11 @@ def is_inside(scope: Any) -> bool:
     return is_signed or any(name == _ID for name, _ in scope["headers"])
 
 
+def is_control(scope: Any) -> bool:
+    """Whether a request is one for E2B's API."""
+    return str(scope["path"]).startswith(("/sandboxes", "/v2/sandboxes"))
+
+
 def sandbox_of(request: Request) -> E2BSandbox:
     """The sandbox of a request that goes inside one."""
     found: E2BSandbox | None = request.scope.get(SANDBOX)
@@ -277,6 +291,9 @@ class E2BRoute(APIRoute):
 
     def told(self, request: Request, error: Exception) -> Response:
         """The answer to a request that has failed."""
+        if isinstance(error, RequestValidationError):
+            first = error.errors()[0]
+            return refusal(400, f"{'.'.join(map(str, first['loc'][1:])) or 'The request'}: {first['msg']}.")
         status, facts, headers = failure_of(error)
         if status == 500:
             raise error
