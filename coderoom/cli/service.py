@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 PEERS_VARIABLE = "CODEROOM_PEERS_SECRET"
 _SHORTEST_SECRET = 16
+_COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _YIELD_SECONDS = 0.3
 
 sandbox = typer.Typer(help="Serve sandboxes over HTTP.", no_args_is_help=True)
@@ -60,6 +62,7 @@ def serve(
     problems: Annotated[
         Path | None, app.option("FOLDER", "Problem sets for SandboxFusion's /submit.", "--problems")
     ] = None,
+    otlp: app.OtlpOption = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log each request as a line of JSON.")] = False,
     debug: app.DebugOption = False,
 ) -> None:
@@ -110,14 +113,15 @@ def serve(
 
     if count == 1:
         ready()
-        asyncio.run(serve_sockets(server.app, [socket], server, drain_seconds))
+        with _tracing(otlp):
+            asyncio.run(serve_sockets(server.app, [socket], server, drain_seconds))
         return
 
     def make(peers: Peers, number: int) -> SandboxServer:
         return SandboxServer(config, known, concurrency=max(1, slots // count), peers=peers, problems=sets)
 
     everyone = [*({} if known is None else known).values(), ANYBODY, STRANGERS]
-    Workers(make, count, everyone, drain_seconds).serve(socket, ready)
+    Workers(make, count, everyone, drain_seconds, lambda: _tracing(otlp)).serve(socket, ready)
 
 
 def _peers_of(hosts: Sequence[str], address: str | None, port: int, workers: int) -> Peers | None:
@@ -138,3 +142,11 @@ def _peers_of(hosts: Sequence[str], address: str | None, port: int, workers: int
     except ValueError as error:
         raise RequestError(f"--address: {error}.") from None
     return Peers(owner, HostAddresses(hosts, port), secret)
+
+
+def _tracing(otlp: str | None) -> AbstractContextManager[None]:
+    if otlp is None and not any(map(os.environ.get, _COLLECTORS)):
+        return nullcontext()
+    from coderoom.runs.observers import exporting
+
+    return exporting(otlp)

@@ -32,6 +32,7 @@ from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
+from coderoom.integrations.service.tracing import below_client
 from coderoom.integrations.service.usage import metrics_of
 from coderoom.judge import Judge
 from coderoom.judge.problem_sets import Problem
@@ -269,7 +270,8 @@ class _ServiceGuard(Guard):
             status, facts, more = failure_of(error)
             await JSONResponse(facts, status, more)(scope, receive, send)
             return
-        await super()._pass_on(scope, receive, send)
+        with below_client(dict(scope["headers"])):
+            await super()._pass_on(scope, receive, send)
 
 
 def _tokens(headers: Mapping[bytes, bytes]) -> Iterable[bytes]:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coderoom._util.text import misfits
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.integrations.service.tracing import tell_run
 from coderoom.integrations.service.usage import Usage
 from coderoom.sandbox.config import MIB
 from coderoom.sandbox.proxy.rules import AllowList, address_of, parse_rule
@@ -197,6 +198,7 @@ class Tenants:
         began, turn = time.monotonic(), Turn()
         if tenant.waiting or not self._begin(tenant, memory_bytes, time.monotonic_ns()):
             await self._wait(tenant, memory_bytes)
+        waited = time.monotonic() - began
         try:
             yield turn
         except BaseException as error:
@@ -204,7 +206,9 @@ class Tenants:
             raise
         finally:
             self._end(tenant, memory_bytes)
-            tenant.usage.count_run(turn.outcome or "ok", time.monotonic() - began)
+            seconds = time.monotonic() - began
+            tenant.usage.count_run(turn.outcome or "ok", seconds)
+            tell_run(tenant.name, turn.outcome or "ok", waited, seconds)
 
     def _begin(self, tenant: Tenant, memory_bytes: int, since: int) -> bool:
         """Begin a run, if that is possible now."""

@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,7 @@ class Workers:
         count: How many workers.
         tenants: Those whose limits hold for all workers together.
         drain_seconds: How long what runs may take to its end at SIGTERM.
+        around: The context in which a worker serves.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Workers:
         count: int,
         tenants: Sequence[Tenant],
         drain_seconds: float,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._make = make
         self._count = count
@@ -56,6 +58,7 @@ class Workers:
         for each in tenants:
             each.usage = Usage(count)
         self._drain_seconds = drain_seconds
+        self._around = around
         self._secret = secrets.token_urlsafe(32)
         self._running: dict[int, tuple[int, str, float]] = {}  # Number, owner and start, by process ids.
         self._lifeline = os.pipe()  # It ends with the supervisor.
@@ -118,7 +121,8 @@ class Workers:
             os.setsid()  # A terminal's signals are passed on, and the kernel may share processor time by sessions.
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Until it serves.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            asyncio.run(self._work(number, owner, [listener, own], folder, started))
+            with self._around():
+                asyncio.run(self._work(number, owner, [listener, own], folder, started))
             status = 0
         except KeyboardInterrupt:
             status = 0
