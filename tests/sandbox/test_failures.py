@@ -268,3 +268,13 @@ def test_a_hard_limit_on_open_files_is_named() -> None:
     command[2] = command[2].replace("256", "40")  # No sandbox fits.
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("is 40, and the sandbox needs 272: raise it\n")
+
+
+@on_both_shapes
+async def test_a_program_without_a_network_is_told_what_turns_it_on(place: Place) -> None:
+    code = "require('dns').lookup('x.invalid', error => { throw error })"
+    async with place.sandbox() as sandbox:
+        for cell, language in ((code, "javascript"), ("echo 'curl: (6) Could not resolve host: x.y'; exit 6", "sh")):
+            result = await sandbox.run(cell, language=language)
+            assert (f"[{TURN_ON}]" in result.stderr) == (place.wall != "none"), result.stderr
+        assert TURN_ON not in (await sandbox.run("echo Could not resolve host", language="sh")).stderr

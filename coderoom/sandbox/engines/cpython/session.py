@@ -12,6 +12,7 @@ import fcntl
 import itertools
 import logging
 import os
+import re
 import shlex
 import signal
 import socket
@@ -61,6 +62,12 @@ _LOST = {"lost": True}
 _GONE_WITH_IT = "The process of this language has ended: its earlier variables are gone."
 _cells = itertools.count(1)
 _log = logging.getLogger(__name__)
+_NO_NETWORK = "There is no network here: network=True (--network) turns it on."
+# What programs say that cannot find a host.
+_NO_NAME = re.compile(
+    "ould not resolve|name resolution|EAI_AGAIN|no such host|Name or service not known|lookup address|dial udp|"
+    "UnknownHostException|java.net.SocketException"
+)
 
 
 class CheckpointHandle(ForkServerClient):
@@ -90,6 +97,7 @@ class CPythonSession:
         self._room = room
         self._config = config
         self._limits = config.limits
+        self._is_without_network = not (config.network or config.proxied or config.wall == "none")
         self._functions = functions
         if install is not None:
             function = replace(from_callable(self._install_packages), is_async=False)
@@ -281,6 +289,8 @@ class CPythonSession:
         failed = cell.ended.get("status") if cell.ended is not None else (cell.answer or {}).get("outcome") == "error"
         if failed and (advice := advice_on_installing(code, cell.output.text())):
             cell.output.add("stderr", f"[{advice}]\n".encode())
+        elif failed and program is not None and self._is_without_network and _NO_NAME.search(cell.output.text()):
+            cell.output.add("stderr", f"[{_NO_NETWORK}]\n".encode())
         used = () if self._room.network is None else await self._room.network.used()
         refused = [each.why for each in used if each.why]
         for why in refused:
