@@ -39,6 +39,7 @@ MODULES = {
     "coderoom.integrations.mcp": "mcp",
     "coderoom.integrations.openai_agents": "openai-agents",
     "coderoom.integrations.openai_sandbox": "openai-agents",
+    "coderoom.integrations.openenv": "openenv",
     "coderoom.integrations.pydantic_ai": "pydantic-ai",
     "coderoom.integrations.smolagents": "smolagents",
     "coderoom.integrations.verifiers": "verifiers",

@@ -69,3 +69,9 @@ def test_trl_trains_a_model_to_write_code_that_passes(environment: Environment, 
     assert done.returncode == 0, done.stdout
     first, last = map(float, done.stdout.splitlines()[-1].split())
     assert last > first + 0.2
+
+
+def test_openenv_episodes(environment: Environment, tmp_path: Path) -> None:
+    done = run(environment("openenv"), str(EXAMPLES / "openenv_episode.py"), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert {"2 0.0 True", "4 1.0 True"} <= {*done.stdout.splitlines()}

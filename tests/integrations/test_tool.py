@@ -26,6 +26,7 @@ from coderoom.integrations.tool import CodeSession, describe_tool
         ("llama_index", "llama-index"),
         ("openai_agents", "openai-agents"),
         ("openai_sandbox", "openai-agents"),
+        ("openenv", "openenv"),
         ("pydantic_ai", "pydantic-ai"),
         ("smolagents", "smolagents"),
         ("verifiers", "verifiers"),
