@@ -53,6 +53,8 @@ class NewSandbox(_Body):
     template: str = Field(default=TEMPLATE, alias="templateID")
     timeout: float | None = None
     auto_pause: bool = Field(default=False, alias="autoPause")
+    auto_pause_memory: bool = Field(default=True, alias="autoPauseMemory")
+    auto_resume: dict[str, Any] | None = Field(default=None, alias="autoResume")
     metadata: dict[str, str] | None = None
     env: dict[str, str] | None = Field(default=None, alias="envVars")
     internet: bool | None = Field(default=None, alias="allow_internet_access")
@@ -66,6 +68,13 @@ class NewTime(_Body):
     """How long a sandbox lives."""
 
     timeout: float | None = None
+    memory: bool | None = None
+
+
+class NewPause(_Body):
+    """A pause."""
+
+    memory: bool | None = None
 
 
 def make_control(sandboxes: E2BSandboxes) -> APIRouter:
@@ -100,6 +109,8 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             await boxes.end(box)
             raise
         sandbox = E2BSandbox(box, main, name, env, box.sandbox.wall in _WALLS_WITH_HOME, pauses=body.auto_pause)
+        sandbox.keeps_memory = body.auto_pause_memory
+        sandbox.wakes = seconds if (body.auto_resume or {}).get("enabled") else None
         for language in ("python", "javascript"):
             default_context(sandbox, language)
         sandboxes.add(sandbox)
@@ -139,7 +150,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
     @routes.get("/sandboxes/{id}")
     async def describe(request: Request, id: str) -> dict[str, Any]:
         sandbox = sandboxes.find(_tenant(request), id)
-        lifecycle = {"onTimeout": "pause" if sandbox.pauses else "kill", "autoResume": False}
+        lifecycle = {"onTimeout": "pause" if sandbox.pauses else "kill", "autoResume": sandbox.wakes is not None}
         return {**_described(sandbox), "envdAccessToken": sandbox.token, "domain": None, "lifecycle": lifecycle}
 
     @routes.delete("/sandboxes/{id}")
@@ -162,11 +173,11 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             return Response(status_code=204)
 
     @routes.post("/sandboxes/{id}/pause")
-    async def pause(request: Request, id: str) -> Response:
+    async def pause(request: Request, id: str, body: NewPause | None = None) -> Response:
         sandbox = sandboxes.find(_tenant(request), id)
         if sandbox.paused:
             return refusal(409, f"The sandbox {id!r:.100} is paused already.")
-        await sandboxes.pause(sandbox)
+        await sandboxes.pause(sandbox, body is None or body.memory is not False)
         return Response(status_code=204)
 
     @routes.post("/sandboxes/{id}/resume")
@@ -176,7 +187,9 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         sandbox = sandboxes.find(_tenant(request), id)
         was_paused = sandbox.paused
         with sandbox.box:
-            await sandboxes.resume(sandbox, _seconds(body.timeout))
+            if was_paused and body.memory is False:
+                await sandboxes.forget(sandbox)
+            sandboxes.resume(sandbox, _seconds(body.timeout))
         return JSONResponse(_made(sandbox), 201 if was_paused else 200)
 
     for method, path, what in (

@@ -91,6 +91,8 @@ class E2BSandbox:
         ends: When its time is over, in seconds since 1970; `None` while it is paused.
         has_home: Whether its files are at `/home/user`; elsewhere, walls show them where they are.
         pauses: Whether it is paused then, not ended.
+        keeps_memory: Whether variables and commands outlast such a pause.
+        wakes: For how many seconds a request lets it go on after such a pause; `None`: it refuses requests.
         contexts: The contexts of its code, by ids.
         commands: Its commands, by their numbers.
         watchers: What watches its folders, by ids.
@@ -103,6 +105,8 @@ class E2BSandbox:
     env: Mapping[str, str]
     has_home: bool
     pauses: bool = False
+    keeps_memory: bool = True
+    wakes: float | None = None
     token: str = field(default_factory=lambda: secrets.token_hex(24))
     ends: float | None = None
     paused: bool = False
@@ -191,10 +195,10 @@ class E2BSandboxes:
     async def _over(self, sandbox: E2BSandbox) -> None:
         if not self.boxes.has(sandbox.box) or sandbox.paused:
             return
-        await (self.pause(sandbox) if sandbox.pauses else self.end(sandbox))
+        await (self.pause(sandbox, sandbox.keeps_memory) if sandbox.pauses else self.end(sandbox))
 
-    async def pause(self, sandbox: E2BSandbox) -> None:
-        """Stop its commands, and keep it as it is for a day at most."""
+    async def pause(self, sandbox: E2BSandbox, memory: bool) -> None:
+        """Stop its commands, and keep it as it is for a day at most; without `memory`, keep the files only."""
         self.set_time(sandbox, MOST_SECONDS)
         sandbox.paused, sandbox.ends = True, None
         sandbox.box.idle_seconds = MOST_SECONDS
@@ -202,18 +206,24 @@ class E2BSandboxes:
             await context.kept.session.cancel()
         for command in list(sandbox.commands.values()):
             await command.suspend(True)
+        if not memory:
+            await self.forget(sandbox)
         assert sandbox.timer is not None
         sandbox.timer.cancel()
         late = asyncio.get_running_loop().call_later
         sandbox.timer = late(MOST_SECONDS, lambda: asyncio.ensure_future(self.end(sandbox)))
 
-    async def resume(self, sandbox: E2BSandbox, seconds: float) -> None:
+    async def forget(self, sandbox: E2BSandbox) -> None:
+        """End its commands, and make the states of all contexts fresh."""
+        await asyncio.gather(*(each.session.restart() for each in sandbox.box.sessions.values()))
+
+    def resume(self, sandbox: E2BSandbox, seconds: float) -> None:
         """Go on after a pause; without one, live at least for so long."""
         if sandbox.paused:
             sandbox.paused = False
             sandbox.box.idle_seconds = sandbox.box.tenant.limits.idle_seconds
             for command in list(sandbox.commands.values()):
-                await command.suspend(False)
+                asyncio.ensure_future(command.suspend(False))  # noqa: RUF006 (it is over at once)
         elif sandbox.ends is not None and sandbox.ends > time.time() + seconds:
             return
         self.set_time(sandbox, seconds)
@@ -232,16 +242,19 @@ class E2BSandboxes:
         id = headers.get(_ID)
         if id is not None:
             found = self._alive(id.decode("latin-1"))
+            given = [headers[name] for name in _TOKENS if name in headers]
+            known = found is not None and any(hmac.compare_digest(found.token.encode(), each) for each in given)
+            if found is not None and found.paused and found.wakes is not None and known:
+                self.resume(found, found.wakes)
             if found is None or found.paused:
                 raise AdmissionError(502, "The sandbox was not found", sandboxId=id.decode("latin-1"))
-            given = [headers[name] for name in _TOKENS if name in headers]
-            if not any(hmac.compare_digest(found.token.encode(), each) for each in given):
+            if not known:
                 raise AdmissionError(401, "The access token of the sandbox is missing or wrong.")
         else:
             query = parse_qs(scope["query_string"].decode("latin-1"))
             operation = "write" if scope["method"] == "POST" else "read"
-            known = filter(None, map(self._alive, list(self._known)))
-            found = next((each for each in known if each.signs(query, operation)), None)
+            all_known = filter(None, map(self._alive, list(self._known)))
+            found = next((each for each in all_known if each.signs(query, operation)), None)
             if found is None or found.paused:
                 raise AdmissionError(401, "The signature is wrong, or its sandbox was not found.")
             until = query.get("signature_expiration", [""])[0]

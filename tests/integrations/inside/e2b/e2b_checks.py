@@ -93,14 +93,28 @@ def test_pause_and_resume() -> None:
 
 
 def test_pause_at_timeout() -> None:
-    """`lifecycle={"on_timeout": "pause"}`."""
-    made = Sandbox.create(timeout=1, lifecycle={"on_timeout": "pause"})
+    """`lifecycle={"on_timeout": "pause", "auto_resume": True}`: the next request lets it go on."""
+    made = Sandbox.create(timeout=1, lifecycle={"on_timeout": "pause", "auto_resume": True})
+    made.run_code("kept = 7")
     for _ in range(100):
         if made.get_info().state == e2b.SandboxState.PAUSED:
             break
         time.sleep(0.1)
     assert made.get_info().state == e2b.SandboxState.PAUSED
+    assert made.run_code("kept").text == "7"
     made.kill()
+
+
+def test_pause_of_files_only() -> None:
+    """`pause(mode="filesystem")` and `connect(on_resume="reboot")`: files stay, variables and commands do not."""
+    with Sandbox.create() as made:
+        made.files.write("kept.txt", "x")
+        made.run_code("gone = 1")
+        made.commands.run("sleep 58", background=True)
+        made.pause(mode="filesystem")
+        made.connect()
+        assert made.run_code("'gone' in globals()").text == "False"
+        assert (made.files.read("kept.txt"), made.commands.list()) == ("x", [])
 
 
 def test_tokens_are_checked(box: Sandbox) -> None:
