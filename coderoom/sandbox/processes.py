@@ -61,6 +61,7 @@ class Process:
         self.limit: Limit | None = None
         self.key = b""
         self.send_number: Callable[[int], Awaitable[None]]  # Sends it a signal, once it is started.
+        self.on_resize: Callable[[int, int], object] | None = None  # Of a terminal that is not on this machine.
         self._loop = asyncio.get_running_loop()
         self._terminal = terminal is not None
         self._most_bytes = most_bytes
@@ -201,6 +202,8 @@ class Process:
         """Change the size of its terminal; does nothing without one."""
         if self._terminal and self._input is not None:
             _set_size(self._input, rows, columns)
+            if self.on_resize is not None:
+                self.on_resize(rows, columns)
 
     def close_remote_fds(self) -> None:
         """Close its ends of the descriptors, after they were sent to it; called by the engine."""

@@ -31,6 +31,7 @@ from coderoom.integrations.service.failures import NotFoundError, SessionLostErr
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
+from coderoom.integrations.service.processes import make_processes
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
 from coderoom.integrations.service.tracing import below_client
 from coderoom.integrations.service.usage import metrics_of
@@ -90,6 +91,7 @@ class SandboxServer:
         self._e2b = E2BSandboxes(self._boxes)
         self._routers = (
             make_api(self._boxes, self._tenants, self._judge),
+            make_processes(self._boxes),
             make_fusion(self._boxes, self._tenants),
             make_fusion_problems(problems or {}, self._tenants, self._judge),
             make_e2b(self._boxes, self._tenants, self._e2b),

@@ -49,7 +49,7 @@ class TenantLimits(BaseModel):
     disk_bytes: int = Field(
         default=64 * _GIB, ge=MIB, description="Files: of each sandbox with files, the limit `disk_bytes` counts."
     )
-    seconds: float = Field(default=300, gt=0, description="The longest time limit of a run or cell.")
+    seconds: float = Field(default=600, gt=0, description="The longest time limit of a run or cell.")
     idle_seconds: float = Field(default=600, gt=0, description="A sandbox that nobody uses for so long is closed.")
     network: bool | tuple[str, ...] = Field(
         default=False, description="The network that a sandbox may ask for: none, all, or hosts of this list."

@@ -60,6 +60,7 @@ class TestFiles:
 
 
 class TestServers:
+    @pytest.mark.slow
     async def test_a_session_of_a_server_that_was_started_again(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import socket
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from coderoom.sandbox.cell import STATE_LOST
 from coderoom.sandbox.config import Limits, SandboxConfig
 from coderoom.sandbox.engines.remote.client import ANSWER_SECONDS, GoneError, id_of
 from coderoom.sandbox.engines.remote.lease import Lease
+from coderoom.sandbox.engines.remote.processes import Bridge
 from coderoom.sandbox.engines.remote.wire import result_from_json
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
@@ -77,6 +79,7 @@ class RemoteSession:
         self._gate = asyncio.Event()
         self._gate.set()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._bridges: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
     async def run(
         self,
@@ -205,8 +208,13 @@ class RemoteSession:
 
     async def start(self, process: Process, **how: Any) -> None:
         """Start a program beside the cells."""
-        process.note_end({"lost": True})
-        raise RequestError("The engine 'remote' starts no programs beside cells.")
+        bridge = Bridge(self._engine.lease.client, process)
+        try:
+            await bridge.start(f"{await self._opened()}/processes", **how)
+        except BaseException:
+            bridge.close()
+            raise
+        self._bridges.add(self._spawn(bridge.carry()))
 
     async def connect(self, port: int) -> socket.socket:
         """Refuse: streams do not go over a server."""
@@ -276,6 +284,8 @@ class RemoteSession:
             await cancel_and_wait(self._cancelling)
         if self._id and not self._engine.lost:
             await run_uncancellable(self._tell("DELETE", self._path))
+        for carrying in self._bridges:
+            await cancel_and_wait(carrying)
 
     def abandon(self) -> None:
         """As `close`, without waiting."""
