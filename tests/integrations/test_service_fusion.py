@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
+from coderoom.integrations.service.fusion import LANGUAGES
 from tests.integrations.service import client_of, serving
 from tests.sandbox.test_languages import FAILING, READING
+from tests.support.commands import ROOT
 
 _NAMES = {"javascript": "nodejs", "r": "R"}
 _ALL = {"python": "print('got', input())", **{_NAMES.get(name, name): code for name, code in READING.items()}}
@@ -270,3 +273,9 @@ def test_programs_are_judged_by_what_they_print(judging: httpx.Client, language:
     assert late["tests"][0]["exec_info"]["run_result"]["status"] == "TimeLimitExceeded"
     body = {"dataset": "human", "id": "Set/0", "completion": "", "config": {"language": "cpp"}}
     assert judging.post("/submit", json=body).status_code == 400
+
+
+def test_the_docs_name_the_languages() -> None:
+    text = (ROOT / "docs" / "fusion.md").read_text()
+    listed = text.partition("\n`python`, ")[2].partition(" run where ")[0]
+    assert {"python", *re.findall(r"`(\w+)`", listed)} == set(LANGUAGES) == {*_ALL, "go_test", "pytest", "sql"}
