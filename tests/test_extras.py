@@ -37,6 +37,7 @@ MODULES = {
     "coderoom.integrations.langchain": "langchain",
     "coderoom.integrations.llama_index": "llama-index",
     "coderoom.integrations.mcp": "mcp",
+    "coderoom.integrations.nemo_gym": "nemo-gym",
     "coderoom.integrations.openai_agents": "openai-agents",
     "coderoom.integrations.openai_sandbox": "openai-agents",
     "coderoom.integrations.openenv": "openenv",

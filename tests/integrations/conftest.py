@@ -50,6 +50,8 @@ def make_environment(file: Path) -> Path:
             lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
             pins = [line for line in lines if not is_installed(line)]
             install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--python", str(python)]
+            if file.name == "nemo_gym.txt":  # It is for Python 3.12; what the door uses of it is for any.
+                install += ["--python-version", "3.12"]
             env = without_python_settings(os.environ)
             env |= {"UV_FIND_LINKS": env["PIP_FIND_LINKS"]} if "PIP_FIND_LINKS" in env else {}  # As pip does.
             for command in ([sys.executable, "-m", "venv", "--without-pip", str(folder)], [*install, *pins]):

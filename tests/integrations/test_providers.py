@@ -75,3 +75,8 @@ def test_openenv_episodes(environment: Environment, tmp_path: Path) -> None:
     done = run(environment("openenv"), str(EXAMPLES / "openenv_episode.py"), cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert {"2 0.0 True", "4 1.0 True"} <= {*done.stdout.splitlines()}
+
+
+def test_nemo_gym_rewards_what_passes(environment: Environment, tmp_path: Path) -> None:
+    done = run(environment("nemo_gym"), str(EXAMPLES / "nemo_gym_answers.py"), cwd=tmp_path)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["2 0.0", "4 1.0"]), done.stdout

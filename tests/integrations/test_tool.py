@@ -24,6 +24,7 @@ from coderoom.integrations.tool import CodeSession, describe_tool
         ("inspect_ai", "inspect"),
         ("langchain", "langchain"),
         ("llama_index", "llama-index"),
+        ("nemo_gym", "nemo-gym"),
         ("openai_agents", "openai-agents"),
         ("openai_sandbox", "openai-agents"),
         ("openenv", "openenv"),
