@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import importlib.util
 import json
 import secrets
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +42,7 @@ _MOST_SHARED: Final = 8
 # What the interpreter, the C library and OpenSSL read when a process starts.
 _OF_LOADERS: Final = ("PYTHON", "LD_", "GCONV_", "GLIBC_", "MALLOC_", "LOCPATH", "NLSPATH", "OPENSSL_", "SSLKEYLOG")
 _LARGEST_OPTIONS: Final = 4 * 1024 * 1024
+_LARGEST_METADATA: Final = 64 * 1024
 
 
 @dataclass(eq=False)
@@ -251,6 +252,8 @@ class Boxes:
             RequestError: An option is wrong, or not for clients.
             TooMuchError: The tenant has too many.
         """
+        if len(_key(more.get("metadata", {}))) > _LARGEST_METADATA:
+            raise RequestError(f"The metadata of a sandbox may have {_LARGEST_METADATA:,} bytes.")
         config = self._config(tenant, options)
         disk = config.limits.disk_bytes if files else 0
         tenant.take(sandboxes=1, disk_bytes=disk)
@@ -338,6 +341,9 @@ class Boxes:
         if isinstance(options.get("limits"), Mapping):
             own = {"yield_seconds": self.defaults.limits.yield_seconds}  # It protects others.
             given["limits"] = Limits.model_validate({**dict(self.defaults.limits), **options["limits"], **own})
+            for name in {"memory_bytes", "disk_bytes"} & options["limits"].keys():
+                if getattr(given["limits"], name) > (most := getattr(tenant.limits, name)):
+                    raise TooMuchError(f"The tenant {tenant.name!r} may have {name}={most:,}, and a sandbox no more.")
         if isinstance(options.get("preload"), list):
             given["preload"] = [SourceModule(*each) if isinstance(each, list) else each for each in options["preload"]]
             _check_preload(given["preload"], options)
@@ -419,10 +425,15 @@ def _known_modules() -> frozenset[SourceModule]:
 
 
 def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    """Whether a module is there. Nothing is imported here, as `importlib.util.find_spec` does with packages."""
+    places, whole = None, ""
+    for part in name.split("."):
+        whole = f"{whole}.{part}" if whole else part
+        found = next(filter(None, (finder.find_spec(whole, places) for finder in sys.meta_path)), None)
+        if found is None:
+            return False
+        places = list(found.submodule_search_locations or ())
+    return True
 
 
 def _check_environment(env: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 
 from starlette.requests import Request
 
+from coderoom._util.archives import members_of
 from coderoom._util.files import name_inside, open_inside, remove_inside, stats_inside, write_inside
 from coderoom.errors import RequestError
 from coderoom.integrations.service.boxes import Box
@@ -143,21 +144,17 @@ def unpack(box: Box, file: BinaryIO) -> None:
     Raises:
         RequestError: It is none, it has other things than files, or they do not fit.
     """
-    root, room = folder_of(box), box.sandbox.limits.disk_bytes
+    root = folder_of(box)
     try:
-        # Not compressed: a small one could have any size.
-        with tarfile.open(fileobj=file, mode="r:") as archive:
-            for number, member in enumerate(archive):
-                room -= member.size
-                if number >= _MOST_FILES or room < 0:
-                    raise RequestError(f"An archive may have {_MOST_FILES:,} files, which fit in limits.disk_bytes.")
-                if member.isdir():
-                    continue
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is None:
-                    raise RequestError(f"{member.name!r:.200} is not a plain file.")
-                write_inside(root, name_inside(member.name), content)  # type: ignore[arg-type]
-    except (tarfile.TarError, EOFError) as error:
+        for number, (member, content) in enumerate(members_of(file)):
+            if number >= _MOST_FILES:
+                raise RequestError(f"An archive may have {_MOST_FILES:,} files.")
+            if member.isdir():
+                continue
+            if content is None:
+                raise RequestError(f"{member.name!r:.200} is not a plain file.")
+            write_inside(root, name_inside(member.name), content)
+    except tarfile.TarError as error:
         raise RequestError(f"This is not a tar archive: {error}.") from error
     except OSError as error:
         raise RequestError(f"The archive cannot be written: {error.strerror}.") from error

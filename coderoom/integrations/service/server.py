@@ -256,7 +256,7 @@ class _ServiceGuard(Guard):
 
     def is_streamed(self, scope: Message) -> bool:
         """Whether a file is sent."""
-        return _STREAMED.match(f"{scope['method']} {scope['path']}") is not None
+        return _STREAMED.fullmatch(f"{scope['method']} {scope['path']}") is not None
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         try:

@@ -327,7 +327,7 @@ def id_of(facts: Mapping[str, Any]) -> str:
 
 def _pause_of(header: str | None) -> float:
     try:
-        return min(max(float(header or ""), _LEAST_WAIT), _MOST_WAIT)
+        return min(max(_LEAST_WAIT, float(header or "")), _MOST_WAIT)  # In this order NaN, too, is the least.
     except ValueError:
         return 1.0
 

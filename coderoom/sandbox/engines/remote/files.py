@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
+from coderoom._util.archives import members_of
 from coderoom._util.files import name_inside, open_inside, remove_inside, stats_inside, write_inside
 from coderoom._util.tasks import run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
@@ -150,14 +151,12 @@ class RemoteFiles:
 
     def _unpack(self, wanted: set[str], file: Any) -> None:
         try:
-            with tarfile.open(fileobj=file, mode="r:") as archive:
-                for member in archive:
-                    content = archive.extractfile(member) if member.isfile() else None
-                    if content is None or member.name not in wanted:
-                        continue
-                    path = write_inside(self._folder, member.name, content)  # type: ignore[arg-type]
-                    self._here[member.name] = _version_of(path.lstat())
-        except (tarfile.TarError, EOFError) as error:
+            for member, content in members_of(file):
+                if content is None or member.name not in wanted:
+                    continue
+                path = write_inside(self._folder, member.name, content)
+                self._here[member.name] = _version_of(path.lstat())
+        except tarfile.TarError as error:
             raise SandboxUnavailable(f"The server has sent no archive of files: {error}.") from error
         except OSError as error:
             raise RequestError(f"Files of the server cannot be written to {str(self._folder)!r}: {error}.") from error

@@ -1,0 +1,124 @@
+"""What hostile clients of the service try: the server goes on, nothing is lost, and nobody gets what is another's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.integrations.service import client_of, serving
+
+_HUGE = 10**30
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(tmp_path_factory.mktemp("service")) as found:
+        yield found
+
+
+def used(client: httpx.Client, gauge: str) -> int:
+    lines = client.get("/metrics").text.splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f'coderoom_{gauge}{{tenant="one"}}'))
+
+
+def e2b_sandbox(client: httpx.Client) -> tuple[str, dict[str, str]]:
+    """The token of a new sandbox, and the headers of requests that go inside it."""
+    made = client.post("/sandboxes", json={"templateID": "base"}).json()
+    return made["envdAccessToken"], {"e2b-sandbox-id": made["sandboxID"], "X-Access-Token": made["envdAccessToken"]}
+
+
+def test_the_server_imports_nothing_that_a_client_names(url: str) -> None:
+    with client_of(url) as client:
+        # This module runs all tests that it finds, and ends the process, when it is imported.
+        for name in ("unittest.__main__.x", "unittest.__main__.__doc__", "a..b", ".", ""):
+            answer = client.post("/v1/run", json={"code": "1", "options": {"preload": [name]}})
+            assert answer.status_code == 400, name
+        known = {"preload": ["json.decoder", "sys", "os.path", "xml.dom.minidom"]}
+        assert client.post("/v1/run", json={"code": "1", "options": known}).json()["outcome"] == "ok"
+
+
+def test_a_limit_beyond_all_that_a_tenant_has_is_refused_and_not_counted(url: str) -> None:
+    with client_of(url) as client:
+        for _ in range(3):
+            memory = {"limits": {"memory_bytes": _HUGE}}
+            assert client.post("/v1/run", json={"code": "1", "options": memory}).status_code == 429
+            disk = {"limits": {"disk_bytes": _HUGE}}
+            assert client.post("/v1/sandboxes", json={"options": disk}).status_code == 429
+        assert (used(client, "running"), used(client, "sandboxes"), used(client, "disk_bytes")) == (0, 0, 0)
+
+
+def test_what_a_client_notes_about_a_sandbox_has_a_limit(url: str) -> None:
+    with client_of(url) as client:
+        answer = client.post("/v1/sandboxes", json={"metadata": {"x": "y" * 100_000}})
+        assert (answer.status_code, used(client, "sandboxes")) == (400, 0)
+
+
+def test_calls_about_files_have_the_limit_of_all_requests(url: str) -> None:
+    with client_of(url) as client:
+        _, inside = e2b_sandbox(client)
+        large = b"{" + b" " * (17 << 20)
+        for path in ("/filesystem.Filesystem/Stat", "/filesX"):
+            assert httpx.post(url + path, content=large, headers=inside).status_code == 413, path
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
+def test_a_signed_url_is_for_one_file(url: str) -> None:
+    with client_of(url) as client:
+        token, inside = e2b_sandbox(client)
+        for name in ("given", "secret"):
+            assert httpx.post(f"{url}/files", params={"path": name}, content=name, headers=inside).is_success
+        digest = hashlib.sha256(f"given:read:user:{token}".encode()).digest()
+        signature = f"v1_{base64.b64encode(digest).rstrip(b'=').decode()}"
+        signed = f"{url}/files?path=given&username=user&signature={quote(signature, '')}"
+        assert httpx.get(signed).text == "given"
+        for more in ("&path=secret", "&path=", "&username=", "&signature=x"):
+            assert httpx.get(signed + more).status_code == 401, more
+        assert httpx.post(signed, content=b"x").status_code == 401
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+
+
+def _member(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    facts = tarfile.TarInfo(name)
+    facts.type = kind
+    head = bytearray(facts.tobuf(tarfile.GNU_FORMAT))
+    head[124:136] = (size + (0 if size >= 0 else 256**12)).to_bytes(12, "big") if size < 0 else b"%011o\0" % size
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head)
+
+
+def _extended(**facts: str) -> bytes:
+    facts_of = {name.replace("_", "."): value for name, value in facts.items()}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers=facts_of):
+        pass
+    head = bytearray(packed.getvalue()[:1024])
+    head[156:157] = b"x"
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head[:512])
+    return bytes(head)
+
+
+def test_archives_that_make_their_reader_run_in_circles_are_refused(url: str) -> None:
+    first = _member("a", 0)
+    sparse = _extended(GNU_sparse_major="1", GNU_sparse_minor="0", GNU_sparse_realsize=str(1 << 40))
+    archives = {
+        "negative": first + _member("b", -512),
+        "extended": first + _extended(size="-1024") + first,
+        "no number": first + _extended(GNU_sparse_size="x") + first,
+        "nested": _extended(a="b") * 3_000 + first,
+        "sparse": sparse + _member("s", 512) + b"0\n".ljust(512, b"\0"),
+    }
+    with client_of(url) as client:
+        box = client.post("/v1/sandboxes", json={}).json()["id"]
+        for what, archive in archives.items():
+            answer = client.put(f"/v1/sandboxes/{box}/archive", content=archive + bytes(1024))
+            assert answer.status_code == 400, (what, answer.text)
+        client.delete(f"/v1/sandboxes/{box}")
