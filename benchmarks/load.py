@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import statistics
 import subprocess
@@ -140,29 +141,36 @@ def percentiles(took: list[float]) -> str:
 
 async def measure(url: str, server: int, seconds: float, bad_clients: int, kinds: list[str]) -> None:
     """Measure, and say what was seen."""
-    numbers, seen = random.Random(7), Counter[str]()
+    seen = Counter[str]()
 
-    async def both_kinds(until: float, clients: int) -> list[float]:
-        bad = [
-            behave_badly(url, tenant, until, seen, random.Random(numbers.random()), kinds)
-            for tenant in ("bad", "worse")
-            for _ in range(clients)
-        ]
-        good = [run_shortly(url, until, seen) for _ in range(2)]
-        found = await asyncio.gather(*good, *bad)
-        return [each for took in found[:2] if took for each in took]
+    async def both_kinds(seconds: float, clients: int) -> list[float]:
+        # The others are a process of their own, which does not delay the measuring one.
+        command = [sys.executable, __file__, "--bad", url, "--minutes", str(seconds / 60), "--kinds", ",".join(kinds)]
+        others = await asyncio.create_subprocess_exec(*command, "--clients", str(clients), stdout=subprocess.PIPE)
+        took = await asyncio.gather(*(run_shortly(url, time.monotonic() + seconds, seen) for _ in range(2)))
+        seen.update(json.loads((await others.communicate())[0]))
+        return [each for some in took for each in some]
 
-    await both_kinds(time.monotonic() + 10, bad_clients)  # Everything has been used once.
+    await both_kinds(10, bad_clients)  # Everything has been used once.
     before = await settled(url, server)
     alone = min(20.0, seconds)
-    print("alone:      ", percentiles(await both_kinds(time.monotonic() + alone, 0)), flush=True)
-    print("with others:", percentiles(await both_kinds(time.monotonic() + seconds, bad_clients)), flush=True)
-    print("alone:      ", percentiles(await both_kinds(time.monotonic() + alone, 0)), flush=True)
+    print("alone:      ", percentiles(await both_kinds(alone, 0)), flush=True)
+    print("with others:", percentiles(await both_kinds(seconds, bad_clients)), flush=True)
+    print("alone:      ", percentiles(await both_kinds(alone, 0)), flush=True)
     after = await settled(url, server)
     for what, count in sorted(seen.items()):
         print(f"  {count:7,}  {what}")
     for name, was in before.items():
         print(f"  {name}: {was:,} before, {after[name]:,} after")
+
+
+async def all_bad(url: str, seconds: float, clients: int, kinds: list[str]) -> Counter[str]:
+    """What the tenants that behave badly have seen."""
+    seen, until = Counter[str](), time.monotonic() + seconds
+    tenants = [tenant for tenant in ("bad", "worse") for _ in range(clients)]
+    bad = (behave_badly(url, each, until, seen, random.Random(number), kinds) for number, each in enumerate(tenants))
+    await asyncio.gather(*bad)
+    return seen
 
 
 def main() -> None:
@@ -172,7 +180,12 @@ def main() -> None:
     parser.add_argument("--workers", default="2")
     parser.add_argument("--clients", type=int, default=8, help="of each tenant that behaves badly")
     parser.add_argument("--kinds", default="hog,hog,bomb,flood,hang,leave", help="of bad behaviour")
+    parser.add_argument("--bad", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.bad:
+        kinds = arguments.kinds.split(",")
+        print(json.dumps(asyncio.run(all_bad(arguments.bad, arguments.minutes * 60, arguments.clients, kinds))))
+        return
     with tempfile.TemporaryDirectory() as folder:
         tenants = Path(folder, "tenants.yaml")
         tenants.write_text(TENANTS)

@@ -253,6 +253,8 @@ class Collector:
         self._length = 0  # Of all text.
         self._marks: dict[str, int] = {}
         self.size = 0
+        self.on_excess: Callable[[], None] | None = None
+        """Called when something comes that is above the limit."""
 
     @property
     def truncated(self) -> bool:
@@ -262,6 +264,8 @@ class Collector:
     def add(self, stream: StreamName, data: bytes, final: bool = False) -> None:
         """Add bytes that were written to a stream; `final`: nothing follows."""
         self.size += len(data)
+        if self.on_excess is not None and self._dropped:
+            self.on_excess()
         text = self._decoders[stream].decode(data, final)
         if not text:
             return

@@ -152,7 +152,10 @@ class Limits(BaseModel):
         gt=0,
         le=86_400,
         allow_inf_nan=False,
-        description="After so long, a cell that computes gets a lower priority, so that short ones do not wait for it.",
+        description=(
+            "After so long, a cell that computes gets a lower priority, so that short ones do not wait for it. "
+            "With it, output above its limit is read slowly."
+        ),
     )
 
 

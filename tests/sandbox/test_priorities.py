@@ -39,3 +39,19 @@ async def test_a_cell_that_computes_for_long_gets_a_lower_priority_and_others_ke
             await session.restart()
             assert (await session.run(PRIORITY)).value == 0
         assert (await sandbox.run(PRIORITY)).value == 0
+
+
+@on_both_shapes
+async def test_output_that_is_not_kept_is_counted_as_ever(place: Place) -> None:
+    limits = Limits(yield_seconds=0.2, output_bytes=10_000)
+    code = "for number in range(100): print(str(number) * 20_000)\nimport os\nos.system('echo from sh')\n'the value'"
+    sandbox = Sandbox(engine=place.engine, wall=place.wall, limits=limits, **place.arguments)
+    async with sandbox, sandbox.session() as session:
+        for _ in range(2):
+            result = await session.run(code)
+            assert result.value == "the value"
+            assert result.stdout.endswith("9\nfrom sh\n")
+            assert result.truncated
+            assert result.stdout.startswith("0" * 1_000)
+        pieces = [piece async for piece in session.stream(code)]
+        assert sum(len(getattr(piece, "text", "")) for piece in pieces) == 10 * 20_000 + 90 * 40_000 + 100 + 8

@@ -52,6 +52,7 @@ _GRACE = 0.3
 _LAST_GRACE = 0.2  # The same, after all processes that it may be waiting for were killed.
 _MOST_GRACE, _MOMENT = 5.0, 0.05
 _CLOSING = 1.0  # How long the end of an interpreter may take when a session is closed.
+_PAUSE = 0.01  # Between two looks at output that is not kept, where others have to be let go first.
 # For replacing the state by a fork of itself, which takes milliseconds unless code keeps the interpreter's lock.
 _LEAVING_THREADS = 5.0
 _MOST_REASONS = 5
@@ -114,6 +115,7 @@ class CPythonSession:
         self._work: asyncio.Future[Any] | None = None  # What `_finish_even_if_cancelled` does.
         self._closed = False
         self._printing: Runner | None = None  # The process whose output belongs to the running cell.
+        self._is_suspended = False
         self._lost = False  # Whether variables were lost since the last result.
         self._cells: CellsRunner | None = None  # The process that runs cells in JavaScript.
         self._shell = b""  # What restores the state of bash.
@@ -245,6 +247,8 @@ class CPythonSession:
         built: Sequence[int],
     ) -> ExecutionResult:
         output = Collector(self._limits.output_bytes, on_chunk, asyncio.get_running_loop())
+        if self._limits.yield_seconds is not None:
+            output.on_excess = self._slow_down
         cell = self._running = RunningCell(next(_cells), output)
         await self._settle()
         self._room.limit = None
@@ -402,8 +406,20 @@ class CPythonSession:
 
     def suspend_output(self, suspended: bool) -> None:
         """Stop or continue to read the output of the running cell, which blocks while nothing is read."""
+        self._is_suspended = suspended
         if self._printing is not None:
             self._printing.pause(suspended)
+
+    def _slow_down(self) -> None:
+        """Pause reading of output that is not kept: it would take this process's time from others."""
+        live = self._printing
+        if live is not None and not live.paused:
+            live.pause(True)
+            asyncio.get_running_loop().call_later(_PAUSE, self._go_on, live)
+
+    def _go_on(self, live: Runner) -> None:
+        if not (self._is_suspended and live is self._printing):
+            live.pause(False)
 
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
