@@ -39,6 +39,7 @@ _DEFAULT_SECONDS: Final = 300
 _MOST_LISTED: Final = 100
 _EVERYWHERE: Final = "0.0.0.0/0"
 _WALLS_WITH_HOME: Final = ("bubblewrap", "namespaces")
+_TICK: Final = 0.001  # Times of the clients may be cut.
 _NOT_HERE: Final = "E2B's {what} are not supported by this server."
 _ENV: Final = {"E2B_SANDBOX": "true", "HOME": HOME, "USER": USER, "LOGNAME": USER}
 
@@ -130,7 +131,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             if all(each.box.metadata.get(name) == value for name, value in wanted.items())
             and (not states or _state(each) in states)
             and (not template or template in (TEMPLATE, each.template))
-            and each.box.created >= since
+            and each.box.created >= since - _TICK
         ]
         if request.scope.get(FORWARDED):
             return JSONResponse({"found": found})

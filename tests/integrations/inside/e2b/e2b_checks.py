@@ -62,6 +62,8 @@ def test_get_info(box: Sandbox) -> None:
     info = box.get_info()
     assert (info.metadata, info.state, info.memory_mb) == ({"of": "checks"}, e2b.SandboxState.RUNNING, 1024)
     assert info.started_at < info.end_at
+    query = e2b.SandboxQuery(metadata={"of": "checks"}, started_after=info.started_at)
+    assert [each.sandbox_id for each in Sandbox.list(query=query).next_items()] == [box.sandbox_id]
 
 
 def test_set_timeout() -> None:
