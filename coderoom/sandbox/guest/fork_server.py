@@ -22,6 +22,9 @@ Start = Callable[[Dict[str, Any], List[int]], None]
 _LOWEST, _HIGHEST = 0.05, 0.5
 _MOMENT = 1  # Milliseconds.
 
+# Python 3.8 has no function for it.
+_open_pid: Callable[[int], int] = getattr(os, "pidfd_open", lambda pid: linux.syscall("pidfd_open", pid, 0))
+
 
 class ForkServer:
     """Forks its process on request.
@@ -85,7 +88,7 @@ class ForkServer:
             self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
             return
         if pid:
-            pidfd = linux.syscall("pidfd_open", pid, 0)  # Python 3.8 has no function for it.
+            pidfd = _open_pid(pid)
             self.children[pid] = (message["id"], pidfd)
             if message["op"] == "exec":
                 self.programs.add(pid)

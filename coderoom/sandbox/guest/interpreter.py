@@ -57,12 +57,16 @@ class Interpreter:
 
             self.names["__builtins__"] = restricted.make_namespace_builtins(config["restricted"])
 
-    def warm_up(self) -> None:
-        """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then."""
+    def warm_up(self, hurry: bool) -> None:
+        """Run a trivial cell before the first one: the memory pages that it writes to are copied now, and not then.
+
+        Not if a cell waits already.
+        """
         if not self._count:
-            self.run({"code": "print(end='')\nsum([1, 2]); None"})
-            self._count = 0
-            linecache.clearcache()
+            if not hurry:
+                self.run({"code": "print(end='')\nsum([1, 2]); None"})
+                self._count = 0
+                linecache.clearcache()
             self._open_files = ending.count_open_files()
 
     def run(self, message: dict[str, Any], not_awaited: Callable[[], list[str]] = list) -> dict[str, Any]:

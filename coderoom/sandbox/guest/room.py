@@ -145,7 +145,7 @@ class RoomSupervisor(ForkServer):
             fds.clear()
 
     def _run(self, message: dict[str, Any], fds: list[int]) -> None:
-        self._runner.start(message["key"], self._lock)
+        self._runner.start(message["key"], self._lock, message.get("hurry", False))
 
     def _exec(self, message: dict[str, Any], fds: list[int]) -> None:
         run_program(message, fds, self._config, self._lock if message["address_space"] else self._lock_base)

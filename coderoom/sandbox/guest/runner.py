@@ -108,8 +108,8 @@ class Runner:
         if self._arrivals.poll(0):
             raise OSError(errno.EPIPE, "the channel was shut down, or something was left in it")
 
-    def start(self, key: str, lock: Callable[[], None]) -> None:
-        """Lock this process down and run cells; never returns."""
+    def start(self, key: str, lock: Callable[[], None], hurry: bool) -> None:
+        """Lock this process down and run cells; never returns. `hurry`: the first one waits already."""
         os.setsid()
         self._channel.key = bytes.fromhex(key)
         try:
@@ -119,13 +119,13 @@ class Runner:
         except Exception as error:
             self._channel.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
             os._exit(1)
-        self.serve()
+        self.serve(hurry)
 
-    def serve(self) -> None:
+    def serve(self, hurry: bool = False) -> None:
         """Answer requests; never returns."""
         self._pid = os.getpid()
         self._functions.attach()
-        self._interpreter.warm_up()
+        self._interpreter.warm_up(hurry)
         self._channel.send_text(LAST, b'{"event":"ready","pid":%d}' % self._pid)
         while True:
             request = self._functions.receive()

@@ -386,7 +386,7 @@ class Worker:
 
     def _tidy(self, room: Room) -> None:
         if room in self._tidying:
-            room.reset(functools.partial(self._tidied, room))
+            room.reset(functools.partial(self._tidied, room), hurry=bool(self._waiting))
 
     def _tidied(self, room: Room, usable: bool) -> None:
         if room in self._tidying:

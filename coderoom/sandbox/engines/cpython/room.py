@@ -457,11 +457,11 @@ class Room(ForkServerClient):
         self._forks.pop(self._spare_number, None)
         self._spare_number = await self.start(self._connect_spare())
 
-    def reset(self, done: Callable[[bool], None]) -> None:
+    def reset(self, done: Callable[[bool], None], hurry: bool) -> None:
         """End everything in the room, empty its private folders, and fork a spare runner from the fresh state.
 
-        `done` is called with whether the room can be used again. This is not a task: asyncio would log one that an
-        ending event loop leaves behind.
+        `done` is called with whether the room can be used again; `hurry`: somebody waits for it. This is not a task:
+        asyncio would log one that an ending event loop leaves behind.
         """
         self._kept = []
         self._forks.clear()  # Processes killed by a reset send no "ended" event.
@@ -475,7 +475,7 @@ class Room(ForkServerClient):
         else:
             runner.reset()
             self.spare = runner
-        self._spare_number, request = self._request(runner, "run", {"reset": True})
+        self._spare_number, request = self._request(runner, "run", {"reset": True, "hurry": hurry})
         try:
             sent = self._control.send_now(request, runner.remote_fds)
         except OSError:
