@@ -11,6 +11,7 @@ import logging
 import resource
 import signal
 import socket
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -37,6 +38,8 @@ LEFT: Final = "coderoom.left"
 _PATIENCE_SECONDS: Final = 2
 _BODY_SECONDS: Final = 30.0
 _REQUEST_SECONDS: Final = 10.0
+_UNREAD_LOOKS: Final = 6
+_SMALL: Final = 256 * 1024
 _MOST_CONNECTIONS: Final = 8_192
 _MOST_QUEUED: Final = 2_048
 _MOST_ACCEPTED: Final = 2  # At a time, so that processes that listen at one socket share the work.
@@ -56,9 +59,12 @@ class Guard:
     """
 
     longest_body = 16 * 1024 * 1024
+    most_held = 512 * 1024 * 1024
+    """Of each caller, how many bytes the bodies of requests may have together, without what is small."""
 
     def __init__(self, app: WebApp, tokens: Sequence[str] = ()) -> None:
         self._app = app
+        self._held: Counter[Any] = Counter()
         self._tokens = [token.encode() for token in tokens]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -94,12 +100,30 @@ class Guard:
             scope[LEFT] = asyncio.Event()
             await self._pass_on(scope, receive, send)
             return
-        body, size, longest = bytearray(), 0, self.longest_body
+        caller, held = scope[CALLER], 0
+
+        def hold(size: int) -> bool:
+            nonlocal held
+            more = max(size - _SMALL, 0) - held
+            if more and self._held[caller] + more > self.most_held:
+                return False
+            self._held[caller] += more
+            held += more
+            return True
+
+        try:
+            await self._serve_whole(scope, receive, send, hold)
+        finally:
+            self._held[caller] -= held
+
+    async def _serve_whole(self, scope: Message, receive: Receive, send: Send, hold: Callable[[int], bool]) -> None:
+        body, size, longest, fits = bytearray(), 0, self.longest_body, True
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 while (message := await receive())["type"] == "http.request":
                     size += len(message.get("body", b""))
-                    if size <= longest:  # A client reads the answer when it has sent all.
+                    fits = fits and size <= longest and hold(size)
+                    if fits:  # A client reads the answer when it has sent all.
                         body += message.get("body", b"")
                     if not message.get("more_body"):
                         break
@@ -110,6 +134,10 @@ class Guard:
             return
         if size > longest:
             await failure(413, f"A request may have at most {longest:,} bytes.", **_CLOSE)(scope, receive, send)
+            return
+        if not fits:
+            why = f"Requests that are sent together may have at most {self.most_held:,} bytes."
+            await failure(429, why, **{"Retry-After": "1"})(scope, receive, send)
             return
         scope[LEFT] = left = asyncio.Event()
         parts: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
@@ -132,7 +160,9 @@ class Guard:
 
 
 class _Impatient(H11Protocol):
-    """Closes connections that are too many, or on which no whole request comes."""
+    """Closes connections that are too many, on which no whole request comes, or whose answer nobody reads."""
+
+    _unread = _unread_looks = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -148,7 +178,10 @@ class _Impatient(H11Protocol):
 
     def _look(self) -> None:
         waits = self.cycle is None or self.cycle.response_complete
-        if waits and self._waited_since is self.cycle:
+        unread = self.transport.get_write_buffer_size()
+        self._unread_looks = self._unread_looks + 1 if unread and unread == self._unread else 0
+        self._unread = unread
+        if (waits and self._waited_since is self.cycle) or self._unread_looks > _UNREAD_LOOKS:
             self.transport.abort()
             return
         self._waited_since = self.cycle if waits else self

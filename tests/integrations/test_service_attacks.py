@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import io
 import tarfile
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
 
+from coderoom.integrations.http import Guard, Message, Receive, Send
 from tests.integrations.service import client_of, serving
 
 _HUGE = 10**30
@@ -122,3 +128,57 @@ def test_archives_that_make_their_reader_run_in_circles_are_refused(url: str) ->
             answer = client.put(f"/v1/sandboxes/{box}/archive", content=archive + bytes(1024))
             assert answer.status_code == 400, (what, answer.text)
         client.delete(f"/v1/sandboxes/{box}")
+
+
+def test_files_that_arrive_at_the_same_time_share_the_disk(url: str) -> None:
+    limits = {"limits": {"disk_bytes": 2 << 20}}
+    with client_of(url) as client:
+        box = client.post("/v1/sandboxes", json={"options": limits}).json()["id"]
+        files = f"/v1/sandboxes/{box}/files"
+        began = threading.Event()
+        go_on = threading.Event()
+
+        def slowly() -> Iterator[bytes]:
+            yield bytes(1 << 20)
+            began.set()
+            go_on.wait(20)
+            yield bytes(1 << 19)
+
+        with ThreadPoolExecutor() as threads:
+            first = threads.submit(client.put, f"{files}/first", content=slowly())
+            assert began.wait(20)
+            time.sleep(0.5)  # So that the server has read what was sent.
+            for _ in range(3):
+                assert client.put(f"{files}/second", content=bytes(1_200_000)).status_code == 400
+            go_on.set()
+            assert first.result().status_code == 204
+        assert client.put(f"{files}/third", content=bytes(1 << 20)).status_code == 400
+        assert client.delete(f"{files}/first").status_code == 204
+        assert client.put(f"{files}/third", content=bytes(500_000)).status_code == 204
+        client.delete(f"/v1/sandboxes/{box}")
+
+
+async def test_bodies_of_one_caller_have_a_limit_together() -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        arrived.set()
+        await go_on.wait()
+        await PlainTextResponse("ok")(scope, receive, send)
+
+    guard = Guard(app, ["one-token", "other-token"])
+    guard.most_held = 1 << 20
+    transport = httpx.ASGITransport(guard)
+
+    async def send(token: str, size: int) -> int:
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await client.post("/", content=bytes(size), headers=headers)).status_code
+
+    first = asyncio.ensure_future(send("one-token", 1_200_000))
+    await arrived.wait()
+    assert await send("one-token", 600_000) == 429
+    others = [asyncio.ensure_future(send(*each)) for each in (("one-token", 1_000), ("other-token", 600_000))]
+    go_on.set()
+    assert await asyncio.gather(first, *others) == [200, 200, 200]
+    assert await send("one-token", 1_200_000) == 200

@@ -108,6 +108,7 @@ class JudgeRequest(BaseModel):
     shared: bool = False
 
 
+_LARGEST_FUNCTIONS: Final = 1024 * 1024
 _TESTS: Final[dict[str, type[BaseModel]]] = {
     "cases": FrozenTests,
     "code": TestCode,
@@ -218,6 +219,8 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     @api.post("/sandboxes/{id}/sessions", summary="Open a session", status_code=201)
     async def open_session(id: str, body: SessionRequest, tenant: Caller) -> dict[str, Any]:
         box = boxes.box(tenant, id)
+        if len(json.dumps(body.functions)) > _LARGEST_FUNCTIONS:
+            raise RequestError(f"The functions of a session may be described by {_LARGEST_FUNCTIONS:,} bytes.")
         kept: KeptSession | None = None
 
         async def call(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -88,6 +88,8 @@ class Box:
         ends: When it is closed in any case, on the clock `time.monotonic`; `None`: never.
         metadata: What its maker has noted about it.
         shared: Whether it is for one-shot runs, and not one that the tenant has made.
+        arriving: How many bytes of files clients send just now, and have sent that are not written.
+        arrived: How many bytes of files clients have ever sent.
     """
 
     id: str
@@ -98,6 +100,8 @@ class Box:
     ends: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     shared: bool = False
+    arriving: int = 0
+    arrived: int = 0
     created: float = field(default_factory=time.time)
     used: float = field(default_factory=time.monotonic)
     busy: int = 0

@@ -88,8 +88,10 @@ async def received(request: Request, box: Box) -> BinaryIO:
     Raises:
         RequestError: It does not fit in the sandbox's disk.
     """
+    # Other files may arrive at the same time: before they are written, nothing else counts them.
+    before = box.arriving - box.arrived
     room = box.sandbox.limits.disk_bytes - sum(size for _, size, _ in await asyncio.to_thread(files_of, box))
-    file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 (the caller closes it)
+    file = _Arriving(box)
     try:
         pieces = aiter(request.stream())
         while True:
@@ -97,17 +99,44 @@ async def received(request: Request, box: Box) -> BinaryIO:
                 piece = await anext(pieces, None)
             if piece is None:
                 break
-            room -= len(piece)
-            if room < 0:
+            file.count(len(piece))
+            if before + box.arrived > room:
                 raise RequestError(f"The sandbox may have {box.sandbox.limits.disk_bytes:,} bytes of files.")
             await asyncio.to_thread(file.write, piece) if len(piece) > _PART else file.write(piece)
         file.seek(0)
     except BaseException as error:
+        file.forget()
         file.close()
         if isinstance(error, TimeoutError):
             raise RequestError(f"Nothing has come of the file for {_PIECE_SECONDS:g} s.") from None
         raise
     return file  # type: ignore[return-value]
+
+
+class _Arriving(tempfile.SpooledTemporaryFile[bytes]):
+    """A file that a client sends to a box, which counts it until it is closed."""
+
+    def __init__(self, box: Box) -> None:
+        super().__init__(_IN_MEMORY)
+        self._box, self._size = box, 0
+
+    def count(self, size: int) -> None:
+        """Count a piece."""
+        self._size += size
+        self._box.arriving += size
+        self._box.arrived += size
+
+    def forget(self) -> None:
+        """Say that it is not going to be written."""
+        self._box.arrived -= self._size
+
+    def close(self) -> None:
+        self._box.arriving -= self._size
+        self._size = 0
+        super().close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 async def parts_of(file: BinaryIO) -> AsyncGenerator[bytes]:
