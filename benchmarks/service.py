@@ -1,14 +1,12 @@
-"""Compare runs over HTTP with a bare sandbox, a plain server and a Jupyter kernel gateway, in one run.
+"""Compare runs over HTTP with a bare sandbox and a plain server, in one run.
 
-python benchmarks/service.py [--rounds N] [--seconds SEC] [--sessions N] [--gateway PYTHON]
+python benchmarks/service.py [--rounds N] [--seconds SEC] [--sessions N]
 
 The candidates take turns, a few seconds each, so that a slow moment of the machine affects all. Each is a process of
 its own. The client is one loop over raw sockets; its own processor time is printed, too. `cpu` is the processor time of
 a candidate with all its processes for a run; it needs a machine whose control groups can be written (root).
 
-The plain server starts `python -c` for each request, without a wall. The gateway (`pip install jupyter_kernel_gateway`
-in the environment of PYTHON) starts a kernel until it answers: one that is kept would let one run see the variables of
-another.
+The plain server starts `python -c` for each request, without a wall.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import statistics
@@ -310,43 +307,12 @@ def idle_sessions(count: int, preload: list[str]) -> None:
         server.end()
 
 
-def gateway(python: str, rounds: int) -> None:
-    """Start and end kernels of a Jupyter kernel gateway: what a fresh state costs there."""
-    import httpx
-
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-    command = [python, "-m", "kernel_gateway", f"--KernelGatewayApp.port={port}", "--KernelGatewayApp.ip=127.0.0.1"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        took = []
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-                for _ in range(100):
-                    with contextlib.suppress(httpx.TransportError):
-                        client.get("/api")
-                        break
-                    time.sleep(0.2)
-                for _ in range(rounds):
-                    begin = time.perf_counter()
-                    kernel = client.post("/api/kernels", json={}).raise_for_status().json()["id"]
-                    while client.get(f"/api/kernels/{kernel}").json()["execution_state"] == "starting":
-                        time.sleep(0.01)
-                        if time.perf_counter() - begin > 3:
-                            break
-                    took.append(time.perf_counter() - begin)
-                    client.delete(f"/api/kernels/{kernel}")
-        finally:
-            process.terminate()
-    print(f"\nJupyter kernel gateway: {statistics.median(took) * 1000:.0f} ms until a new kernel has answered")
-
-
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--sessions", type=int, default=1000)
-    parser.add_argument("--gateway", metavar="PYTHON", default=shutil.which("jupyter-kernelgateway") and sys.executable)
     parser.add_argument("--bare", help=argparse.SUPPRESS)
     parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -359,8 +325,6 @@ def main() -> None:
         compare(HEAVY, ["numpy", "pandas"], given.rounds, given.seconds, "numpy and pandas, imported before")
         if given.sessions:
             idle_sessions(given.sessions, [])
-        if given.gateway:
-            gateway(given.gateway, given.rounds)
 
 
 if __name__ == "__main__":
