@@ -213,7 +213,7 @@ class Tenants:
     def _begin(self, tenant: Tenant, memory_bytes: int, since: int) -> bool:
         """Begin a run, if that is possible now."""
         usage, limits = tenant.usage, tenant.limits
-        if self._free <= 0 or (self._shares and usage.own("running") >= 2 * self._free):
+        if self._free <= 0 or (self._shares and usage.own("running") >= self._free):
             usage.wait_since(0)
             return False
         usage.add("running", 1)  # Before looking: another process may begin one, too.
