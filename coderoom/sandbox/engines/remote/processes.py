@@ -85,8 +85,7 @@ class Bridge:
         """Close the descriptors; if the end of the program is not known, it is lost."""
         while self._fds:
             os.close(self._fds.pop())
-        if self._process.exit_code is None:
-            self._process.note_end(_LOST)
+        self._process.note_end(_LOST)  # What is left in a pipe is read at once.
 
     def _end(self, facts: dict[str, Any]) -> None:
         self._process.limit = facts.get("limit")
