@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import io
+import json
 import tarfile
 import threading
 import time
@@ -182,3 +183,31 @@ async def test_bodies_of_one_caller_have_a_limit_together() -> None:
     go_on.set()
     assert await asyncio.gather(first, *others) == [200, 200, 200]
     assert await send("one-token", 1_200_000) == 200
+
+
+def test_files_of_checkpoints_count_until_they_are_given_back(url: str) -> None:
+    with client_of(url) as client:
+        box = client.post("/v1/sandboxes", json={}).json()["id"]
+        session = client.post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
+        of_box, checkpoints = used(client, "disk_bytes"), f"/v1/sessions/{session}/checkpoints"
+        kept = [client.post(checkpoints, json={"files": files}).json()["id"] for files in (True, True, False)]
+        assert used(client, "disk_bytes") == 3 * of_box
+        for _ in range(2):
+            client.delete(f"{checkpoints}/{kept[0]}")
+            assert used(client, "disk_bytes") == 2 * of_box
+        client.post(f"/v1/sessions/{session}/restart")
+        assert used(client, "disk_bytes") == of_box
+        assert client.post(checkpoints, json={"files": True}).status_code == 201
+        client.delete(f"/v1/sandboxes/{box}")
+        assert used(client, "disk_bytes") == 0
+
+
+def test_commands_of_other_types_are_refused(url: str) -> None:
+    wrong = ({"process": [1]}, {"process": {"cmd": "ls", "args": 5}}, {"process": {"cmd": "ls", "envs": [1]}})
+    with client_of(url) as client:
+        _, inside = e2b_sandbox(client)
+        bodies = [*map(json.dumps, (*wrong, {"process": {"cmd": "ls"}, "tag": "x" * 10_000})), "[" * 100_000]
+        for body in bodies:
+            answer = httpx.post(f"{url}/process.Process/Start", content=body, headers=inside)
+            assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument"), body[:100]
+        client.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")

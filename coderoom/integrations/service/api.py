@@ -259,15 +259,22 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
         kept = boxes.session(tenant, id)
         with kept.box:
             await kept.session.restart()
-        kept.checkpoints.clear()
+        kept.forget(*kept.kept_bytes, *kept.checkpoints)
 
     @api.post("/sessions/{id}/checkpoints", summary="Keep the state", status_code=201)
     async def checkpoint(id: str, body: CheckpointRequest, tenant: Caller) -> dict[str, Any]:
         kept = boxes.session(tenant, id)
-        with kept.box:
-            made = await kept.session.checkpoint(files=body.files)
-        key = secrets.token_hex(8)
-        kept.checkpoints[key] = made
+        key, disk = secrets.token_hex(8), kept.box.sandbox.limits.disk_bytes if body.files else 0
+        tenant.take(disk_bytes=disk)
+        kept.kept_bytes[key] = disk
+        try:
+            with kept.box:
+                made = await kept.session.checkpoint(files=body.files)
+        except BaseException:
+            kept.forget(key)
+            raise
+        if key in kept.kept_bytes:  # Otherwise the session was closed meanwhile.
+            kept.checkpoints[key] = made
         return {"id": key}
 
     @api.post("/sessions/{id}/checkpoints/{checkpoint}/rollback", summary="Return to a state", status_code=204)
@@ -280,7 +287,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     async def release(id: str, checkpoint: str, tenant: Caller) -> None:
         kept = boxes.session(tenant, id)
         await kept.session.release(_checkpoint(kept, checkpoint))
-        kept.checkpoints.pop(checkpoint, None)
+        kept.forget(checkpoint)
 
     # --- Files ---
 

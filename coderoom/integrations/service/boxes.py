@@ -57,6 +57,7 @@ class KeptSession:
         processes: Programs beside its cells, by ids.
         calls: The calls of its cells to functions of the client.
         memory_bytes: The most memory that it has had, as far as it is known.
+        kept_bytes: What the files of checkpoints may have, by the ids of these.
     """
 
     id: str
@@ -66,6 +67,13 @@ class KeptSession:
     processes: dict[str, Process] = field(default_factory=dict)
     calls: ClientCalls = field(default_factory=ClientCalls)
     memory_bytes: int = 0
+    kept_bytes: dict[str, int] = field(default_factory=dict)
+
+    def forget(self, *ids: str) -> None:
+        """Forget checkpoints, and give back what their files may have."""
+        for id in ids:
+            self.checkpoints.pop(id, None)
+            self.box.tenant.give(disk_bytes=self.kept_bytes.pop(id, 0))
 
     def note(self, result: ExecutionResult) -> None:
         """Note what a cell has used."""
@@ -300,7 +308,7 @@ class Boxes:
             return
         kept.box.sessions.pop(kept.id, None)
         kept.box.tenant.give(sessions=1, memory_bytes=kept.memory_bytes)
-        kept.checkpoints.clear()
+        kept.forget(*kept.kept_bytes, *kept.checkpoints)
         await run_uncancellable(kept.session.close())
 
     async def end(self, box: Box) -> None:

@@ -86,7 +86,7 @@ async def message_of(request: Request) -> Facts:
         data = data[5:]
     try:
         found = json.loads(data or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RpcError("invalid_argument", f"The message is not JSON: {error}.") from None
     if not isinstance(found, dict):
         raise RpcError("invalid_argument", "The message is not a JSON object.")

@@ -28,6 +28,7 @@ from coderoom.integrations.service.e2b.connect import (
 from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BRoute, E2BSandbox, sandbox_of
 
 _SIGNALS: Final = {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9, 15: 15, 9: 9}
+_LONGEST_TAG: Final = 1_000
 _KEEP_ALIVE: Final[Facts] = {"event": {"keepalive": {}}}
 
 
@@ -77,8 +78,12 @@ def make_process(boxes: Boxes) -> APIRouter:
         sandbox = sandbox_of(request)
         check_user(request)
         message = await message_of(request)
-        config: Facts = message.get("process") or {}
-        pty = message.get("pty")
+        config, tag, pty = message.get("process") or {}, message.get("tag"), message.get("pty")
+        if not isinstance(config, dict) or not isinstance(tag, str | None) or len(tag or "") > _LONGEST_TAG:
+            raise RpcError("invalid_argument", "process is not an object, or tag is no short text")
+        config = {name: config[name] for name in ("cmd", "args", "envs", "cwd") if config.get(name) is not None}
+        if not isinstance(config.get("args", []), list) or not isinstance(config.get("envs", {}), dict):
+            raise RpcError("invalid_argument", "process.args is not a list, or process.envs is not an object")
         try:
             process = await sandbox.main.session.start(
                 [config.get("cmd", ""), *config.get("args", ())],
@@ -96,7 +101,7 @@ def make_process(boxes: Boxes) -> APIRouter:
             raise RpcError("invalid_argument", why) from None
         if message.get("stdin") is False and pty is None:
             await process.close_input()
-        command = Command(next(sandbox.numbers), process, config, message.get("tag"), pty is not None)
+        command = Command(next(sandbox.numbers), process, config, tag, pty is not None)
         sandbox.commands[command.number] = command
         events = command.follow()
         first = await anext(events)  # It follows from the first output on.
