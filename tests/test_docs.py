@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from coderoom.blocks import Block, extract_code_blocks
 from coderoom.configs import check_team, make_model
+from coderoom.integrations.service import read_tenants
 from tests.support.commands import ROOT, coderoom, run_script
 from tests.support.openai_server import OpenAIServer, Request
 
@@ -43,7 +45,7 @@ def test_python_example_runs(tmp_path: Path, place: str, block: Block) -> None:
 
 
 @pytest.mark.parametrize(("place", "block"), blocks("yaml"), ids=lambda value: value if isinstance(value, str) else "")
-def test_team_file_example_is_valid(tmp_path: Path, place: str, block: Block) -> None:
+def test_team_file_example_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, block: Block) -> None:
     if block.code.startswith("replies:"):
         (tmp_path / "recording.yaml").write_text(block.code)
         assert make_model(f"replay:{tmp_path / 'recording.yaml'}")
@@ -51,6 +53,12 @@ def test_team_file_example_is_valid(tmp_path: Path, place: str, block: Block) ->
     if "component_type: model" in block.code:
         (tmp_path / "model.yaml").write_text(block.code)
         assert make_model(str(tmp_path / "model.yaml"))
+        return
+    if "{token: " in block.code:
+        for name in re.findall(r"\$\{(\w+)\}", block.code):
+            monkeypatch.setenv(name, f"secret-of-{name}")
+        (tmp_path / "tenants.yaml").write_text(block.code)
+        assert read_tenants(tmp_path / "tenants.yaml")
         return
     (tmp_path / "team.yaml").write_text(block.code)
     assert check_team(tmp_path / "team.yaml") == [], place

@@ -334,8 +334,9 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     async def judge_code(request: Request, body: JudgeRequest, tenant: Caller) -> Response:
         tests: Any = _TESTS[body.kind].model_validate(body.tests)
         most = tenant.limits.seconds
-        if body.timeout is not None and body.timeout > most:
-            raise RequestError(f"timeout={body.timeout:g}: code may run for at most {most:g} s here.")
+        for timeout in (body.timeout, getattr(tests, "timeout", None)):
+            if timeout is not None and timeout > most:
+                raise RequestError(f"timeout={timeout:g}: code may run for at most {most:g} s here.")
 
         async def verdicts() -> list[dict[str, Any]]:
             async with tenants.turn(tenant, 0):

@@ -21,6 +21,7 @@ from coderoom._util.text import misfits
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.integrations.service.tracing import tell_run
 from coderoom.integrations.service.usage import Usage
+from coderoom.integrations.tool import missing
 from coderoom.sandbox.config import MIB
 from coderoom.sandbox.proxy.rules import AllowList, address_of, parse_rule
 
@@ -307,10 +308,13 @@ def read_tenants(file: Path) -> dict[str, Tenant]:
 
     Raises:
         RequestError: It cannot be read, or has something else.
+        MissingDependencyError: ruamel.yaml is not installed.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
+    try:
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+    except ImportError as error:
+        raise missing("ruamel.yaml", "cli") from error
     try:
         data = YAML(typ="safe", pure=True).load(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError) as error:
@@ -328,6 +332,8 @@ def read_tenants(file: Path) -> dict[str, Tenant]:
             raise RequestError(f"{file}: {name}: its token is empty or shorter than {_SHORTEST_TOKEN} characters.")
         if token in found:
             raise RequestError(f"{file}: {name}: {found[token].name!r} has the same token.")
+        if any(each.name == str(name) for each in found.values()):  # A number and its text.
+            raise RequestError(f"{file}: {name}: there are two tenants of this name.")
         limits = TenantLimits.model_validate(entry.model_dump(exclude={"token"}))
         found[token] = Tenant(str(name), limits)
     return found

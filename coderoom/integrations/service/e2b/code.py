@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fastapi import APIRouter
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
@@ -73,7 +73,7 @@ class ContextRequest(BaseModel):
     """A context."""
 
     language: str | None = None
-    cwd: str | None = None
+    cwd: str | None = Field(default=None, max_length=4096)
 
 
 def default_context(sandbox: E2BSandbox, language: str) -> Context:
