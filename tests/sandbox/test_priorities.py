@@ -27,7 +27,7 @@ found
 
 @on_both_shapes
 async def test_a_cell_that_computes_for_long_gets_a_lower_priority_and_others_keep_theirs(place: Place) -> None:
-    limits = Limits(yield_seconds=0.2)
+    limits = Limits(yield_seconds=1)
     async with Sandbox(engine=place.engine, wall=place.wall, limits=limits, **place.arguments) as sandbox:
         async with sandbox.session() as session, sandbox.session() as other:
             waited = await session.run(f"import time\ntime.sleep(1)\n{PRIORITY}")

@@ -315,7 +315,8 @@ class CPythonSession:
             result = conclude(*facts)
         if used:
             result = replace(result, network=used, error=_with_reasons(result.error, refused))
-        if live is self._cells and ending is not Ending.BY_ITSELF and result.error is not None:
+        if live is self._cells is not None and ending is not Ending.BY_ITSELF and result.error is not None:
+            self._cells.ended = self._cells.ended or {}  # Its parent may not have said so yet.
             message = result.error.message.replace(STATE_KEPT, _GONE_WITH_IT)
             result = replace(result, error=replace(result.error, message=message))
         calls = await cell.end_calls()
