@@ -135,8 +135,13 @@ class Client:
             GoneError: It does not know what the path names.
             MissingDependencyError: It lacks something.
         """
-        async with self._sent(method, path, body, seconds, patience) as response:
-            text = await self._read(response, most)
+        try:
+            # Also of a server that sends a byte now and then.
+            async with asyncio.timeout(seconds + patience + ANSWER_SECONDS):
+                async with self._sent(method, path, body, seconds, patience) as response:
+                    text = await self._read(response, most)
+        except TimeoutError as error:
+            raise SandboxUnavailable(f"The server {self._address.shown} does not answer.") from error
         return await aside(self._json, text) if text else {}
 
     @asynccontextmanager
