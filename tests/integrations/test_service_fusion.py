@@ -42,6 +42,7 @@ def packed(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", _ALL)
 def test_each_language_reads_its_input(client: httpx.Client, language: str) -> None:
     found = run(client, _ALL[language], language, stdin="this\n", run_timeout=30, compile_timeout=60)
@@ -54,6 +55,7 @@ def test_each_language_reads_its_input(client: httpx.Client, language: str) -> N
         assert found["compile_result"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["cpp", "typescript"])
 def test_what_the_compiler_says(client: httpx.Client, language: str) -> None:
     found = run(client, FAILING[language][0], language)
@@ -262,6 +264,7 @@ def test_an_answer_is_judged(judging: httpx.Client, completion: str, accepted: b
     assert set(test["exec_info"]) == set(run(judging, "1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", _SUM)
 def test_programs_are_judged_by_what_they_print(judging: httpx.Client, language: str) -> None:
     right = submitted(judging, "oj", 7, f"```{language}\n{_SUM[language]}\n```", language=language)

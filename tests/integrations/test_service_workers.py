@@ -244,6 +244,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
         yield urls
 
 
+@pytest.mark.slow
 def test_servers_of_several_hosts_answer_for_each_other(hosts: list[str]) -> None:
     with client_of(hosts[0]) as first, client_of(hosts[1]) as second:
         boxes = [client.post("/v1/sandboxes", json={}).json()["id"] for client in (first, second)]
