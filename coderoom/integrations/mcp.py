@@ -468,7 +468,7 @@ def _add_files(server: FastMCP[Client]) -> None:
         return f"Wrote {len(data):,} bytes to {path}."
 
 
-def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, **options: Any) -> None:
+def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **options: Any) -> None:
     # AutoGen takes a second to be imported.
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
     from autogen_core import CancellationToken

@@ -7,22 +7,15 @@ the interpreter does not support is left as it is.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
-from typing import Any, Iterator, NamedTuple
+from typing import Any, NamedTuple
 
-_POOL = 16384  # Of the interpreter's own allocator; it aligns to it.
-_MMAP_THRESHOLD, _LARGEST_THRESHOLD = -3, 32 * 1024 * 1024
 _LARGE = 2 * 1024 * 1024
 _MADV_COLLAPSE = 25  # Since Linux 6.1.
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 
 _libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
-
-
-class _ArenaAllocator(ctypes.Structure):
-    _fields_ = [("context", ctypes.c_void_p), ("allocate", ctypes.c_void_p), ("free", ctypes.c_void_p)]
 
 
 class _Mapping(NamedTuple):
@@ -32,28 +25,6 @@ class _Mapping(NamedTuple):
     offset: int
     file: str
     resident: int  # In bytes.
-
-
-@contextlib.contextmanager
-def gathered() -> Iterator[None]:
-    """Have the interpreter take its memory from the heap of the C library, instead of from mappings of its own."""
-    names = ("PyObject_GetArenaAllocator", "PyObject_SetArenaAllocator")
-    if not all(hasattr(ctypes.pythonapi, name) for name in names) or not hasattr(_libc, "mallopt"):
-        yield
-        return
-    get, put = (getattr(ctypes.pythonapi, name) for name in names)
-    before = _ArenaAllocator()
-    get(ctypes.byref(before))
-    assert _libc is not None
-    _libc.mallopt(_MMAP_THRESHOLD, _LARGEST_THRESHOLD)
-    # `aligned_alloc(alignment, size)` has the arguments of an allocator with a context. There is no such function to
-    # free memory; what is freed meanwhile stays, and what is freed later is unmapped, which the heap never notices.
-    allocate, nothing = (ctypes.cast(function, ctypes.c_void_p) for function in (_libc.aligned_alloc, _libc.getpid))
-    put(ctypes.byref(_ArenaAllocator(_POOL, allocate, nothing)))
-    try:
-        yield
-    finally:
-        put(ctypes.byref(before))
 
 
 def settle() -> None:

@@ -45,9 +45,8 @@ def serve(control_fd: int) -> None:
     config = first[0]
     gc.disable()  # Imports make many objects and hardly any garbage.
     try:
-        with memory.gathered():
-            facts = _prepare(config)
-            runner = Runner(config)
+        facts = _prepare(config)
+        runner = Runner(config)
         gc.freeze()  # A garbage collection in a fork would write to every object that exists now.
         gc.collect()  # Empties the interpreter's lists of free objects, which every fork would do at its end.
         memory.settle()
