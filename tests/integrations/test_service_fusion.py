@@ -16,6 +16,8 @@ from tests.integrations.service import client_of, serving
 from tests.sandbox.test_languages import FAILING, READING
 from tests.support.commands import ROOT
 
+pytestmark = pytest.mark.slow
+
 _NAMES = {"javascript": "nodejs", "r": "R"}
 _ALL = {"python": "print('got', input())", **{_NAMES.get(name, name): code for name, code in READING.items()}}
 del _ALL["sh"], _ALL["c"]

@@ -22,6 +22,8 @@ import pytest
 from tests.integrations.service import client_of, process_serving
 from tests.support.commands import coderoom
 
+pytestmark = pytest.mark.slow
+
 WAITS = "import time; print('begun', flush=True); time.sleep({})"
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.commands import coderoom
 from tests.support.sandbox_server import TOKEN, shared_server
+
+pytestmark = pytest.mark.slow
 
 RECORDING = """\
 replies:
