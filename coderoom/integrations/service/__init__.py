@@ -8,6 +8,10 @@ fusion.py    what callers of SandboxFusion send, and fusion_problems.py what the
 streams.py   answers that end with their client, events, calls to functions of the client
 files.py     files of a sandbox
 failures.py  what clients are told of failures
+processes.py programs that stay in a session
+e2b/         what E2B's clients send
+peers.py     requests for sandboxes of other processes, and workers.py the processes of one machine
+usage.py     what tenants use, over all processes, and tracing.py a span for each run
 """
 
 from __future__ import annotations

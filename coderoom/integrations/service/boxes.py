@@ -93,7 +93,6 @@ class Box:
         sandbox: What runs its code.
         folder: The files that its sessions share; `None`: each has an empty workspace in memory.
         idle_seconds: After so many seconds without use it is closed.
-        ends: When it is closed in any case, on the clock `time.monotonic`; `None`: never.
         metadata: What its maker has noted about it.
         shared: Whether it is for one-shot runs, and not one that the tenant has made.
         arriving: How many bytes of files clients send just now, and have sent that are not written.
@@ -105,7 +104,6 @@ class Box:
     sandbox: Sandbox
     folder: Path | None
     idle_seconds: float
-    ends: float | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     shared: bool = False
     arriving: int = 0
@@ -395,8 +393,7 @@ class Boxes:
             await asyncio.sleep(_LOOK_SECONDS)
             now = time.monotonic()
             for box in list(self._boxes.values()):
-                is_over = box.ends is not None and now >= box.ends
-                if is_over or (not box.busy and now - box.used > box.idle_seconds):
+                if not box.busy and now - box.used > box.idle_seconds:
                     with suppress(Exception):
                         await self.end(box)
             for key, warm in list(self._warm.items()):
