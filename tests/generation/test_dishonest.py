@@ -91,6 +91,9 @@ DISHONEST = {
     "returns what contains itself": "x = []\nx.append(x)\nreturn x",
     "returns nothing": "return None",
     "puts another function in its neighbour's place": "global g\ng = f\nreturn g.__name__",
+    "makes one two in its parent": (  # The digit of an integer is at 24.
+        "import os\nfile = os.open(f'/proc/{os.getppid()}/mem', os.O_RDWR)\nos.pwrite(file, bytes([2]), id(1) + 24)\nreturn 1"
+    ),
 }
 
 
@@ -106,7 +109,7 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.parametrize("name", some(DISHONEST, "skips", "exits at once", "forges the end"))
+@pytest.mark.parametrize("name", some(DISHONEST, "exits at once", "forges the end", "makes one two in its parent"))
 async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(4)]

@@ -57,6 +57,17 @@ class TestWhatItKeeps:
             await session.rollback(mark)
             assert await value_of(session, "import random\nrandom.random()") == first
 
+    async def test_code_cannot_open_its_memory(self, session: Session) -> None:
+        await session.checkpoint()
+        opened = (
+            "import os\nopened = []\nfor pid in filter(str.isdigit, os.listdir('/proc')):\n    try:\n"
+            "        os.close(os.open(f'/proc/{pid}/mem', os.O_RDWR))\n    except OSError:\n        continue\n"
+            "    opened.append(int(pid))\nopened == [os.getpid()]"
+        )
+        assert await value_of(session, opened) is True
+        await session.rollback(await session.checkpoint())
+        assert await value_of(session, opened) is True
+
     @pytest.mark.parametrize("preload", [[], ["random"]])
     async def test_each_start_has_random_numbers_of_its_own(self, preload: list[str]) -> None:
         code = "import random\nrandom.random()"

@@ -193,12 +193,16 @@ class Runner:
             soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             if soft != hard:
                 resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
+            # The code of this process, another thread of it included, must not open the memory of the checkpoint.
+            linux.prctl(linux.PR_SET_DUMPABLE, 0)
             pid = forks.fork()
         except OSError as error:
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)
             with socket.socket(fileno=fd) as sock:
                 Channel(sock, self._channel.key).send({"event": "failed", "error": str(error)})
             return
         if pid:
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)
             self._forks.append(pid)
             os.close(fd)
             return
@@ -213,6 +217,7 @@ class Runner:
         os._exit(0)
 
     def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
+        linux.prctl(linux.PR_SET_DUMPABLE, 1)
         self._channel.key = bytes.fromhex(message["key"])
         self.connect(fds)
         for fd in fds:
