@@ -75,6 +75,7 @@ def test_the_run_is_shown_to_a_person(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_every_shipped_team_runs(tmp_path: Path) -> None:
     code = python("print(6 * 7)")
     replies = {
@@ -328,6 +329,7 @@ def alive(mark: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_run_and_leaves_nothing(tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-interrupt"
     model = recording(tmp_path / "r.json", [ENDLESS.format(mark=mark)])
@@ -369,6 +371,7 @@ def test_an_interrupt_ends_a_list_of_tasks(tmp_path: Path) -> None:
     assert b"Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_question_is_not_overwritten_by_the_display_around_it(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", ["```python\nprint(6 * 7)\n```", "Done."])
     command = [sys.executable, "-m", "coderoom", "run", "human-approves", "Count.", "--model", model]
@@ -505,6 +508,7 @@ def test_doctor_lists_every_wall_and_engine(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["isolation"] == taken
 
 
+@pytest.mark.slow
 def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print(1)")
     (tmp_path / "team.yaml").write_text(

@@ -18,6 +18,7 @@ FINAL = ["```python\nx = 41\nprint('set')\n```", "It is set.", "```python\nprint
 SLOW = "```python\nimport time\nprint('begun', flush=True)\ntime.sleep(60)\n```"
 
 
+@pytest.mark.slow
 def test_shipped_teams_are_listed_and_shown(tmp_path: Path) -> None:
     listed = json.loads(coderoom("teams", "--json", cwd=tmp_path).stdout)["teams"]
     assert {each["name"]: each["description"] for each in listed} == shipped_teams()

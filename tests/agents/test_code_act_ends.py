@@ -115,6 +115,7 @@ async def test_max_seconds_in_a_model_call(actor: MakeActor) -> None:
         await client.close()
 
 
+@pytest.mark.slow
 async def test_max_seconds_after_code_that_ran_reports_it_once(actor: MakeActor) -> None:
     with OpenAIServer([python("print('once')"), Stall(60)]) as server:
         client = OpenAIChatCompletionClient(

@@ -209,6 +209,7 @@ async def test_a_loaded_state_takes_the_place_of_what_was_there(actor: MakeActor
     assert outputs(await stream(agent, "And now?")) == ["False\n"]
 
 
+@pytest.mark.slow
 async def test_cells_are_not_lost_when_their_return_is_cancelled(actor: MakeActor, tmp_path: Path) -> None:
     agent = actor(Client(python("x = 1"), python(f"y = 2\n{SLEEPS.replace('300', '1')}"), "Set."))
     await turn(agent, TASK)

@@ -52,6 +52,7 @@ def team_of(folder: Path, tests: str, replies: list[str], *, judge: bool) -> Cod
     return again
 
 
+@pytest.mark.slow
 async def test_the_judge_says_what_has_failed_until_all_tests_pass(tmp_path: Path) -> None:
     (tmp_path / "test_twice.py").write_text(TESTS.replace("4", "FOUR") + "from values import FOUR\n")
     (tmp_path / "values.py").write_text("FOUR = 4")
@@ -67,6 +68,7 @@ async def test_the_judge_says_what_has_failed_until_all_tests_pass(tmp_path: Pat
     assert result.stop_reason == "judge approved."
 
 
+@pytest.mark.slow
 async def test_a_team_ends_when_tests_pass(tmp_path: Path) -> None:
     result = await team_of(tmp_path, TESTS, ["Hello.", WRONG, RIGHT, RIGHT], judge=False).run(task="Go.")
     assert [message.source for message in result.messages] == ["user", "coder", "coder", "coder"]

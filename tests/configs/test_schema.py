@@ -125,6 +125,7 @@ def test_coderooms_components_are_described_key_by_key() -> None:
         assert not silent, (name, silent)
 
 
+@pytest.mark.slow
 def test_the_command_prints_or_writes(tmp_path: Path) -> None:
     printed = coderoom("schema", cwd=tmp_path)
     assert (printed.returncode, printed.stderr) == (0, "")

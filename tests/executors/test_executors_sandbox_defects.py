@@ -40,6 +40,7 @@ async def test_l1_what_a_cancel_has_cost_is_told(tmp_path: Path) -> None:
         assert result.output == "[The session was restarted: earlier variables are gone.]\nFalse\n"
 
 
+@pytest.mark.slow
 async def test_l1_a_cancel_while_it_starts_runs_nothing(tmp_path: Path) -> None:
     for delay in (0.0, 0.01, 0.05, 0.1, 0.2):
         executor = SandboxCodeExecutor(tmp_path)

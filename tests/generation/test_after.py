@@ -43,6 +43,7 @@ async def run_one(runner: TestRunner, source: str, **fields: Any) -> TestResult:
     return result
 
 
+@pytest.mark.slow
 async def test_a_property_sees_what_the_call_has_left(runner: TestRunner) -> None:
     tests = frozen("f", sorting("three", 3, 1, 2), sorting("two", 2, 1))
     for source in (RIGHT, f"{RIGHT}\nclass Other: ...\nOther.seen = []"):  # Beside each other, and each in a fork.

@@ -330,6 +330,7 @@ else:
 
 
 class TestAtOnce:
+    @pytest.mark.slow
     def test_a_process_that_forks(self, cache: SolutionCache) -> None:
         process = started(FORK, str(cache.path))
         assert (process.communicate()[0], process.returncode) == ("", 0)

@@ -296,6 +296,7 @@ SHIFT = {
 }
 
 
+@pytest.mark.slow
 async def test_a_test_of_a_wrong_type_is_right_though_others_need_to_be_read(sandbox: Sandbox) -> None:
     code = (
         "def shift(days, by):\n"
@@ -320,6 +321,7 @@ async def test_bytes_of_a_wrong_type_are_no_question(sandbox: Sandbox) -> None:
     assert model.count("tests", "size") == 1
 
 
+@pytest.mark.slow
 async def test_a_test_that_is_changed_is_read_in_the_same_way(sandbox: Sandbox) -> None:
     some = [test(name, {}, days=DAYS, only=only) for name, only in (("one", [1]), ("none", []), ("three", [3]))]
     remedy = {"wrong": "test", "reason": "day 31", "test": test("one", {"1": [[1, 31]]}, days=DAYS, only=[1])}

@@ -460,6 +460,7 @@ async def test_dangerous_code_is_not_run(sandbox: Sandbox) -> None:
     assert "B602" in model.questions[-1]
 
 
+@pytest.mark.slow
 async def test_findings_that_do_not_matter_so_much_are_told(sandbox: Sandbox) -> None:
     code = "import random\nimport hashlib\n\ndef double(x):\n    hashlib.md5(b'')\n    return 2 * x"
     model = ScriptedModel(DOUBLE, DOUBLE_TESTS, {"double": code})
@@ -476,6 +477,7 @@ async def test_modules_that_may_not_be_imported_are_not(sandbox: Sandbox) -> Non
     assert "the module 'os' may not be imported" in solution.functions[0].attempts[0].problems[0]
 
 
+@pytest.mark.slow
 async def test_python_says_nothing_of_what_a_model_wrote(
     sandbox: Sandbox, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:

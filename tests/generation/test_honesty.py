@@ -256,6 +256,7 @@ async def test_tests_that_cannot_fail_are_none(sandbox: Sandbox, name: str) -> N
     assert model.count("tests", "median") == 2
 
 
+@pytest.mark.slow
 async def test_a_property_cannot_change_what_others_see(sandbox: Sandbox) -> None:
     patch = "[setattr(max.__self__, name, lambda *a: True) for name in ('sum', 'all')]"
     of_roman = [

@@ -153,6 +153,7 @@ LEFT = [
 ]
 
 
+@pytest.mark.slow
 @needs_node
 @pytest.mark.parametrize(("does", "left"), LEFT)
 async def test_what_a_program_leaves_behind_is_a_warning(node_sandbox: Sandbox, does: str, left: str) -> None:
@@ -162,6 +163,7 @@ async def test_what_a_program_leaves_behind_is_a_warning(node_sandbox: Sandbox, 
     assert results[-1].warning == f"after the tests, the program leaves {left}"
 
 
+@pytest.mark.slow
 @needs_node
 async def test_what_a_program_leaves_behind_fails_where_it_may_not(node_sandbox: Sandbox) -> None:
     results = await run(node_sandbox, "function f(x) { Math.max = () => 0; return x }", strict=True)

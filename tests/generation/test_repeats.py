@@ -137,6 +137,7 @@ async def test_an_answer_that_repeats_a_function_costs_no_further_question(defau
     assert "was removed; the tested function is used" in report_markdown(solution)
 
 
+@pytest.mark.slow
 async def test_the_model_learns_of_it_where_the_code_fails(default_sandbox: Sandbox) -> None:
     own = "def double(x, times=2):\n    return x * times\n\n\ndef four(x):\n    return double(x, times=4)"
     solution, model = await solved(default_sandbox, own, [f"```python\n{FOUR}```"])

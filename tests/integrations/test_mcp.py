@@ -193,6 +193,7 @@ async def test_what_a_client_learns_of_a_cell(tmp_path: Path) -> None:
         assert "characters left out" in long
 
 
+@pytest.mark.slow
 async def test_a_cell_that_the_client_cancels_ends(tmp_path: Path) -> None:
     async with stdio(cwd=tmp_path) as client:
         await call(client, "run_code", code="x = 5")
@@ -208,6 +209,7 @@ async def test_a_cell_that_the_client_cancels_ends(tmp_path: Path) -> None:
         assert await call(client, "run_code", code="x") == "5"
 
 
+@pytest.mark.slow
 async def test_files_outside_of_the_folder_are_out_of_reach(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     async with stdio("--workspace", "work", cwd=tmp_path) as client:
@@ -251,6 +253,7 @@ async def test_a_team_is_a_tool(tmp_path: Path) -> None:
     assert done.structuredContent["run"] in shown.stdout
 
 
+@pytest.mark.slow
 async def test_a_client_of_http_has_a_sandbox_of_its_own(url: str) -> None:
     async with over_http(url) as one, over_http(url) as other:
         await call(one, "run_code", code="x = 1; open('mine', 'w').write('')")
@@ -272,6 +275,7 @@ async def test_a_session_belongs_to_the_token_that_made_it(url: str) -> None:
         assert await call(one, "run_code", code="6 * 7") == "42"
 
 
+@pytest.mark.slow
 def test_hostile_requests_are_refused(url: str) -> None:
     def status(**more: Any) -> int:
         headers = {**HEADERS, **more.pop("headers", {})}

@@ -95,6 +95,7 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
             assert httpx.get(file.replace("1.txt", path), headers=headers).status_code == 404
 
 
+@pytest.mark.slow
 def test_a_failed_question_is_nobody_elses(tmp_path: Path) -> None:
     heard: list[str] = []
 

@@ -169,6 +169,7 @@ def test_a_token_comes_in_any_usual_way_and_from_no_other_page(url: str) -> None
     assert foreign.status_code == 403
 
 
+@pytest.mark.slow
 def test_without_tokens_only_programs_of_this_machine_come_in(tmp_path: Any) -> None:
     with serving(tmp_path, "--no-token") as url:
         assert httpx.post(f"{url}/v1/run", json={"code": "1"}).json()["value"] == 1
@@ -253,6 +254,7 @@ def test_hostile_requests_have_answers(url: str) -> None:
         assert client.post("/v1/run", json={"code": "1"}).json()["value"] == 1
 
 
+@pytest.mark.slow
 def test_code_ends_when_its_client_leaves(url: str) -> None:
     with client_of(url) as client:
         box = made(client)

@@ -41,6 +41,7 @@ def e2b_sandbox(client: httpx.Client) -> tuple[str, dict[str, str]]:
     return made["envdAccessToken"], {"e2b-sandbox-id": made["sandboxID"], "X-Access-Token": made["envdAccessToken"]}
 
 
+@pytest.mark.slow
 def test_the_server_imports_nothing_that_a_client_names(url: str) -> None:
     with client_of(url) as client:
         # This module runs all tests that it finds, and ends the process, when it is imported.

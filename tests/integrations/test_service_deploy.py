@@ -44,6 +44,7 @@ def test_the_manifests_name_the_same_pods() -> None:
     assert one("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"] == one("Deployment")["metadata"]["name"]
 
 
+@pytest.mark.slow
 def test_the_command_of_the_pods_serves_and_fits_the_probes(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])

@@ -168,6 +168,7 @@ def test_samples_that_cannot_be_judged(tmp_path: Path, lines: list[str], said: s
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_of_tests_for_a_file_of_code(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("def f(): return 1\n")
     (tmp_path / "test_shop.py").write_text("import shop\n\ndef test_f():\n    assert shop.f() == 1\n")
@@ -179,6 +180,7 @@ def test_a_file_of_tests_for_a_file_of_code(tmp_path: Path) -> None:
     assert "test_shop.py::test_f: failed: " in done.stdout
 
 
+@pytest.mark.slow
 def test_folders_of_tests_and_of_code(tmp_path: Path) -> None:
     for name, text in {
         "shop/__init__.py": "from .prices import *\n",

@@ -86,6 +86,7 @@ async def test_bytes_may_be_printed(sandbox: Sandbox) -> None:
     assert [(each.passed, each.warning, each.stdout) for each in results] == [(True, "", "nü")] * 4
 
 
+@pytest.mark.slow
 async def test_random_numbers_may_be_used(sandbox: Sandbox) -> None:
     source = f"{IMPORTS}def even(n):\n    return n % 2 == 0 and random.random() < 2\n"
     assert all(each.passed and not each.warning for each in await run(sandbox, source))

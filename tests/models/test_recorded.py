@@ -25,6 +25,7 @@ def transcript(shown: str) -> list[tuple[str, str]]:
     return [(message["source"], str(message.get("content"))) for message in json.loads(shown)["messages"]]
 
 
+@pytest.mark.slow
 def test_a_team_with_a_selector_replays_without_network_and_key(tmp_path: Path) -> None:
     with OpenAIServer(respond=respond) as server:
         selector(tmp_path, server.base_url)

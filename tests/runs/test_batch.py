@@ -245,6 +245,7 @@ def test_a_budget_ends_a_batch_which_goes_on_with_another_one(tmp_path: Path) ->
         assert len(server.requests) == 6
 
 
+@pytest.mark.slow
 async def test_a_budget_counts_the_calls_of_interrupted_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"task": "one"}\n{"task": "two"}\n{"task": "three"}\n')
     is_slow = True
@@ -342,6 +343,7 @@ async def test_a_batch_waits_when_its_tokens_of_a_minute_are_used_up(
     assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_repeats_give_an_estimate_and_batches_are_compared(tmp_path: Path) -> None:
     command = [*tasks(tmp_path, 3), "--repeat", "3"]
     with OpenAIServer(respond=double) as server:

@@ -355,6 +355,7 @@ def test_what_is_not_text_is_refused(tmp_path: Path, data: bytes) -> None:
 WAITING = "import os, time\nprint('one')\nprint('two', end='', flush=True)\nopen('begun', 'w').close()\n"
 
 
+@pytest.mark.slow
 def test_output_is_there_while_the_block_runs(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(f"{WAITING}while not os.path.exists('go'): time.sleep(0.02)\nprint(' three')")
     with started("a.py", cwd=tmp_path) as process:

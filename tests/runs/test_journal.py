@@ -321,6 +321,7 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(folder: Folder) -> No
     assert (refused.returncode, "cannot be written" in refused.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_chats_files_and_instructions_are_kept_too(folder: Folder) -> None:
     (folder.path / "a.py").write_text("print(6 * 7)")
     assert folder.run("exec", "a.py")["succeeded"]
@@ -348,6 +349,7 @@ def test_a_recording_that_cannot_be_written_begins_no_run(folder: Folder) -> Non
     assert folder.command("runs").stdout == f"There is no journal {str(folder.journal)!r} yet.\n"
 
 
+@pytest.mark.slow
 def test_runs_are_removed(folder: Folder) -> None:
     model = recording(folder.path / "r.json", ["Hello."])
     for _ in range(2):

@@ -26,6 +26,7 @@ def solve(cwd: Path, *arguments: str, **options: Any) -> subprocess.CompletedPro
     return coderoom("solve", *arguments, "--cache-dir", str(cwd / "cache"), cwd=cwd, **options)
 
 
+@pytest.mark.slow
 def test_module_tests_and_report_are_written(tmp_path: Path) -> None:
     done = solve(tmp_path, TASK, "--model", ROMAN, "--out", "roman")
     assert (done.returncode, done.stderr) == (0, "")
@@ -306,6 +307,7 @@ def test_an_interrupt_ends_it_and_the_next_one_goes_on(tmp_path: Path) -> None:
         assert len(server.requests) == 4
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_with_its_run_and_asks_nothing_twice(tmp_path: Path) -> None:
     with OpenAIServer([WORDS[0], WORDS[1], Failure(400, message="no"), WORDS[2]]) as server:
         env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}

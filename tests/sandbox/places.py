@@ -105,7 +105,7 @@ STRONGEST, _WEAKER = (
     for wall in (("bubblewrap", "namespaces") if shutil.which("bwrap") else ("namespaces", "bubblewrap"))
 )
 _STRONGEST = _marked(STRONGEST)
-_NONE = _marked(Place("cpython", "none"))
+_NONE = _marked(Place("cpython", "none"), marks=[pytest.mark.allwalls])
 _MONTY = _marked(Place("monty", ""))
 _REMOTE = _marked(Place("remote", ""))
 _OTHERS = [

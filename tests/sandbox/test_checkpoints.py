@@ -308,6 +308,7 @@ class TestBrokenOnes:
                 await session.rollback(mark)
             assert await value_of(session, "1 + 1") == 2
 
+    @pytest.mark.slow
     @pytest.mark.timeout(15)
     async def test_one_of_a_process_that_stands_still_cannot_be_made(self, sandbox: Sandbox) -> None:
         code = "import os, signal, time\nme = os.getpid()\nif not os.fork():\n    time.sleep(0.2)\n    "

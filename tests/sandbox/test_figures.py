@@ -22,6 +22,7 @@ async def drawing() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preload", [(), ("matplotlib.pyplot",)], ids=["imported by the code", "preloaded"])
 async def test_a_figure_is_kept_when_it_is_shown_and_when_the_cell_ends(preload: tuple[str, ...]) -> None:
     async with Sandbox(preload=preload) as sandbox:
@@ -39,6 +40,7 @@ async def test_a_figure_is_kept_when_it_is_shown_and_when_the_cell_ends(preload:
     assert contents[0] != contents[1]
 
 
+@pytest.mark.slow
 async def test_what_the_code_has_saved_is_not_kept_twice(drawing: Sandbox) -> None:
     result = await drawing.run(
         "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1])\nfig.savefig('mine.svg')\nplt.show()"
@@ -46,6 +48,7 @@ async def test_what_the_code_has_saved_is_not_kept_twice(drawing: Sandbox) -> No
     assert [artifact.name for artifact in result.artifacts] == ["mine.svg"]
 
 
+@pytest.mark.slow
 async def test_files_of_that_name_stay_and_figures_do_not_come_again(tmp_path: Path) -> None:
     (tmp_path / "figure-1.png").write_bytes(b"mine")
     async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
@@ -130,6 +133,7 @@ async def test_such_a_method_ends_at_the_deadline(session: Session) -> None:
     assert (await session.run("6 * 7")).value == 42
 
 
+@pytest.mark.slow
 async def test_a_closed_figure_is_kept_when_it_is_the_value(drawing: Sandbox) -> None:
     closed = "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\nplt.close(figure)\nfigure"
     async with drawing.session() as session:

@@ -79,6 +79,7 @@ async def test_adapters_of_tools_answer_as_the_workbench_does(sandbox: Sandbox, 
     assert one.value == ["5", "image", "Error executing tool take-out: there are only 12 apples"]
 
 
+@pytest.mark.slow
 async def test_parameters_keep_their_shape(sandbox: Sandbox, parcels: StdioServerParams) -> None:
     workbench = McpWorkbench(parcels, tool_overrides={"class": ToolOverride(name="which")})
     async with workbench:

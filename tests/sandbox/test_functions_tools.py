@@ -290,6 +290,7 @@ class TestWorkbenches:
                 async with sandbox.session(functions=[OddWorkbench({}, name=name)]):
                     pass
 
+    @pytest.mark.slow
     async def test_large_arguments_are_checked_beside_the_event_loop(self, sandbox: Sandbox) -> None:
         workbench = OddWorkbench({"properties": {"a": {"type": "array", "items": {"type": "integer"}}}}, text("ok"))
         result = await run(sandbox, "odd(['x'] * 50_000)", workbench)

@@ -272,6 +272,7 @@ async def test_without_an_index_what_is_missing_is_no_fault_of_the_code(
         await environment_with(["unheard"], None, None)
 
 
+@pytest.mark.slow
 async def test_code_installs_what_it_may(index: Index) -> None:
     async with Sandbox(packages=["dots", "on-request"], allowed_packages=["Circles", "many*"]) as sandbox:
         async with sandbox.session() as session:
@@ -319,6 +320,7 @@ async def test_pip_does_it_where_uv_is_missing(index: Index, monkeypatch: pytest
         await environment_with(["panda"], None, None)
 
 
+@pytest.mark.slow
 async def test_a_script_names_its_packages(index: Index, tmp_path: Path) -> None:
     script = (
         "# /// script\n# dependencies = [\n#   'circles==1.0',\n# ]\n# ///\nimport circles\nprint(circles.VERSION)\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coderoom.sandbox import Limits, Sandbox
 
 from .places import Place, on_both_shapes
@@ -25,6 +27,7 @@ found
 """
 
 
+@pytest.mark.slow
 @on_both_shapes
 async def test_a_cell_that_computes_for_long_gets_a_lower_priority_and_others_keep_theirs(place: Place) -> None:
     limits = Limits(yield_seconds=1)

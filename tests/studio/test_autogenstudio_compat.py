@@ -32,6 +32,7 @@ print(json.dumps([name for name in NAMES if not has(name)]))
 """
 
 
+@pytest.mark.slow
 def test_no_other_module_names_studio() -> None:
     found = set()
     for path in (ROOT / "coderoom").rglob("*.py"):

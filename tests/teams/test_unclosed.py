@@ -66,6 +66,7 @@ def end(run: str, folder: Path, times: int = 1) -> None:
         run_often(SCRIPT, RUNS[run], times, folder, server.base_url, str(folder / "work"), env=env)
 
 
+@pytest.mark.slow
 def test_it_ends_silently(tmp_path: Path) -> None:
     end("our team", tmp_path)
 

@@ -61,6 +61,7 @@ def private_names(source: str) -> Iterator[str]:
                 yield node.attr
 
 
+@pytest.mark.slow
 def test_no_other_module_has_private_names_of_autogen() -> None:
     files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "coderoom").rglob("*.py")]
     found = {

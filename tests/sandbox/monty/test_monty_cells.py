@@ -54,6 +54,7 @@ class TestValues:
             result = await session.run(code)
             assert (result.outcome, result.value, result.value_repr) == (Outcome.OK, value, shown), code
 
+    @pytest.mark.slow
     async def test_a_large_one_is_cut_where_it_is(self, session: Session) -> None:
         for code, begins, ends in LARGE:
             result = await session.run(code)

@@ -18,6 +18,7 @@ async def session() -> AsyncIterator[Session]:
         yield session
 
 
+@pytest.mark.slow
 async def test_what_it_reads_and_writes_and_its_end(session: Session) -> None:
     process = await session.start(["sh", "-c", "cat; echo error >&2; exit 3"], env={"A": "b"})
     await process.write("x" * 300_000)

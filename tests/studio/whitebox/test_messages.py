@@ -194,6 +194,7 @@ async def test_output_is_shown_without_a_terminals_colours(coder: MakeCoder) -> 
     assert shown(items)[1][1] == "**Attempt 1: ok, exit code 0**\n\n```text no-run\nred end link\n```"
 
 
+@pytest.mark.slow
 async def test_an_output_that_markdown_would_change_is_in_a_block(terminal: MakeTerminal) -> None:
     for output in ("__init__", "1. one", "# 42", "2 * 3 * 4", "-5"):
         (_, text) = shown(await stream(terminal(), python(f"print({output!r})")))[0]
