@@ -203,6 +203,34 @@ def test_files_of_checkpoints_count_until_they_are_given_back(url: str) -> None:
         assert used(client, "disk_bytes") == 0
 
 
+def test_programs_count_as_memory_of_their_tenant(url: str) -> None:
+    sleep = {"argv": ["sleep", "1000"]}
+    with client_of(url, "small") as small, client_of(url) as other:
+        box = small.post("/v1/sandboxes", json={}).json()["id"]
+        session = small.post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
+        _, inside = e2b_sandbox(small)
+        command = json.dumps({"process": {"cmd": "sleep", "args": ["1000"]}})
+
+        started = small.post(f"/v1/sessions/{session}/processes", json=sleep).json()["id"]
+        refused = httpx.post(f"{url}/process.Process/Start", content=command, headers=inside)
+        assert (refused.status_code, refused.json()["code"]) == (429, "resource_exhausted")
+        assert small.post("/v1/run", json={"code": "1"}).status_code == 429
+        # What runs in the same session shares its memory.
+        assert small.post(f"/v1/sessions/{session}/processes", json=sleep).status_code == 201
+        assert small.post(f"/v1/sessions/{session}/cells", json={"code": "1"}).json()["outcome"] == "ok"
+        assert other.post("/v1/run", json={"code": "1"}).json()["outcome"] == "ok"
+
+        small.post(f"/v1/sessions/{session}/processes/{started}/signal", json={"number": 9})
+        assert small.post("/v1/run", json={"code": "1"}).status_code == 429
+        small.post(f"/v1/sessions/{session}/restart")
+        with httpx.stream("POST", f"{url}/process.Process/Start", content=command, headers=inside) as going:
+            assert going.status_code == 200
+            assert small.post(f"/v1/sessions/{session}/processes", json=sleep).status_code == 429
+        small.delete(f"/sandboxes/{inside['e2b-sandbox-id']}")
+        assert small.post("/v1/run", json={"code": "1"}).json()["outcome"] == "ok"
+        small.delete(f"/v1/sandboxes/{box}")
+
+
 def test_commands_of_other_types_are_refused(url: str) -> None:
     wrong = ({"process": [1]}, {"process": {"cmd": "ls", "args": 5}}, {"process": {"cmd": "ls", "envs": [1]}})
     with client_of(url) as client:

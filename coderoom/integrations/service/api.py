@@ -141,7 +141,8 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
 
         async def work() -> AsyncGenerator[Event]:
             with box:
-                waiting = tenants.turn(box.tenant, box.sandbox.limits.memory_bytes)
+                memory = box.sandbox.limits.memory_bytes if kept is None else kept.free_bytes
+                waiting = tenants.turn(box.tenant, memory)
                 async with waiting as turn, aclosing(stream(seconds)) as pieces:
                     async for piece in pieces:
                         if isinstance(piece, OutputChunk):
@@ -256,10 +257,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
 
     @api.post("/sessions/{id}/restart", summary="Return to a fresh state", status_code=204)
     async def restart(id: str, tenant: Caller) -> None:
-        kept = boxes.session(tenant, id)
-        with kept.box:
-            await kept.session.restart()
-        kept.forget(*kept.kept_bytes, *kept.checkpoints)
+        await boxes.session(tenant, id).restart()
 
     @api.post("/sessions/{id}/checkpoints", summary="Keep the state", status_code=201)
     async def checkpoint(id: str, body: CheckpointRequest, tenant: Caller) -> dict[str, Any]:

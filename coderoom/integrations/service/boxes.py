@@ -26,7 +26,7 @@ from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.peers import Peers
 from coderoom.integrations.service.streams import ClientCalls
-from coderoom.integrations.service.tenants import Tenant, TooMuchError
+from coderoom.integrations.service.tenants import Tenant, Tenants, TooMuchError
 from coderoom.judge import make_sandbox
 from coderoom.judge.apart import sandbox_apart, sandbox_for_suites
 from coderoom.sandbox import Checkpoint, ExecutionResult, HostFunction, Limits, Process, Sandbox, SandboxConfig, Session
@@ -56,7 +56,8 @@ class KeptSession:
         checkpoints: The states that were kept, by ids.
         processes: Programs beside its cells, by ids.
         calls: The calls of its cells to functions of the client.
-        memory_bytes: The most memory that it has had, as far as it is known.
+        memory_bytes: How much of the tenant's memory counts for it: the most that its cells have had; while a program
+            runs, its limit.
         kept_bytes: What the files of checkpoints may have, by the ids of these.
     """
 
@@ -68,6 +69,8 @@ class KeptSession:
     calls: ClientCalls = field(default_factory=ClientCalls)
     memory_bytes: int = 0
     kept_bytes: dict[str, int] = field(default_factory=dict)
+    _peak: int = 0
+    _programs: set[Process] = field(default_factory=set)
 
     def forget(self, *ids: str) -> None:
         """Forget checkpoints, and give back what their files may have."""
@@ -77,10 +80,48 @@ class KeptSession:
 
     def note(self, result: ExecutionResult) -> None:
         """Note what a cell has used."""
-        more = (result.peak_memory or 0) - self.memory_bytes
-        if more > 0 and self.box.sessions.get(self.id) is self:
-            self.memory_bytes += more
-            self.box.tenant.usage.add("memory_bytes", more)
+        self._peak = max(self._peak, result.peak_memory or 0)
+        self._count()
+
+    async def restart(self) -> None:
+        """Return to a fresh state."""
+        with self.box:
+            await self.session.restart()
+        self.forget(*self.kept_bytes, *self.checkpoints)
+        self._peak = 0
+        self._count()
+
+    @property
+    def free_bytes(self) -> int:
+        """How much memory it may have besides what counts for it already."""
+        return max(self.box.sandbox.limits.memory_bytes - self.memory_bytes, 0)
+
+    async def start_program(self, tenants: Tenants, argv: Sequence[str], **how: Any) -> Process:
+        """Start a program beside the cells, in turn. It holds no turn while it runs, but memory.
+
+        Raises:
+            TooMuchError: The tenant has not so much memory left, or too much waits.
+            OSError: As `Session.start`.
+        """
+        async with tenants.turn(self.box.tenant, self.free_bytes):
+            with self.box:
+                process = await self.session.start(argv, wait_for_reader=True, **how)
+            self._programs.add(process)
+            self._count()
+        ending = asyncio.ensure_future(process.wait())
+
+        def ended(_: object) -> None:
+            self._programs.discard(process)
+            self._count()
+
+        ending.add_done_callback(ended)
+        return process
+
+    def _count(self) -> None:
+        if self.box.sessions.get(self.id) is self:
+            now = self.box.sandbox.limits.memory_bytes if self._programs else self._peak
+            self.box.tenant.usage.add("memory_bytes", now - self.memory_bytes)
+            self.memory_bytes = now
 
 
 @dataclass(eq=False)

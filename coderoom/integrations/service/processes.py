@@ -17,6 +17,7 @@ from coderoom.integrations.service.api import Caller
 from coderoom.integrations.service.boxes import Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.streams import Event, sent_events, unless_left
+from coderoom.integrations.service.tenants import Tenants
 from coderoom.sandbox import Process
 
 
@@ -57,19 +58,19 @@ class SizeRequest(BaseModel):
     columns: int = Field(ge=1, le=32_767)
 
 
-def make_processes(boxes: Boxes) -> APIRouter:
+def make_processes(boxes: Boxes, tenants: Tenants) -> APIRouter:
     """The routes."""
     api = APIRouter(prefix="/v1/sessions/{id}/processes")
 
     @api.post("", summary="Start a program beside the cells", status_code=201)
-    async def start(id: str, body: ProcessRequest, tenant: Caller) -> dict[str, Any]:
+    async def start(request: Request, id: str, body: ProcessRequest, tenant: Caller) -> dict[str, Any]:
         kept = boxes.session(tenant, id)
         how: dict[str, Any] = {} if body.size is None else {"pty": True, "size": body.size}
-        with kept.box:
-            try:
-                made = await kept.session.start(body.argv, cwd=body.cwd, env=body.env, wait_for_reader=True, **how)
-            except OSError as error:
-                return {"errno": error.errno, "message": os.strerror(error.errno or 0), "filename": error.filename}
+        starting = kept.start_program(tenants, body.argv, cwd=body.cwd, env=body.env, **how)
+        try:
+            made = await unless_left(request, starting)
+        except OSError as error:
+            return {"errno": error.errno, "message": os.strerror(error.errno or 0), "filename": error.filename}
         for key in [key for key, each in kept.processes.items() if each.closed]:
             del kept.processes[key]
         key = secrets.token_hex(8)

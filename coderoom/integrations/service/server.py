@@ -91,7 +91,7 @@ class SandboxServer:
         self._e2b = E2BSandboxes(self._boxes)
         self._routers = (
             make_api(self._boxes, self._tenants, self._judge),
-            make_processes(self._boxes),
+            make_processes(self._boxes, self._tenants),
             make_fusion(self._boxes, self._tenants),
             make_fusion_problems(problems or {}, self._tenants, self._judge),
             make_e2b(self._boxes, self._tenants, self._e2b),

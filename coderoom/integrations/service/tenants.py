@@ -45,7 +45,8 @@ class TenantLimits(BaseModel):
     memory_bytes: int = Field(
         default=64 * _GIB,
         ge=64 * MIB,
-        description="Memory: of what runs, the limit counts; of an idle session, the most that it has had.",
+        description="Memory: of what runs, and of a session with programs, the limit counts; of an idle session, the "
+        "most that it has had.",
     )
     disk_bytes: int = Field(
         default=64 * _GIB, ge=MIB, description="Files: of each sandbox with files, the limit `disk_bytes` counts."
@@ -248,7 +249,7 @@ class Tenants:
         if usage.total("memory_bytes") + memory_bytes > limits.memory_bytes and not usage.total("running"):
             raise TooMuchError(
                 f"The tenant {tenant.name!r} may use {limits.memory_bytes:,} bytes of memory, and a run may "
-                f"have {memory_bytes:,}: close sessions, or ask for less by limits.memory_bytes."
+                f"have {memory_bytes:,}: close sessions, end programs, or ask for less by limits.memory_bytes."
             )
         if usage.total("waiting") >= limits.waiting:
             raise TooMuchError(f"{usage.total('waiting'):,} runs of the tenant {tenant.name!r} wait already.")

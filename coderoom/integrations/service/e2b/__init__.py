@@ -34,7 +34,7 @@ def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes) -> APIRout
         make_code(boxes, tenants),
         make_files(),
         make_filesystem(),
-        make_process(boxes),
+        make_process(boxes, tenants),
     ):
         routes.include_router(each)
     return routes

@@ -98,7 +98,7 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
     async def run(sandbox: E2BSandbox, context: Context, body: ExecuteRequest) -> AsyncGenerator[Facts]:
         session, box = context.kept.session, sandbox.box
         seconds = box.tenant.limits.seconds
-        async with tenants.turn(box.tenant, box.sandbox.limits.memory_bytes):
+        async with tenants.turn(box.tenant, context.kept.free_bytes):
             with box:
                 context.count += 1
                 yield {"type": "number_of_executions", "execution_count": context.count}
@@ -183,7 +183,7 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
         context = context_of(sandbox, id)
         with sandbox.box:
             await context.kept.session.cancel()
-            await context.kept.session.restart()
+            await context.kept.restart()
             code = _change_folder(context.language, context.cwd) if context.cwd != HOME else ""
             if code:
                 await context.kept.session.run(code, language=context.language)

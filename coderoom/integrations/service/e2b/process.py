@@ -26,6 +26,8 @@ from coderoom.integrations.service.e2b.connect import (
     within,
 )
 from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BRoute, E2BSandbox, sandbox_of
+from coderoom.integrations.service.streams import unless_left
+from coderoom.integrations.service.tenants import Tenants
 
 _SIGNALS: Final = {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9, 15: 15, 9: 9}
 _LONGEST_TAG: Final = 1_000
@@ -61,7 +63,7 @@ def check_user(request: Request) -> None:
         raise RpcError("unauthenticated", why)
 
 
-def make_process(boxes: Boxes) -> APIRouter:
+def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
     """The calls."""
     routes = APIRouter(prefix=f"{INSIDE}/process.Process", route_class=RpcRoute, include_in_schema=False)
 
@@ -85,14 +87,15 @@ def make_process(boxes: Boxes) -> APIRouter:
         if not isinstance(config.get("args", []), list) or not isinstance(config.get("envs", {}), dict):
             raise RpcError("invalid_argument", "process.args is not a list, or process.envs is not an object")
         try:
-            process = await sandbox.main.session.start(
+            starting = sandbox.main.start_program(
+                tenants,
                 [config.get("cmd", ""), *config.get("args", ())],
                 cwd=_folder(sandbox, config.get("cwd") or ""),
                 env=_terminal(pty) | config.get("envs", {}),
                 pty=pty is not None,
                 size=_size(pty) if pty is not None else (24, 80),
-                wait_for_reader=True,
             )
+            process = await unless_left(request, starting)
         except NotADirectoryError:
             raise RpcError("invalid_argument", f"cwd {config.get('cwd')!r:.200} is not a directory") from None
         except OSError as error:

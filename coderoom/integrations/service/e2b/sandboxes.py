@@ -217,7 +217,7 @@ class E2BSandboxes:
 
     async def forget(self, sandbox: E2BSandbox) -> None:
         """End its commands, and make the states of all contexts fresh."""
-        await asyncio.gather(*(each.session.restart() for each in sandbox.box.sessions.values()))
+        await asyncio.gather(*(each.restart() for each in sandbox.box.sessions.values()))
 
     def resume(self, sandbox: E2BSandbox, seconds: float) -> None:
         """Go on after a pause; without one, live at least for so long."""
