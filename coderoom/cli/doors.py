@@ -63,6 +63,7 @@ def mcp(
     from coderoom.integrations.mcp import MCPServer
     from coderoom.runs import open_journal
     from coderoom.sandbox import Limits, SandboxConfig
+    from coderoom.sandbox.remote import at_server
 
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(
@@ -74,8 +75,7 @@ def mcp(
         workspace=workspace,
         local_network=local_network,
         credentials=app.credentials_of(credentials),
-        engine="cpython" if server is None else "remote",
-        options={} if server is None else {"url": server},
+        **at_server(server),
     )
     kept = open_journal(journal, off=no_journal)
     door = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)

@@ -76,6 +76,7 @@ def judge(
     ] = None,
     jobs: Annotated[int, app.option("N", "How many samples are judged at a time.", min=1)] = 2,
     wall: app.WallOption = "auto",
+    server: app.ServerOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> int:
@@ -86,12 +87,12 @@ def judge(
     does. The gauntlet is code that cheats, and honest code that looks like it. Exit code 0: all is passed.
     """
     if what == "gauntlet":
-        return _gauntlet(against or [], wall, jobs, as_json)
+        return _gauntlet(against or [], wall, server, jobs, as_json)
     if candidates or command:
-        return _suite(Path(what), candidates or [], command, wall, timeout, shared, strength, as_json)
+        return _suite(Path(what), candidates or [], command, wall, server, timeout, shared, strength, as_json)
     if samples is None:
         raise RequestError("Give the file of the samples, or with --candidate the code that the tests are for.")
-    return _samples(what, samples, problems, timeout, jobs, wall, shared, strength, as_json)
+    return _samples(what, samples, problems, timeout, jobs, wall, server, shared, strength, as_json)
 
 
 _MUTANTS, _MUTANTS_OF_SAMPLE, _SECONDS = 50, 10, 60.0
@@ -105,6 +106,7 @@ def _samples(
     timeout: float | None,
     jobs: int,
     wall: str,
+    server: str | None,
     shared: bool,
     strength: bool,
     as_json: bool,
@@ -120,7 +122,7 @@ def _samples(
 
     async def run() -> None:
         nonlocal whole
-        async with Judge(wall=wall, timeout=timeout, sessions=jobs) as judge:
+        async with Judge(wall=wall, server=server, timeout=timeout, sessions=jobs) as judge:
             async for sample, verdict in score(several, result, judge, shared=shared):
                 words = f"left out: {result.unsound[sample.problem.task_id]}" if verdict is None else verdict.result
                 line = {**sample.line, "result": words, "passed": verdict is not None and verdict.passed}
@@ -167,6 +169,7 @@ def _suite(
     candidates: list[Path],
     command: str | None,
     wall: str,
+    server: str | None,
     timeout: float | None,
     shared: bool,
     strength: bool,
@@ -188,7 +191,7 @@ def _suite(
         files = read_code(candidates, given.files if isinstance(given, TestFiles) else ())
 
     async def run() -> tuple[list[Verdict], Strength | None]:
-        async with Judge(wall=wall, timeout=timeout, sessions=2 if strength else 1) as judge:
+        async with Judge(wall=wall, server=server, timeout=timeout, sessions=2 if strength else 1) as judge:
             verdicts = await judge.run(files, given, shared=shared)
             if not strength or not any(each.passed for each in verdicts):
                 return verdicts, None
@@ -211,11 +214,13 @@ def _suite(
     return app.end_code(succeeded, False)
 
 
-def _gauntlet(against: list[str], wall: str, jobs: int, as_json: bool) -> int:
+def _gauntlet(against: list[str], wall: str, server: str | None, jobs: int, as_json: bool) -> int:
     import coderoom
     from coderoom.judge.gauntlet import read_cases, run_gauntlet
     from coderoom.judge.gauntlet.others import find_harnesses, run_harness
 
+    if against and server:
+        raise RequestError("--against: other harnesses run here, behind a wall, and not at a server.")
     harnesses = find_harnesses(against)
     versions = {"coderoom": coderoom.__version__, **{each.name: each.version for each in harnesses}}
     cases = list(read_cases())
@@ -223,7 +228,7 @@ def _gauntlet(against: list[str], wall: str, jobs: int, as_json: bool) -> int:
     lines = []
 
     async def run() -> None:
-        async for case, verdict in run_gauntlet(cases, wall=wall, jobs=jobs):
+        async for case, verdict in run_gauntlet(cases, wall=wall, server=server, jobs=jobs):
             if verdict.passed != case.is_honest:
                 lines.append(f"{_kind(case)} {case.name}: {verdict.result} ({case.how})")
             note("coderoom", verdict.passed)

@@ -51,6 +51,7 @@ def solve(
         str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
     ] = None,
     wall: app.WallOption = "auto",
+    server: app.ServerOption = None,
     budget: Annotated[
         list[str] | None,
         app.option("LIMIT=N", "A limit: tokens, cost_usd, model_calls or seconds. May be repeated.", "--budget"),
@@ -90,6 +91,7 @@ def solve(
                 out=out,
                 name=name,
                 wall=wall,
+                server=server,
                 options=options,
                 limits=limits,
                 tests_for=tests_for or (),

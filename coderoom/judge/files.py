@@ -50,6 +50,10 @@ def read_tests(path: Path, code: Sequence[Path]) -> TestFiles:
     own = [each for each in files if around is not None or not any(each.is_relative_to(place) for place in places)]
     if path.is_file() and path not in own:
         own.append(path)
+    beside = path if path.is_dir() else path.parent
+    for place in places:
+        if (twin := beside / place.name) in own and twin not in (path, place) and place.name != "conftest.py":
+            raise RequestError(f"{twin} lies beside the tests: they would import it, and not {place}.")
     return TestFiles(files=_contents([(root, each) for each in own]), run=(path.relative_to(root).as_posix(),))
 
 

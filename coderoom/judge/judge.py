@@ -24,6 +24,7 @@ from coderoom.judge.session import (
 )
 from coderoom.judge.strength import Strength, measure_files
 from coderoom.sandbox import Limits, Sandbox
+from coderoom.sandbox.remote import at_server
 
 
 def make_sandbox(wall: str = "auto", language: Harness | None = None, **options: Any) -> Sandbox:
@@ -74,10 +75,12 @@ class Judge:
         language: The language of the functions; `None`: Python.
         strict: Whether a case fails that passes alone, but not after the other tests in one process. Otherwise its
             result has a warning.
+        server: The URL of a server that has its own sandbox; `None`: it is here.
 
     Attributes:
         language: The language of the functions.
         wall: The wall of its own sandbox.
+        server: The server of its own sandbox.
 
     Raises:
         RequestError: An argument is invalid.
@@ -94,6 +97,7 @@ class Judge:
         sessions: int = 2,
         language: Harness | None = None,
         strict: bool = False,
+        server: str | None = None,
     ) -> None:
         if sandbox is not None and sandbox.workspace is not None:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
@@ -105,7 +109,7 @@ class Judge:
                 "Tests need two concurrent sessions, one of them for properties: Sandbox(concurrency=2)."
             )
         self._given = sandbox
-        self.wall = wall
+        self.wall, self.server = wall, server
         self._own: dict[Callable[..., Sandbox], Sandbox] = {}
         self._timeout = timeout
         self._strict = strict
@@ -132,7 +136,7 @@ class Judge:
         if self._given is not None:
             return self._given
         if make not in self._own:
-            self._own[make] = make(self.wall, *more, concurrency=2 * self._sessions)
+            self._own[make] = make(self.wall, *more, **at_server(self.server), concurrency=2 * self._sessions)
         return self._own[make]
 
     async def run(
@@ -186,7 +190,7 @@ class Judge:
         async with self._pairs:
             if isinstance(tests, Repository):
                 timeout = timeout or self._timeout or _SECONDS_FOR_COMMAND
-                return await judge_repository(code, tests, wall=self.wall, timeout=timeout)
+                return await judge_repository(code, tests, wall=self.wall, server=self.server, timeout=timeout)
             if isinstance(tests, Programs):
                 sandbox = self._sandbox(sandbox_for_programs)
                 return await judge_programs(sandbox, code, tests, timeout=timeout or self._timeout or _SECONDS_FOR_CODE)

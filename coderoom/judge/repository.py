@@ -25,6 +25,7 @@ from coderoom.judge.cases import Data
 from coderoom.judge.session import Verdict, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
+from coderoom.sandbox.remote import at_server
 
 FROZEN: Final = (
     *("test_*.py", "*_test.py", "test.py", "tests.py", "run_tests.py", "conftest.py", "pytest.ini", ".pytest.ini"),
@@ -65,7 +66,7 @@ class Repository(Data):
 
 
 async def judge_repository(
-    code: Mapping[str, str], repository: Repository, *, wall: str = "auto", timeout: float
+    code: Mapping[str, str], repository: Repository, *, wall: str = "auto", server: str | None = None, timeout: float
 ) -> list[Verdict]:
     """Run the test command of a repository on a copy of it with the files of the code.
 
@@ -75,6 +76,7 @@ async def judge_repository(
         code: The files that have changed, by their paths in the repository.
         repository: The repository.
         wall: The wall (isolation backend).
+        server: The URL of a server that runs the command; `None`: it runs here.
         timeout: The time limit of the command in seconds.
 
     Returns:
@@ -95,7 +97,10 @@ async def judge_repository(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "repository")
         await asyncio.to_thread(_copy, repository.folder, folder, counted)
-        async with Sandbox(wall, workspace=folder, limits=_LIMITS) as sandbox, sandbox.session() as session:
+        async with (
+            Sandbox(wall, workspace=folder, limits=_LIMITS, **at_server(server)) as sandbox,
+            sandbox.session() as session,
+        ):
             command = f"export PYTEST_ADDOPTS='{options}-p no:cacheprovider' PYTHONDONTWRITEBYTECODE=1\n"
             result = await session.run(command + repository.command, language="sh", timeout=timeout)
         found = await asyncio.to_thread(_of_report, folder, report)

@@ -25,6 +25,7 @@ from coderoom.judge import Judge, Programs, ProgramTest, TestCode, Verdict, test
 from coderoom.judge.answers import code_in, takes_a_place, why_left_out
 from coderoom.judge.apart import judge_apart, sandbox_apart
 from coderoom.models.structured import ask_structured
+from coderoom.sandbox.remote import at_server
 
 _NUMBER: Final = re.compile(
     r"(?:(?<![\w.)])[-+])?"  # After a digit or a word it is a dash.
@@ -192,7 +193,9 @@ async def _by_tests(check: Check, answer: str, variables: Mapping[str, Any], wor
         given = json.loads(json.dumps(named, default=str))
         test = TestCode(test=check.code, given=given, untrusted=("answer", "code"))
         if before := await asyncio.to_thread(_states, workspace):
-            async with sandbox_apart(judge.wall, workspace=workspace, concurrency=2) as sandbox:
+            async with sandbox_apart(
+                judge.wall, workspace=workspace, concurrency=2, **at_server(judge.server)
+            ) as sandbox:
                 verdicts = [await judge_apart(sandbox, files, test, timeout=check.timeout, shared=check.shared)]
             after = await asyncio.to_thread(_states, workspace)
             if any(

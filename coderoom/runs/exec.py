@@ -39,6 +39,7 @@ from coderoom.sandbox import (
     named_file,
     save_named,
 )
+from coderoom.sandbox.remote import at_server
 from coderoom.sandbox.requirements import packages_in
 from coderoom.steps import StepObserver
 
@@ -164,8 +165,7 @@ async def run_file(
         packages=list(dict.fromkeys(wanted)),
         local_network=local_network,
         credentials=credentials,
-        engine="cpython" if server is None else "remote",
-        options=None if server is None else {"url": server},
+        **at_server(server),
     )
     result = FileResult(source, folder, made)
     writer = Writer(None) if writer is None else writer

@@ -132,7 +132,9 @@ class ItemRunner:
     _tokens: set[CancellationToken] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._judge = Judge(wall=self.setup.request.wall or "auto", sessions=self.room)
+        self._judge = Judge(
+            wall=self.setup.request.wall or "auto", server=self.setup.request.server, sessions=self.room
+        )
 
     def stop(self, why: str) -> None:
         """End the runs that go on."""

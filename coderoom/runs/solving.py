@@ -33,6 +33,7 @@ from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
+from coderoom.sandbox.remote import at_server
 from coderoom.steps import StepObserver, observing
 
 _LIMITS: Final = {"tokens": "max_tokens", "seconds": "max_seconds"}
@@ -234,6 +235,7 @@ async def solve(
     out: Path | None = None,
     name: str | None = None,
     wall: str = "auto",
+    server: str | None = None,
     options: Mapping[str, Any] | None = None,
     limits: Mapping[str, float] | None = None,
     tests_for: Sequence[str] = (),
@@ -251,6 +253,7 @@ async def solve(
         out: The folder to write to; `None`: write nothing, and show the code.
         name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
+        server: The URL of a server that runs the code; `None`: it runs here.
         options: Further fields of `coderoom.generation.GeneratorOptions`.
         limits: What it may use, by the fields of a `Budget`; all but `cells`.
         tests_for: Functions that exist already, as `FILE.py:FUNCTION`, or `FILE.py` for all public ones; only their
@@ -264,7 +267,13 @@ async def solve(
         MissingDependencyError: The model needs a key or a package that is missing.
         SandboxUnavailable: The sandbox broke, or no wall works.
     """
-    kept = {"name": name, "wall": wall, "limits": dict(limits or {}), **_absolute(out, tests_for, options or {})}
+    kept = {
+        "name": name,
+        "wall": wall,
+        "server": server,
+        "limits": dict(limits or {}),
+        **_absolute(out, tests_for, options or {}),
+    }
     given, budget = _limited(options or {}, limits or {})
     chosen = generation.GeneratorOptions.checked({"wall": wall, **given})
     if not tests_for and not instruction.strip():
@@ -272,7 +281,7 @@ async def solve(
     if name is not None and (out is None or tests_for):
         why = "tests are named after the module" if tests_for else "it names the written module; add --out DIR"
         raise RequestError(f"--name {name}: {why}.")
-    sandbox = generation.make_sandbox(wall, chosen.language)
+    sandbox = generation.make_sandbox(wall, chosen.language, **at_server(server))
     path, functions = _existing(tests_for) if tests_for else (None, ())
     with refusing(f"The module {str(path)!r} cannot be read"):
         source = "" if path is None else path.read_text("utf-8")

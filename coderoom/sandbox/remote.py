@@ -8,6 +8,11 @@ from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.sandbox import Sandbox
 
 
+def at_server(url: str | None) -> dict[str, Any]:
+    """The arguments by which a `Sandbox` is at a server; none without a URL."""
+    return {} if url is None else {"engine": "remote", "options": {"url": url}}
+
+
 class RemoteSandbox(Sandbox):
     """A `Sandbox(engine="remote")`: code runs at a server, host functions run here.
 

@@ -66,7 +66,7 @@ def _read(text: str) -> tuple[str, str]:
 
 
 async def run_gauntlet(
-    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 10.0
+    cases: list[Case], *, wall: str = "auto", jobs: int = 2, timeout: float = 10.0, server: str | None = None
 ) -> AsyncIterator[tuple[Case, Verdict]]:
     """Judge cases, each twice: by the function `check`, and by a file for pytest.
 
@@ -75,6 +75,7 @@ async def run_gauntlet(
         wall: The wall (isolation backend).
         jobs: How many are judged at a time.
         timeout: The time limit of each in seconds.
+        server: The URL of a server that runs all code; `None`: it runs here.
 
     Yields:
         Each case in order, with the verdict that is worse for the judge.
@@ -82,7 +83,7 @@ async def run_gauntlet(
     Raises:
         SandboxUnavailable: The sandbox broke.
     """
-    async with Judge(wall=wall, timeout=timeout, sessions=jobs) as judge:
+    async with Judge(wall=wall, server=server, timeout=timeout, sessions=jobs) as judge:
 
         async def judged(case: Case) -> Verdict:
             files = {"solution.py": case.code}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import coderoom
+from tests.support.commands import coderoom, recording
 from tests.support.sandbox_server import TOKEN, shared_server
+from tests.support.solving import GOOD, SPECS, TESTS
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +22,7 @@ replies:
   ```
 - It is 42.
 """
+GOOD_IN_BASH = "~~~bash\n# double(x: int) -> int\ndouble() {\n  echo $(( 2 * $1 ))\n}\n~~~"
 
 
 def test_exec(tmp_path: Path) -> None:
@@ -54,3 +56,50 @@ def test_a_team(tmp_path: Path) -> None:
     assert (done.returncode, run["succeeded"], run["isolation"]) == (0, True, "remote"), done.stdout
     assert (tmp_path / "folder" / "made.txt").read_text() == "42"
     assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_judge(tmp_path: Path) -> None:
+    code = {"order.py": "def order(items):\n    return sorted(items)\n"}
+    code["test_order.py"] = "from order import order\n\ndef test_order():\n    assert order([2, 1]) == [1, 2]\n"
+    for folder in ("repository", "candidate"):
+        (tmp_path / folder).mkdir()
+        for name, text in code.items():
+            (tmp_path / folder / name).write_text(text)
+    (tmp_path / "candidate" / "order.py").write_text("def order(items):\n    return items\n")
+    (tmp_path / "test_order.py").write_text(code["test_order.py"])
+    (tmp_path / "cases.json").write_text('{"tests": [{"stdin": "2", "stdout": "4"}]}')
+    (tmp_path / "double.py").write_text("print(2 * int(input()))\n")
+    server, env = ("--server", shared_server()["url"]), {"CODEROOM_TOKEN": TOKEN}
+    for arguments, passes in (
+        (("test_order.py", "--candidate", "repository/order.py", "--strength"), True),
+        (("test_order.py", "--candidate", "candidate/order.py"), False),
+        (("repository", "--candidate", "candidate", "--command", "python -m pytest -q"), False),
+        (("cases.json", "--candidate", "double.py"), True),
+    ):
+        done = coderoom("judge", *arguments, *server, cwd=tmp_path, env=env)
+        assert done.returncode == (0 if passes else 1), (arguments, done.stdout, done.stderr)
+        assert f"{int(passes)} of 1 tests passed" in done.stdout
+    done = coderoom("judge", "gauntlet", "--against", "exec", *server, cwd=tmp_path, env=env)
+    assert (done.returncode, "other harnesses run here" in done.stderr) == (2, True), done.stderr
+    beside = ("repository/test_order.py", "--candidate", "candidate/order.py")
+    done = coderoom("judge", *beside, cwd=tmp_path)
+    assert (done.returncode, "they would import it, and not" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize(("language", "code"), [("python", GOOD), ("shell", GOOD_IN_BASH)])
+def test_solve(tmp_path: Path, language: str, code: str) -> None:
+    model = recording(tmp_path / "replies.json", [SPECS, TESTS, code])
+    arguments = (
+        "Double.",
+        "--model",
+        model,
+        "--language",
+        language,
+        "--no-journal",
+        "--server",
+        shared_server()["url"],
+    )
+    done = coderoom("solve", *arguments, cwd=tmp_path, env={"CODEROOM_TOKEN": TOKEN})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Code runs at a server, and not on this machine.")
+    assert "3 of 3 tests passed" in done.stdout
