@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
     from coderoom.sandbox.guest.restricted import Rulebook
     from coderoom.sandbox.languages import INTERPRETERS, LANGUAGES, PROGRAMS, SUFFIXES
+    from coderoom.sandbox.overlay import Change, ChangedMeanwhile, Changes, Committed, Patch
     from coderoom.sandbox.policy import find as find_violations
     from coderoom.sandbox.policy import restricted_rules
     from coderoom.sandbox.process_tools import PROCESSES_HELP, ProcessTools
@@ -61,8 +62,12 @@ __all__ = [
     "Artifact",
     "BlocksRun",
     "CallRecorder",
+    "Change",
+    "ChangedMeanwhile",
+    "Changes",
     "Checkpoint",
     "CodeError",
+    "Committed",
     "Credential",
     "Engine",
     "EngineName",
@@ -74,6 +79,7 @@ __all__ = [
     "NetworkUse",
     "OnOutput",
     "OutputChunk",
+    "Patch",
     "Process",
     "ProcessOutput",
     "ProcessTools",
@@ -119,6 +125,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",
         "coderoom.sandbox.guest.restricted": "Rulebook",
         "coderoom.sandbox.languages": "INTERPRETERS LANGUAGES PROGRAMS SUFFIXES",
+        "coderoom.sandbox.overlay": "Change ChangedMeanwhile Changes Committed Patch",
         "coderoom.sandbox.policy": "find_violations=find restricted_rules",
         "coderoom.sandbox.process_tools": "PROCESSES_HELP ProcessTools",
         "coderoom.sandbox.processes": "Process ProcessOutput",

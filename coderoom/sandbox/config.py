@@ -49,6 +49,7 @@ WITHOUT_NETWORK = {"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP
 WallName: TypeAlias = Annotated[str, WALLS]
 EngineName: TypeAlias = Annotated[str, ENGINES]
 _WRONG: Final = {
+    "workspace_mode": "is neither 'direct' nor 'overlay'",
     "preload": "is not a list of texts",
     "limits": "is neither Limits(...) nor a mapping of what differs from them",
     "workspace": "is not the path of a folder; give a text or a Path",
@@ -77,7 +78,7 @@ _OF_MESSAGES: Final = [
 ]
 OBSERVE: Final = "observe"
 """In place of a list of hosts, or in it: what the code asks for besides is noted. A list is enough for that, too."""
-OWN: Final = ("authority", "node_modules", "place", "bundles")
+OWN: Final = ("authority", "node_modules", "place", "bundles", "copied")
 """What engines and servers add to a configuration, which are no arguments of `Sandbox`."""
 Name = Annotated[str, Field(min_length=1)]
 
@@ -305,6 +306,7 @@ class SandboxConfig(BaseModel):
     local_network: bool = False
     credentials: Annotated[Mapping[str, Any], PlainValidator(_credentials)] = Field(default_factory=dict)
     terminals: bool = False
+    workspace_mode: Literal["direct", "overlay"] = "direct"
     # `OWN`: of the proxy that opens TLS for these hosts; the packages of npm.
     authority: str = Field(default="", repr=False)
     node_modules: Path | None = None
@@ -312,6 +314,13 @@ class SandboxConfig(BaseModel):
     place: str = Field(default="/workspace", repr=False)
     # Whether what code shows comes as output of the stream `shown`, not as files; not an argument of `Sandbox`.
     bundles: bool = Field(default=False, repr=False)
+    # Whether the workspace is a copy for one session; not an argument of `Sandbox`.
+    copied: bool = Field(default=False, repr=False)
+
+    @property
+    def shared_workspace(self) -> Path | None:
+        """The folder that code and host have in common; `None`: what code writes is kept apart from the host."""
+        return self.workspace if self.workspace_mode == "direct" and not self.copied else None
 
     @property
     def proxied(self) -> bool:
@@ -333,6 +342,8 @@ class SandboxConfig(BaseModel):
             super().__init__(**arguments)
         except ValidationError as error:
             raise RequestError(_explain(error.errors(include_url=False), arguments)) from error
+        if self.workspace_mode == "overlay" and self.workspace is None:
+            raise RequestError("workspace_mode='overlay' needs a workspace, the folder that stays as it is.")
         if self.credentials and self.host_network:
             raise RequestError(
                 "credentials: with network=True, nothing is between the code and the hosts; give a list of hosts."

@@ -34,5 +34,5 @@ ENGINES: Final = Plugins(
 
 def asked_in_vain(engine: Any, config: object) -> list[str]:
     """The arguments of a sandbox or an executor that are given, and that an engine (its class) has no use for."""
-    nothing: tuple[object, ...] = ("auto", "open", False, None, (), [], {})
+    nothing: tuple[object, ...] = ("auto", "open", "direct", False, None, (), [], {})
     return [name for name in engine.lacks if getattr(config, name, None) not in nothing]

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from coderoom._util.tasks import cancel_and_wait, retrieve_exception, run_uncancellable
 from coderoom.errors import RequestError
@@ -62,6 +62,9 @@ class Sandbox:
             host and never has the value. See `Credential` and `docs/network.md`.
         terminals: Whether code may make terminals of its own, as tmux, script and pexpect do. `Session.start` has them
             without this.
+        workspace_mode: `direct`: the code changes the files of the workspace. `overlay`: each run and each session sees
+            the folder as it is, and what it changes is kept apart, up to `limits.disk_bytes`. `Session.changes` and
+            `Session.diff` show it, `Session.commit` writes it into the folder. See `docs/overlay.md`.
 
     Raises:
         RequestError: An argument is wrong.
@@ -87,6 +90,7 @@ class Sandbox:
         local_network: bool = False,
         credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
         terminals: bool = False,
+        workspace_mode: Literal["direct", "overlay"] = "direct",
     ) -> None:
         self.config = SandboxConfig(
             wall=wall,
@@ -106,6 +110,7 @@ class Sandbox:
             local_network=local_network,
             credentials={} if credentials is None else credentials,
             terminals=terminals,
+            workspace_mode=workspace_mode,
         )
         self._engine: Engine = _make_engine(self.config)
         self._closed = False

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapp
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, overload
 
-from coderoom._util.tasks import call_in_loop, cancel_and_wait, run_uncancellable
+from coderoom._util.tasks import aside, call_in_loop, cancel_and_wait, run_uncancellable
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import Input, check, check_can_start, input_of, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
@@ -18,9 +18,10 @@ from coderoom.sandbox.contracts import EngineSession
 from coderoom.sandbox.functions.callables import Offer
 from coderoom.sandbox.functions.calls import calls_of
 from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.overlay import Changes, Committed, Overlay, Patch
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.result import ExecutionResult, NetworkUse, OutputChunk
-from coderoom.sandbox.snapshots import Snapshot
+from coderoom.sandbox.snapshots import OverlaySnapshot, Snapshot, take_snapshot
 
 T = TypeVar("T")
 OpenEngine = Callable[[Mapping[str, HostFunction]], Awaitable[EngineSession]]
@@ -44,7 +45,7 @@ class Checkpoint:
     """
 
     handle: Any
-    files: Snapshot | None
+    files: Snapshot | OverlaySnapshot | None
     session: Session = field(repr=False)
 
 
@@ -65,6 +66,7 @@ class Session:
         self._lock = asyncio.Lock()
         self._closed = False
         self._network_after: tuple[NetworkUse, ...] = ()
+        self._overlay: Overlay | None = None  # Once this is closed.
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -283,7 +285,7 @@ class Session:
         async with self._use() as engine:
             handle: Any = await engine.checkpoint()
             try:
-                snapshot = await Snapshot.take(self._config.workspace, engine, self._config.limits) if files else None
+                snapshot = await take_snapshot(self._config, engine) if files else None
             except BaseException:
                 engine.release(handle)
                 raise
@@ -321,6 +323,63 @@ class Session:
         if checkpoint.files is not None:
             await run_uncancellable(asyncio.to_thread(checkpoint.files.remove))
 
+    async def changes(self) -> Changes:
+        """List what code has changed in a workspace with `workspace_mode="overlay"`, also after `close`.
+
+        Returns:
+            The changes by path, renames as such; without those that leave a file as it was.
+
+        Raises:
+            RequestError: The workspace has another mode.
+            SandboxUnavailable: The sandbox broke.
+        """
+        async with self._overlaid() as overlay:
+            return await aside(overlay.changes, large=True)
+
+    async def diff(self) -> Patch:
+        """The changes as a unified diff that `git apply` takes: with binary files, modes, renames and links.
+
+        Returns:
+            The diff. What is not in it is named in its `left_out`: what is in `.git`, empty folders, large files.
+
+        Raises:
+            RequestError: As `changes`.
+            SandboxUnavailable: As `changes`.
+        """
+        async with self._overlaid() as overlay:
+            return await aside(overlay.diff, large=True)
+
+    async def commit(self, *, unsafe: bool = False) -> Committed:
+        """Write the changes into the workspace, unless somebody has changed the same files there meanwhile.
+
+        Each file is replaced at once; if a content cannot be written, nothing is changed. No link is followed. The
+        session goes on with the new state of the folder.
+
+        Args:
+            unsafe: Also write what is refused otherwise: what is in `.git`, whose hooks and settings run programs on
+                this machine, and links that lead out of the workspace.
+
+        Returns:
+            What was written and what was refused.
+
+        Raises:
+            ChangedMeanwhile: Files were changed by others since the session was opened; its `paths` names them.
+            RequestError: As `changes`; or the folder cannot be written to.
+            SandboxUnavailable: As `changes`.
+        """
+        async with self._overlaid() as overlay:
+            return await aside(overlay.commit, unsafe, large=True)
+
+    async def discard(self) -> None:
+        """Undo the changes: the session sees the workspace as it is.
+
+        Raises:
+            RequestError: As `changes`.
+            SandboxUnavailable: As `changes`.
+        """
+        async with self._overlaid() as overlay:
+            await run_uncancellable(asyncio.to_thread(overlay.discard))
+
     async def restart(self) -> None:
         """Return to a fresh state; files stay, checkpoints are discarded.
 
@@ -336,6 +395,20 @@ class Session:
         self._closed = True
         await self.cancel()
         await run_uncancellable(self._close())
+
+    @contextlib.asynccontextmanager
+    async def _overlaid(self) -> AsyncGenerator[Overlay]:
+        """The changes, while nothing writes to them."""
+        if self._config.workspace_mode != "overlay":
+            raise RequestError('This needs a sandbox with workspace_mode="overlay", which keeps the changes apart.')
+        if not self._closed:
+            async with self._use() as engine, engine.frozen():
+                yield engine.overlay  # type: ignore[attr-defined]
+        elif self._overlay is None:
+            raise RequestError("The session was never started: it has no changes.")
+        else:
+            async with self._lock:
+                yield self._overlay
 
     @contextlib.asynccontextmanager
     async def _use(self) -> AsyncGenerator[EngineSession]:
@@ -382,6 +455,7 @@ class Session:
             engine, self._engine = self._engine, None
             if engine is not None:
                 self._dropped.detach()
+                self._overlay = getattr(engine, "overlay", None)
                 await engine.close()
                 self._network_after = getattr(engine, "network_after", ())
 

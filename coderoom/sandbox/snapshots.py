@@ -14,8 +14,9 @@ from typing import Self
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
-from coderoom.sandbox.config import Limits
+from coderoom.sandbox.config import Limits, SandboxConfig
 from coderoom.sandbox.contracts import EngineSession
+from coderoom.sandbox.overlay import Overlay, Saved
 
 _MOST_FILES = 20_000
 _DEEPEST = 100
@@ -65,6 +66,31 @@ class Snapshot:
         except OSError as error:
             raise RequestError(f"The workspace {str(self._workspace)!r} cannot be emptied: {error}") from error
         _copy(self._copy, self._workspace, None, (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None)
+
+
+class OverlaySnapshot:
+    """A copy of what a session has written, where that is kept apart from the workspace."""
+
+    def __init__(self, overlay: Overlay, saved: Saved, engine: EngineSession) -> None:
+        self._overlay = overlay
+        self._saved = saved
+        self._engine = engine
+        self.remove = saved.remove
+
+    async def restore(self) -> None:
+        """Return to what was written then; after an error only a part is there."""
+        async with self._engine.frozen():
+            await run_uncancellable(asyncio.to_thread(self._overlay.restore, self._saved))
+
+
+async def take_snapshot(config: SandboxConfig, engine: EngineSession) -> Snapshot | OverlaySnapshot:
+    """Copy the files of a session."""
+    overlay: Overlay | None = getattr(engine, "overlay", None)
+    if overlay is None:
+        return await Snapshot.take(config.workspace, engine, config.limits)
+    async with engine.frozen():
+        saved = await run_uncancellable(asyncio.to_thread(overlay.save))
+    return OverlaySnapshot(overlay, saved, engine)
 
 
 def _copy(source: Path, target: Path, limit: int | None, owner: tuple[int, int] | None) -> None:

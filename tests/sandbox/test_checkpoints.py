@@ -11,6 +11,7 @@ import pytest
 
 from coderoom.errors import RequestError
 from coderoom.sandbox import Checkpoint, Limits, Sandbox, Session
+from coderoom.sandbox.snapshots import Snapshot
 
 from .places import on_both_shapes, on_each_engine
 
@@ -140,7 +141,7 @@ class TestHowMany:
         (tmp_path / "kept.txt").write_text("kept")
         async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
             mark = await session.checkpoint(files=True)
-            assert mark.files is not None
+            assert isinstance(mark.files, Snapshot)
             copy = mark.files._copy
             assert (copy / "kept.txt").exists()
             await session.release(mark)

@@ -43,7 +43,7 @@ class Interpreter:
         self._last: Any = None  # What `_` was set to.
         self._exits = cpython.exit_calls()
         self._open_files: int | None = None
-        self.files = Workspace(config["workspace"], config["workspace_in_memory"])
+        self.files = Workspace(config["workspace"], config["bring_files"])
         self._module = types.ModuleType("__main__")
         self.names = self._module.__dict__
         self.names["__builtins__"] = builtins

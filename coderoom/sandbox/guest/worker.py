@@ -94,7 +94,8 @@ def _prepare(config: dict[str, Any]) -> dict[str, Any]:
     for _ in range(20):  # Until the interpreter has specialized the code that every runner executes.
         Interpreter({**config, "workspace": "/dev"}).run({"code": "x = [1, 2]\nsum(x)"})
     linecache.clearcache()
-    return {"python": ".".join(map(str, sys.version_info[:3])), "missing": missing}
+    facts = {"python": ".".join(map(str, sys.version_info[:3])), "missing": missing}
+    return {**facts, "no_overlay": boot.why_no_overlay(config)} if config["overlay"] else facts
 
 
 def _make_module(name: str, source: str, compiled: str) -> None:
@@ -130,6 +131,8 @@ def _open_room(channel: Channel, fds: list[int], config: dict[str, Any], runner:
         room = Channel(socket.socket(fileno=fd))
         try:
             nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}))
+            if config["overlay"]:
+                boot.hand_over_overlay(listeners.pop(), config)
             for each in listeners:
                 boot.hand_over_listeners(each, config["proxy_ports"])
             RoomSupervisor(room, config, nested, runner).serve()

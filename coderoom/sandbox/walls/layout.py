@@ -212,6 +212,7 @@ class Layout:
         packages: Folders for `sys.path` that the interpreter does not find itself.
         programs: Folders for `PATH`.
         place: Where the workspace is.
+        writable: Whether code may write to the workspace.
     """
 
     python: str
@@ -223,6 +224,7 @@ class Layout:
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     place: str = WORKSPACE
+    writable: bool = True
 
     @property
     def targets(self) -> list[str]:
@@ -253,7 +255,15 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
                 "code must not change; use a folder elsewhere."
             )
     guarded = guarded_paths(workspace, (Path(source) for source, _ in layout.read_only))
+    if spec.workspace_mode == "overlay":  # Each session has one of its own, which hides what is mounted below.
+        return replace(layout, workspace=str(workspace), writable=False)
     return replace(layout, workspace=str(workspace), guarded=guarded)
+
+
+def interpreter_paths(spec: SandboxConfig) -> tuple[str, ...]:
+    """What of a workspace this machine runs, as paths below it: the interpreter and CodeRoom."""
+    layout = layout_for(spec.model_copy(update={"workspace_mode": "direct"}))
+    return tuple(path for path, writable in layout.guarded if not writable)
 
 
 def guarded_paths(workspace: Path, shown: Iterable[Path]) -> tuple[tuple[str, bool], ...]:

@@ -39,6 +39,7 @@ _INSTALL = "Install bubblewrap 0.4 or later, for instance with `apt install bubb
 class MountNamespaceWall(ProbedWall):
     """A wall with namespaces of every kind, a file tree with only what is needed, and no capabilities."""
 
+    overlays = True
     by_file_system = True  # Not every file system can show root's files as another user's.
 
     def remedy(self) -> str:
@@ -58,7 +59,7 @@ async def _lay_out(spec: SandboxConfig, facts: Facts, tidying: contextlib.ExitSt
     """The file tree and the boot data of a worker."""
     identity = identity_to_become()
     if facts.idmap:
-        identity = await borrowed(spec.workspace, tidying)
+        identity = await borrowed(spec.workspace if spec.workspace_mode == "direct" else None, tidying)
     layout = await asyncio.to_thread(layout_for, spec, ORDINARY if identity is None else identity[0])
     mapped = identity is not None and not facts.idmap and spec.workspace is not None
     boot = {
@@ -71,6 +72,8 @@ async def _lay_out(spec: SandboxConfig, facts: Facts, tidying: contextlib.ExitSt
         # Another /tmp has to keep these visible.
         "below_tmp": [path for path in layout.targets if path.startswith("/tmp/")],
         "rooms": "plain" if facts.nested else "namespaces",
+        # Otherwise root's files would have to become the worker's.
+        "overlays": not facts.nested and (identity is None or mapped),
         # No socket of the host has a path inside; with the host's network, some have abstract names.
         "lockdown": {"own_pid_only": bool(facts.nested), "local_sockets": not spec.host_network},
         "own_network": not spec.host_network,
@@ -91,6 +94,7 @@ class NamespacesWall(MountNamespaceWall):
             "symlinks": layout.symlinks,
             "files": layout.files,
             "workspace": layout.workspace,
+            "writable": layout.writable,
             "place": spec.place,
             "size": spec.limits.disk_bytes,
             "owner": boot["identity"],
@@ -251,7 +255,7 @@ def _tree(layout: Layout, files: dict[str, int], size: int | None, as_root: bool
     if layout.workspace is None:
         arguments += memory(layout.place)
     else:
-        arguments += ["--bind", layout.workspace, layout.place]
+        arguments += ["--bind" if layout.writable else "--ro-bind", layout.workspace, layout.place]
         if not as_root:
             for path, writable in layout.guarded:
                 bind = "--bind" if writable else "--ro-bind"

@@ -15,6 +15,7 @@ import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox import Sandbox
+from coderoom.sandbox.snapshots import Snapshot
 
 from . import cage
 from .conftest import Caged
@@ -55,7 +56,7 @@ for one, other in {pairs!r}:
             await asyncio.sleep(0.05)
             try:
                 mark = await one.checkpoint(files=True)
-                assert mark.files is not None
+                assert isinstance(mark.files, Snapshot)
                 found["read"] += any(path.name == "secret.txt" for path in Path(mark.files._copy).rglob("*"))
                 await one.rollback(mark)
             except (RequestError, SandboxUnavailable):

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coderoom._util.distribution import install_command
@@ -22,17 +23,20 @@ from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import WITHOUT_NETWORK, SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
+from coderoom.sandbox.engines.cpython.copies import Copies
 from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
 from coderoom.sandbox.node_packages import node_modules_with
+from coderoom.sandbox.overlay import Overlay, UpperLayer
 from coderoom.sandbox.packages import Environment, environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
 from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, node_packages_of, requirements_of
 from coderoom.sandbox.result import ExecutionResult
 from coderoom.sandbox.walls import choose, make_wall
+from coderoom.sandbox.walls.layout import interpreter_paths
 
 if TYPE_CHECKING:
     from coderoom.sandbox.contracts import StartedWorker, Wall
@@ -73,6 +77,8 @@ class CPythonEngine:
         self._environment: Environment | None = None  # With the packages that code has from the beginning.
         self.lock = ""  # What was resolved last, as a requirements file.
         self._node_lock = ""  # That of the packages of npm.
+        self._copies: Copies | None = None  # Where sessions cannot have overlays.
+        self._guarded: tuple[str, ...] = ()  # What of the workspace this machine runs.
         self._dropped: weakref.finalize[..., Any]
 
     @property
@@ -83,12 +89,13 @@ class CPythonEngine:
     @property
     def facts(self) -> Mapping[str, Any]:
         """What the worker reported about itself."""
-        return {} if self._worker is None else self._worker.facts
+        started = self._copies or self._worker
+        return {} if started is None else started.facts
 
     @property
     def lost(self) -> bool:
         """Whether the worker has ended."""
-        return self._worker is None or self._worker.lost
+        return self._copies is None and (self._worker is None or self._worker.lost)
 
     async def start(self) -> None:
         """Start the worker and wait until it is warm."""
@@ -113,22 +120,50 @@ class CPythonEngine:
                 config = config.model_copy(update={"python": found.python})
             if ON_REQUEST in config.packages:  # What is installed later is visible, too.
                 config = config.model_copy(update={"readable": (*config.readable, made_cache_folder())})
+        if config.workspace_mode == "overlay":
+            if getattr(self._wall, "local", False) and self.wall != "none":
+                self._guarded = await asyncio.to_thread(interpreter_paths, config)
+            if not getattr(self._wall, "overlays", False):
+                await self._start_copies()
+                return
         worker = Worker(self._wall, config)
         await worker.start()
+        if config.workspace_mode == "overlay" and worker.facts.get("no_overlay") != "":
+            await worker.close()
+            await self._start_copies()
+            return
         self._worker = worker
         # For a sandbox that is never closed. At the end of the host's process the sockets close, and the worker ends.
         self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), worker.abandon)
         self._dropped.atexit = False
 
+    async def _start_copies(self) -> None:
+        """Start what gives each session a copy of the workspace."""
+        config = self._config
+        assert config.workspace is not None
+
+        def make(place: Path) -> CPythonEngine:
+            changed = {"wall": self.wall, "workspace": place, "workspace_mode": "direct", "copied": True}
+            return CPythonEngine(config.model_copy(update=changed))
+
+        self._copies = Copies(config.workspace, make, self._guarded, config.concurrency)
+        await self._copies.start()
+
     async def open(self, functions: Mapping[str, HostFunction]) -> CPythonSession:
         """Open a session in its own room."""
+        if self._copies is not None:
+            return await self._copies.open(functions)
         worker = self._worker
         assert worker is not None
         room = await worker.take_room()
         if room.network is not None:
             await room.network.begin()
         install = self._install_packages if ON_REQUEST in self._config.packages else None
-        return CPythonSession(worker.give_back, room, self._config, functions, self._build, install)
+        session = CPythonSession(worker.give_back, room, self._config, functions, self._build, install)
+        if self._config.workspace is not None and room.overlay:
+            layer = UpperLayer(self._config.workspace, *room.take_overlay())
+            session.overlay = Overlay(self._config.workspace, layer, self._guarded)
+        return session
 
     async def _build(self, program: Program, code: str) -> bytes | ExecutionResult:
         """Compile a program, or find what was built of the same code before."""
@@ -149,6 +184,9 @@ class CPythonEngine:
         """End everything."""
         if self._builds is not None:
             await self._builds.close()
+        copies, self._copies = self._copies, None
+        if copies is not None:
+            await copies.close()
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
@@ -158,6 +196,9 @@ class CPythonEngine:
         """As `close`, without an event loop."""
         if self._builds is not None:
             self._builds.kill()
+        copies, self._copies = self._copies, None
+        if copies is not None:
+            copies.kill()
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
@@ -179,6 +220,7 @@ class Worker:
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
         self._proxy = Proxy(config) if config.proxied else None
+        self._overlay = config.workspace_mode == "overlay"  # Until it is known that this does not work here.
         self._ready: asyncio.Future[Mapping[str, Any]] | None = None
         self.facts: Mapping[str, Any] = {}
 
@@ -208,6 +250,7 @@ class Worker:
                 lockdown["local_sockets"] = False
             own_network = bool(boot.get("own_network"))
             rooms = boot.get("rooms", "namespaces")
+            self._overlay = self._overlay and boot.get("overlays") is True
             if self._proxy is not None and not (own_network and rooms == "namespaces"):
                 raise RequestError(
                     f"network: behind the wall {self._wall.name!r} sessions have no network of their own, which a list "
@@ -229,8 +272,10 @@ class Worker:
                 "workspace": workspace,
                 "scratch": boot.get("scratch", "/tmp"),
                 "in_memory": ["/tmp", "/dev/shm", *([workspace] if config.workspace is None else [])],
+                "overlay": self._overlay,
                 "kept": list(boot.get("below_tmp", [])),
-                "workspace_in_memory": config.workspace is None,
+                "workspace_in_memory": config.workspace is None or self._overlay,
+                "bring_files": config.shared_workspace is None,
                 "lockdown": lockdown,
                 "network": "listed" if config.proxied else config.network,
                 "terminals": config.terminals,
@@ -282,7 +327,7 @@ class Worker:
     def give_back(self, room: Room) -> None:
         """Reset a room, then let others use it."""
         self._free.release()
-        if room.lost or self.lost:
+        if room.lost or self.lost or self._overlay:  # What an overlay has been used for stays in it.
             self._drop(room)
             return
         self._tidying.add(room)
@@ -356,7 +401,7 @@ class Worker:
                     if self._control is None or self.lost:
                         raise await self._failed("has ended")
                     largest = self._config.limits.value_bytes + _MESSAGE
-                    room = await Room.open(self._control, largest, self._proxy)
+                    room = await Room.open(self._control, largest, self._proxy, self._overlay)
                 except Exception as error:
                     # A fork bomb in another room may leave no place for one more process until it is ended.
                     failing = failing or time.monotonic() + _MOST_FAILING

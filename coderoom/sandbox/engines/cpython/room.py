@@ -398,14 +398,18 @@ class Room(ForkServerClient):
         self._pid = 0  # As the worker has it.
         self._worker: HostChannel | None = None
         self.network: RoomNetwork | None = None
+        self.overlay: tuple[int, ...] = ()  # Descriptors of what code writes, and of the workspace with it.
         self.spare: Runner | None = None
         self._spare_number = 0
         self._kept: list[int] = []
         self._reusable: Runner | None = None  # The supervisor has its remote ends, and its forks inherit them.
 
     @classmethod
-    async def open(cls, worker: HostChannel, largest: int, proxy: Proxy | None = None) -> Room:
-        """Make a room; `worker` is the connection to the worker; `proxy` serves the room's network."""
+    async def open(cls, worker: HostChannel, largest: int, proxy: Proxy | None = None, overlay: bool = False) -> Room:
+        """Make a room; `worker` is the connection to the worker; `proxy` serves the room's network.
+
+        With `overlay`, its workspace is one.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
         room._worker = worker
@@ -416,12 +420,18 @@ class Room(ForkServerClient):
                 if proxy is not None:
                     listeners, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
+                if overlay:
+                    parts, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+                    fds.append(sender.fileno())
                 await worker.send({"op": "room"}, fds)
                 theirs.close()
                 await room.expect("room")
                 if proxy is not None:  # No code has run in the room yet.
                     _, sockets, _, _ = socket.recv_fds(listeners, 1, _MOST_SOCKETS, socket.MSG_DONTWAIT)
                     room.network = proxy.add(sockets)
+                if overlay:
+                    _, got, _, _ = socket.recv_fds(parts, 1, 2, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+                    room.overlay = tuple(got)
         except BaseException:
             room.close()
             raise
@@ -502,6 +512,12 @@ class Room(ForkServerClient):
             self.network.close()
         if self._reusable is not None:
             self._reusable.close()
+        _close_all(self.take_overlay())
+
+    def take_overlay(self) -> tuple[int, ...]:
+        """The descriptors of the overlay, which become the caller's."""
+        overlay, self.overlay = self.overlay, ()
+        return overlay
 
     def discard(self, runner: Runner) -> None:
         """Close a runner whose process is not needed any longer, unless the next process can reuse its connection."""
@@ -570,6 +586,7 @@ class Room(ForkServerClient):
             self.network.close()
         if self._reusable is not None:
             self._reusable.close()
+        _close_all(self.take_overlay())
 
     def _connect_spare(self) -> Runner:
         """Make a new connection for the next spare runner, in the place of the reusable one."""
@@ -681,7 +698,7 @@ def conclude(
         **facts,
         duration=duration,
         artifacts=artifacts_of(
-            answer.get("artifacts"), answer.get("contents", b""), config.workspace, cell.output.marked()
+            answer.get("artifacts"), answer.get("contents", b""), config.shared_workspace, cell.output.marked()
         ),
         artifacts_left_out=natural(answer.get("artifacts_left_out")),
         code=code,

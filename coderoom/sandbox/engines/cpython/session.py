@@ -42,6 +42,7 @@ from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
+from coderoom.sandbox.overlay import Overlay
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
 from coderoom.sandbox.result import CodeError, ExecutionResult, NetworkUse, OutputChunk, network_sum
@@ -125,6 +126,8 @@ class CPythonSession:
         self._told: set[str] = set()  # Why connections were refused, as far as it was said.
         self._processes: list[Process] = []
         self.network_after: tuple[NetworkUse, ...] = ()  # What was asked for after the last cell.
+        self.overlay: Overlay | None = None  # Its changes of the workspace, if they are kept apart.
+        self.after: Callable[[], Awaitable[None]] | None = None  # Called at the end.
         self._relay: Relay | None = None
         self._relaying = asyncio.Lock()
 
@@ -442,6 +445,9 @@ class CPythonSession:
             for use in self.network_after:
                 _log.info("After the last cell of a session, its code has asked for: %s", use)
         self.abandon()
+        after, self.after = self.after, None
+        if after is not None:
+            await after()
 
     async def _end(self) -> None:
         """Do what happens at the end of a script.

@@ -62,6 +62,7 @@ class MontyEngine:
         "local_network",
         "credentials",
         "terminals",
+        "workspace_mode",
         "python",
         "packages",
         "allowed_packages",

@@ -37,7 +37,7 @@ class RemoteEngine:
 
     name: ClassVar[str] = "remote"
     languages: ClassVar[Sequence[str]] = LANGUAGES
-    lacks: ClassVar[Collection[str]] = ("wall", "python", "readable")
+    lacks: ClassVar[Collection[str]] = ("wall", "python", "readable", "workspace_mode")
     wall: ClassVar[str] = "remote"
 
     def __init__(self, config: SandboxConfig) -> None:

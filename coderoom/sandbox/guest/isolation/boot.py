@@ -242,6 +242,25 @@ def hand_over_listeners(fd: int, ports: list[int]) -> None:
         sock.close()
 
 
+def why_no_overlay(config: dict[str, Any]) -> str:
+    """Why a room cannot have the workspace as an overlay; empty if it can."""
+
+    def try_it() -> None:
+        _unshare_room()
+        mounts.overlay(config["workspace"], 1 << 20)
+
+    return _in_child(try_it)
+
+
+def hand_over_overlay(fd: int, config: dict[str, Any]) -> None:
+    """Mount the overlay of this room's workspace, and send the descriptors of its parts to the host."""
+    parts = mounts.overlay(config["workspace"], config["limits"]["disk_bytes"])
+    with socket.socket(fileno=fd) as sender:
+        send_packet(sender, b".", parts)
+    for part in parts:
+        os.close(part)
+
+
 def _unshare_room(more: int = 0) -> None:
     """Enter the namespaces of a room, with the same user."""
     uid, gid = os.getuid(), os.getgid()

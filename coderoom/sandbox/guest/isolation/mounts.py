@@ -144,7 +144,7 @@ def build_root(layout: dict[str, Any]) -> None:
     if layout["workspace"] is None:
         mount_tmpfs(workspace, size, "0755", owner)
     else:
-        bind(_OLD + layout["workspace"], workspace, writable=True)
+        bind(_OLD + layout["workspace"], workspace, writable=layout["writable"])
     # Otherwise code could fill the memory with files here. Last, when all places to mount on are made.
     _remount_read_only(_NEW)
     _remount_read_only(_NEW + "/dev")
@@ -204,6 +204,28 @@ def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
     finally:
         for tree in trees.values():
             os.close(tree)
+
+
+def overlay(place: str, size: int) -> tuple[int, int]:
+    """Mount over a folder what takes all that is written to it, in memory.
+
+    The descriptors of that part and of the folder with it, which stay valid without this mount namespace.
+    """
+    lower = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    mount_tmpfs(place, size, "0700")  # Hidden by what is mounted over it.
+    names = [os.path.join(place, name) for name in ("upper", "work")]
+    for name in names:
+        os.mkdir(name, 0o700)
+    upper, work = (os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for name in names)
+    os.chmod(names[0], stat.S_IMODE(os.fstat(lower).st_mode))
+    # Without such attributes (before Linux 6.6), a folder that is made anew would have its old contents.
+    os.setxattr(upper, "user.coderoom", b"")
+    # By descriptors, since a path may have any character.
+    folders = f"lowerdir=/proc/self/fd/{lower},upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
+    _mount("overlay", place, "overlay", _MS_NOSUID | _MS_NODEV, f"{folders},userxattr")
+    for fd in (lower, work):
+        os.close(fd)
+    return upper, os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _clone(path: str, recursive: int = _AT_RECURSIVE) -> int:

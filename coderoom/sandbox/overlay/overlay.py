@@ -1,0 +1,375 @@
+"""The class `Overlay`: the changes of one session, to look at, to write back and to forget. Used by `Session`.
+
+What the session has written is hostile: it is never reached by following a link, and there are limits to all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import weakref
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from coderoom._util.temporary import remove_folder, temporary_folder
+from coderoom.errors import RequestError
+from coderoom.sandbox.overlay.changes import Change, ChangedMeanwhile, Changes, Committed
+from coderoom.sandbox.overlay.layers import Layer
+from coderoom.sandbox.overlay.myers import Effort
+from coderoom.sandbox.overlay.patch import Patch, Side, file_patch, quoted
+from coderoom.sandbox.overlay.tree import Node, Tree, names_in, read, same_content, write_file
+from coderoom.sandbox.overlay.writing import Owner, Source, as_owner_of, write
+
+_MIB = 1 << 20
+_MOST_OF_A_FILE, _MOST_TEXT = 16 * _MIB, 64 * _MIB
+_STEPS = 20_000_000
+_GIT = "what is in .git can run programs on this machine"
+_OUTSIDE = "the link leads out of the workspace"
+_GUARDED = "this machine runs it"
+
+
+@dataclass(frozen=True)
+class _Difference:
+    before: Node | None
+    after: Node | None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    differences: Mapping[str, _Difference]
+    left_out: tuple[str, ...]
+    complete: bool
+
+
+class Saved:
+    """A copy of what a session had written at a time."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._place = temporary_folder()
+        self.remove = weakref.finalize(self, remove_folder, self._place)  # It is also removed with this object.
+        self.nodes = overlay.layer.touched().nodes
+        self._links: dict[str, str] = {}
+        self._files: dict[str, Path] = {}
+        folder = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for path, node in self.nodes.items():
+                if node is not None and node.kind == "link":
+                    self._links[path] = overlay.layer.read.link(path)
+                elif node is not None and node.kind == "file":
+                    self._files[path] = self._place / str(len(self._files))
+                    write_file(overlay.layer.read.open(path), folder, self._files[path].name, 0o600)
+        except BaseException:
+            self.remove()
+            raise
+        finally:
+            os.close(folder)
+
+    def open(self, path: str, /) -> int:
+        """The descriptor of a file."""
+        return os.open(self._files[path], os.O_RDONLY | os.O_CLOEXEC)
+
+    def link(self, path: str, /) -> str:
+        """The target of a link."""
+        return self._links[path]
+
+
+class Overlay:
+    """The changes of one session in its workspace. Nothing may write to it while a method runs.
+
+    Args:
+        folder: The workspace.
+        layer: Where the changes are.
+        guarded: Paths below the workspace that nothing is written to.
+    """
+
+    def __init__(self, folder: Path, layer: Layer, guarded: Collection[str] = ()) -> None:
+        self.folder = folder
+        self.layer = layer
+        self._guarded = tuple(guarded)
+
+    def changes(self) -> Changes:
+        """What differs from the folder."""
+        plan = self._plan()
+        more = () if plan.complete else (f"more than {len(plan.differences):,} changes: only these are listed",)
+        return Changes(tuple(self._listed(plan)), (*plan.left_out, *more))
+
+    def diff(self) -> Patch:
+        """The changes as a unified diff."""
+        plan = self._plan()
+        left_out = [*plan.left_out, *([] if plan.complete else ["there are more changes than can be listed"])]
+        effort, texts, size = Effort(_STEPS), [], 0
+        changes = list(self._listed(plan))
+        for change in sorted(changes, key=lambda change: change.kind != "deleted"):
+            path = change.path
+            if _in_git(path):
+                left_out.append(f"{quoted(path)}: git applies no patch to what is in .git")
+                continue
+            if change.type == "folder" and change.kind == "added":
+                left_out.append(f"{quoted(path)}: an empty folder, which git does not know")
+            difference = plan.differences[path]
+            before, after = difference.before, difference.after
+            if change.old_path is not None:
+                before = plan.differences[change.old_path].before
+            try:
+                old = self._side(self.layer.lower, change.old_path or path, before)
+                new = self._side(self.layer.read, path, after)
+            except _TooLargeError:
+                left_out.append(f"{quoted(path)}: larger than {_MOST_OF_A_FILE // _MIB} MiB")
+                continue
+            except OSError as error:
+                left_out.append(f"{quoted(path)}: {error.strerror}")
+                continue
+            if old is None and new is None:
+                continue
+            text = file_patch(old, new, effort)
+            size += len(text)
+            if size > _MOST_TEXT:
+                left_out.append(f"{quoted(path)} and what comes after it: the diff is too large")
+                break
+            texts.append(text)
+        said = [f"# Left out: {each}\n" for each in left_out]
+        return Patch("".join([*said, *texts]) if texts or said else "", tuple(left_out))
+
+    def commit(self, unsafe: bool = False) -> Committed:
+        """Write the changes into the folder; see `Session.commit`."""
+        plan = self._plan()
+        if not plan.complete:
+            raise RequestError(f"There are more than {len(plan.differences):,} changes, too many to write them back.")
+        refused = {} if unsafe else self._refused(plan.differences)
+        refused.update({path: _GUARDED for path in plan.differences if self._is_guarded(path)})
+        for path, difference in plan.differences.items():
+            kept = next((name for name in refused if name.startswith(f"{path}/")), None)
+            if kept is not None and path not in refused and difference.before is not None:
+                refused[path] = f"{quoted(kept)} in it stays"
+        wanted = {path: each for path, each in plan.differences.items() if path not in refused}
+        lower, source = self.layer.lower, self.layer.read
+        facts = os.fstat(lower.fd)
+
+        def owner(path: str) -> Owner | None:
+            if os.geteuid() != 0:
+                return None
+            with lower.parent(path) as (folder, name):
+                try:
+                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                    return found.st_uid, found.st_gid
+                except FileNotFoundError:
+                    return facts.st_uid, facts.st_gid
+
+        def owner_or_folder(path: str) -> Owner | None:
+            try:
+                return owner(path)
+            except OSError:  # The folder that it is in is new.
+                return facts.st_uid, facts.st_gid
+
+        def check() -> None:
+            if changed := self._changed_meanwhile(wanted):
+                raise ChangedMeanwhile(changed)
+
+        listed = list(self._listed(plan, refused))
+        if wanted:
+            check()
+            try:
+                write(lower, {path: (each.after, source) for path, each in wanted.items()}, check, owner_or_folder)
+            except OSError as error:
+                raise RequestError(f"The changes cannot be written to {str(self.folder)!r}: {error}.") from error
+            for path, each in wanted.items():
+                self.layer.note(path, lower.node(path), each.after)
+        return Committed(
+            tuple(each for each in listed if not each.refused),
+            tuple(each for each in listed if each.refused),
+            plan.left_out,
+        )
+
+    def discard(self) -> None:
+        """Make the session's files those of the folder again."""
+        self._return_to({}, self.layer.lower)
+
+    def save(self) -> Saved:
+        """Keep a copy of what was written."""
+        try:
+            return Saved(self)
+        except OSError as error:
+            raise RequestError(f"The changes cannot be kept: {error}.") from error
+
+    def restore(self, saved: Saved) -> None:
+        """Return to what was written then."""
+        self._return_to(saved.nodes, saved)
+
+    def _return_to(self, nodes: Mapping[str, Node | None], source: Source) -> None:
+        lower, now = self.layer.lower, self.layer.touched()
+        if not now.complete:
+            raise RequestError("There are too many changes to undo them; close the session.")
+        wanted: dict[str, tuple[Node | None, Source]] = {}
+        for path in now.nodes.keys() - nodes.keys():
+            wanted[path] = lower.node(path), lower
+        for path, node in nodes.items():
+            if now.nodes.get(path, nodes) != node and not (node is not None and node.kind == "other"):
+                wanted[path] = node, source
+        try:
+            with as_owner_of(self.layer.read.fd):
+                write(self.layer.write, wanted)
+        except OSError as error:
+            raise RequestError(f"The files of the session cannot be restored: {error}.") from error
+
+    def _plan(self) -> _Plan:
+        found = self.layer.touched()
+        differences = {}
+        left_out = list(found.left_out)
+        for path, after in sorted(found.nodes.items()):
+            if self.layer.is_written(path, after):
+                continue
+            if after is not None and after.kind == "other":
+                left_out.append(f"{quoted(path)}: is neither a file nor a link nor a folder")
+                continue
+            try:
+                before = self.layer.lower.node(path)
+                if before is not None and before.kind == "other":
+                    before = None
+                if not self._same(path, before, after):
+                    differences[path] = _Difference(before, after)
+            except OSError as error:
+                left_out.append(f"{quoted(path)}: {error.strerror}")
+        return _Plan(differences, tuple(left_out), found.complete)
+
+    def _same(self, path: str, before: Node | None, after: Node | None) -> bool:
+        if before is None or after is None:
+            return before is after
+        if before.kind != after.kind or (before.kind == "file" and before.mode != after.mode):
+            return False
+        lower, read = self.layer.lower, self.layer.read
+        if before.kind == "link":
+            return lower.link(path) == read.link(path)
+        if before.kind == "folder":
+            return True
+        return before.size == after.size and same_content(lower.open(path), read.open(path))
+
+    def _changed_meanwhile(self, wanted: Mapping[str, _Difference]) -> list[str]:
+        lower = self.layer.lower
+        changed = []
+        for path, difference in wanted.items():
+            now = lower.node(path)
+            above = path.rpartition("/")[0]
+            if self.layer.changed_by_others(path, now):
+                changed.append(path)
+            elif difference.after is not None and above and above not in wanted and not _is_folder(lower.node(above)):
+                changed.append(above)
+            elif _is_folder(now) and not _is_folder(difference.after):
+                with lower.opened(path) as folder:
+                    changed += [each for name in names_in(folder) if (each := f"{path}/{name}") not in wanted]
+        return sorted(set(changed))
+
+    def _listed(self, plan: _Plan, refused: Mapping[str, str] | None = None) -> Iterator[Change]:
+        """The changes as people see them: with renames, and with folders only where they are all there is."""
+        refused = self._refused(plan.differences) if refused is None else refused
+        moved = self._moved(plan.differences)
+        from_paths = set(moved.values())
+        full = {path.rpartition("/")[0] for path in plan.differences}
+        for path, difference in plan.differences.items():
+            before, after = difference.before, difference.after
+            one = after or before
+            assert one is not None
+            if path in from_paths or (one.kind == "folder" and path in full and not _changes_kind(difference)):
+                continue
+            kind: Literal["added", "modified", "deleted", "renamed"] = "modified"
+            if after is None:
+                kind = "deleted"
+            elif path in moved:
+                kind, before = "renamed", plan.differences[moved[path]].before
+            elif before is None:
+                kind = "added"
+            yield Change(
+                path,
+                kind,
+                "file" if one.kind == "other" else one.kind,
+                moved.get(path),
+                None if after is None else after.mode,
+                None if before is None else before.mode,
+                0 if after is None else after.size,
+                self.layer.read.link(path) if after is not None and after.kind == "link" else None,
+                refused.get(path, "") or refused.get(moved.get(path, ""), ""),
+            )
+
+    def _moved(self, differences: Mapping[str, _Difference]) -> dict[str, str]:
+        """New paths of files that were moved as they were, with the old ones."""
+        gone: dict[int, list[str]] = {}
+        for path, difference in differences.items():
+            if difference.after is None and difference.before is not None and difference.before.kind == "file":
+                gone.setdefault(difference.before.size, []).append(path)
+        moved: dict[str, str] = {}
+        digests: dict[str, bytes] = {}
+
+        def digest(tree: Tree, path: str) -> bytes:
+            if path not in digests:
+                with os.fdopen(tree.open(path), "rb") as file:
+                    digests[path] = hashlib.file_digest(file, "sha256").digest()
+            return digests[path]
+
+        for path, difference in differences.items():
+            after = difference.after
+            if difference.before is not None or after is None or after.kind != "file" or not after.size:
+                continue
+            for old in gone.get(after.size, ()):
+                nested = f"{path}/".startswith(f"{old}/") or f"{old}/".startswith(f"{path}/")
+                if nested or _in_git(old) != _in_git(path):
+                    continue
+                try:
+                    same = digest(self.layer.lower, old) == digest(self.layer.read, path)
+                except OSError:
+                    continue
+                if same:
+                    moved[path] = old
+                    gone[after.size].remove(old)
+                    break
+        return moved
+
+    def _refused(self, differences: Mapping[str, _Difference]) -> dict[str, str]:
+        refused = {}
+        for path, difference in differences.items():
+            after = difference.after
+            if _in_git(path):
+                refused[path] = _GIT
+            elif after is not None and after.kind == "link" and _leads_out(path, self.layer.read.link(path)):
+                refused[path] = _OUTSIDE
+        return refused
+
+    def _is_guarded(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{guarded}/") for guarded in self._guarded)
+
+    def _side(self, tree: Tree, path: str, node: Node | None) -> Side | None:
+        if node is None or node.kind not in ("file", "link"):
+            return None
+        if node.kind == "link":
+            return Side(path, "120000", os.fsencode(tree.link(path)))
+        if node.size > _MOST_OF_A_FILE:
+            raise _TooLargeError
+        return Side(path, "100755" if node.mode & 0o100 else "100644", read(tree.open(path), _MOST_OF_A_FILE))
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def _in_git(path: str) -> bool:
+    return ".git" in path.lower().split("/")
+
+
+def _is_folder(node: Node | None) -> bool:
+    return node is not None and node.kind == "folder"
+
+
+def _changes_kind(difference: _Difference) -> bool:
+    before, after = difference.before, difference.after
+    return before is not None and after is not None and before.kind != after.kind
+
+
+def _leads_out(path: str, target: str) -> bool:
+    """Whether a link may lead out of the folder.
+
+    `..` after a name counts as leading out, since that name may be another link.
+    """
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    return target.startswith("/") or up > path.count("/") or ".." in parts[up:]

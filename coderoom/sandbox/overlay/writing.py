@@ -1,0 +1,136 @@
+"""Writes files of one folder into another, all or none, each at once."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from coderoom.sandbox.guest.isolation import linux
+from coderoom.sandbox.overlay.tree import Node, Tree, names_in, write_file
+
+Owner = tuple[int, int]
+
+
+class Source(Protocol):
+    """Where contents come from: a `Tree`, or files that were kept."""
+
+    def open(self, path: str, /) -> int:
+        """The descriptor of a file."""
+
+    def link(self, path: str, /) -> str:
+        """The target of a link."""
+
+
+def write(
+    target: Tree,
+    wanted: Mapping[str, tuple[Node | None, Source]],
+    check: Callable[[], None] = lambda: None,
+    owner: Callable[[str], Owner | None] = lambda path: None,
+) -> None:
+    """Make each path what is wanted there: a node with its content, or nothing.
+
+    All contents are written beside, first; if that fails, or `check` raises, nothing has changed.
+
+    Args:
+        target: The folder.
+        wanted: What is wanted, with the source of its content, by path.
+        check: Called before the first change.
+        owner: Whom a path is to belong to; `None`: whoever makes it.
+    """
+    with _staging(target) as stage:
+        staged: dict[str, str] = {}
+        for path, (node, source) in wanted.items():
+            if node is None or node.kind == "folder":
+                continue
+            staged[path] = name = str(len(staged))
+            with _as(os.geteuid(), os.getegid()):
+                content, link = (source.open(path), "") if node.kind == "file" else (-1, source.link(path))
+            if node.kind == "file":
+                write_file(content, stage, name, node.mode, owner(path))
+            else:
+                os.symlink(link, name, dir_fd=stage)
+                if (user := owner(path)) is not None:
+                    os.chown(name, *user, dir_fd=stage, follow_symlinks=False)
+        check()
+        for path in sorted(wanted, reverse=True):  # What is in a folder before the folder.
+            node, now = wanted[path][0], target.node(path)
+            if now is not None and (node is None or (now.kind == "folder") != (node.kind == "folder")):
+                _remove(target, path, now)
+        for path in sorted(wanted):
+            node = wanted[path][0]
+            if node is not None and node.kind == "folder" and target.node(path) is None:
+                with target.parent(path) as (folder, name):
+                    os.mkdir(name, node.mode | 0o700, dir_fd=folder)
+                    if (user := owner(path)) is not None:
+                        os.chown(name, *user, dir_fd=folder, follow_symlinks=False)
+        for path, name in staged.items():
+            with target.parent(path) as (folder, last):
+                _move(stage, name, folder, last)
+
+
+def _remove(target: Tree, path: str, now: Node) -> None:
+    with target.parent(path) as (folder, name):
+        if now.kind != "folder":
+            os.unlink(name, dir_fd=folder)
+            return
+        try:
+            os.rmdir(name, dir_fd=folder)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+
+
+def _move(stage: int, name: str, folder: int, last: str) -> None:
+    try:
+        os.rename(name, last, src_dir_fd=stage, dst_dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        # Another file system is mounted there.
+        facts = os.stat(name, dir_fd=stage, follow_symlinks=False)
+        beside = f".coderoom-{secrets.token_hex(8)}"
+        if Node.of(facts).kind == "link":
+            os.symlink(os.readlink(name, dir_fd=stage), beside, dir_fd=folder)
+        else:
+            source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=stage)
+            write_file(source, folder, beside, facts.st_mode & 0o777, (facts.st_uid, facts.st_gid))
+        os.rename(beside, last, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _staging(target: Tree) -> Iterator[int]:
+    """A folder for files that are not complete yet, in the same file system."""
+    name = f".coderoom-{secrets.token_hex(8)}"
+    os.mkdir(name, 0o700, dir_fd=target.fd)
+    try:
+        with target.opened(name) as stage:
+            try:
+                yield stage
+            finally:
+                for left in names_in(stage):
+                    os.unlink(left, dir_fd=stage)
+    finally:
+        os.rmdir(name, dir_fd=target.fd)
+
+
+def as_owner_of(folder: int) -> contextlib.AbstractContextManager[None]:
+    """Use files as the owner of a folder, in this thread: root itself may not exist there."""
+    facts = os.fstat(folder)
+    return _as(facts.st_uid, facts.st_gid)
+
+
+@contextlib.contextmanager
+def _as(user: int, group: int) -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    group, user = linux.libc("setfsgid", group), linux.libc("setfsuid", user)
+    try:
+        yield
+    finally:
+        linux.libc("setfsuid", user)
+        linux.libc("setfsgid", group)
