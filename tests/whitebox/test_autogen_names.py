@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,13 @@ ATTRIBUTES = {
     autogen.STOP_MESSAGES,
     *(name for name in autogen.COUNTERS if name != "_terminated"),
 }
+# Most files have none of these words, and need not be parsed.
+SUSPECT = re.compile(rf"from autogen_.*\b_|\b({'|'.join(ATTRIBUTES)})\b")
 
 
 def private_names(source: str) -> Iterator[str]:
+    if not SUSPECT.search(source):
+        return
     tree = ast.parse(source)
     parts_of_texts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):

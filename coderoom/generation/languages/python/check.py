@@ -127,9 +127,9 @@ def _prepares(node: _Function, parameters: Iterable[tuple[ast.arg, bool]] = ()) 
         if isinstance(target, ast.Subscript | ast.Attribute):
             stores = isinstance(target.ctx, ast.Store | ast.Del)
             changes = isinstance(each, ast.Call) and isinstance(target, ast.Attribute) and target.attr in _CHANGING
-            while isinstance(target, ast.Subscript | ast.Attribute):
+            while (stores or changes) and isinstance(target, ast.Subscript | ast.Attribute):
                 target = target.value
-            if (stores or changes) and isinstance(target, ast.Name) and target.id not in own:
+            if isinstance(target, ast.Name) and target.id not in own:
                 return True
     return False
 
