@@ -90,6 +90,12 @@ def retrieve_exception(task: asyncio.Future[Any]) -> None:
         task.exception()
 
 
+def resolve(future: asyncio.Future[None]) -> None:
+    """Set the result of a future, if it has none."""
+    if not future.done():
+        future.set_result(None)
+
+
 # --- Work in threads ---
 
 LARGE: Final = 50_000

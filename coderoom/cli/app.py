@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import inspect
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -18,6 +19,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from coderoom import __version__
+from coderoom._util.tasks import resolve
 from coderoom._util.text import visible
 from coderoom.errors import ConfigError, JournalError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.models.services import MODEL_FORMS
@@ -341,3 +343,23 @@ def standard_input() -> bytes:
     if sys.stdin is None:
         raise RequestError("There is no standard input to read from.")
     return sys.stdin.buffer.read()
+
+
+async def standard_input_as_it_comes() -> AsyncIterator[bytes]:
+    """The pieces of standard input; who waits for one keeps the command from nothing, such as its end."""
+    if sys.stdin is None:
+        raise RequestError("There is no standard input to read from.")
+    loop, fd = asyncio.get_running_loop(), sys.stdin.fileno()
+    while True:
+        ready: asyncio.Future[None] = loop.create_future()
+        try:
+            loop.add_reader(fd, resolve, ready)
+        except PermissionError:  # A plain file never makes anybody wait.
+            ready.set_result(None)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(fd)
+        if not (piece := os.read(fd, 65_536)):
+            return
+        yield piece

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -363,7 +363,11 @@ def execute(
     if file == stdin == "-":
         raise RequestError("Standard input has the code or what it reads, not both: name a file for one of them.")
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
-    given = None if stdin is None else app.standard_input() if stdin == "-" else _content(stdin)
+    given: bytes | AsyncIterator[bytes] | None = None
+    if stdin == "-":  # Of several blocks each reads the whole of it.
+        given = app.standard_input_as_it_comes() if len(source.blocks) == 1 else app.standard_input()
+    elif stdin is not None:
+        given = _content(stdin)
     writer = Writer(open_journal(journal, off=no_journal))
     with ExitStack() as stack:
         observers: Sequence[StepObserver] = ()

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -126,7 +126,7 @@ async def run_file(
     fresh: bool = False,
     writer: Writer | None = None,
     observers: Sequence[StepObserver] = (),
-    stdin: bytes | None = None,
+    stdin: bytes | AsyncIterator[bytes] | None = None,
 ) -> FileResult:
     """Run a file's blocks in order, as cells of one session in a sandbox, up to the first that fails.
 
@@ -147,7 +147,7 @@ async def run_file(
         fresh: Whether each block has a state of its own, so that variables do not last.
         writer: Writes the run into the journal; `None`: it is not kept.
         observers: Who else is told of each block, such as a tracer.
-        stdin: What each block reads from standard input; `None`: nothing.
+        stdin: What each block reads from standard input, or what a single one reads as it comes; `None`: nothing.
 
     Raises:
         SandboxUnavailable: The sandbox broke, or no wall works.
@@ -201,7 +201,7 @@ class _FileRun:
     started_at: float | None = None
     cells: list[int] = field(default_factory=list)
     """The number of the block of each Python cell of the session, by which tracebacks name it."""
-    stdin: bytes | None = None
+    stdin: bytes | AsyncIterator[bytes] | None = None
     room: int = 16 * 1024 * 1024
     """How many bytes of files that are displayed the journal still takes."""
 

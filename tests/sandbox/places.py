@@ -19,6 +19,7 @@ from tests.support.sandbox_server import shared_server
 __all__ = [
     "STRONGEST",
     "Place",
+    "also_at_a_server",
     "everywhere",
     "on_both_shapes",
     "on_each_engine",
@@ -108,6 +109,7 @@ _STRONGEST = _marked(STRONGEST)
 _NONE = _marked(Place("cpython", "none"), marks=[pytest.mark.allwalls])
 _MONTY = _marked(Place("monty", ""))
 _REMOTE = _marked(Place("remote", ""))
+_AT_A_SERVER = _marked(Place("remote", ""), marks=[pytest.mark.slow])
 _OTHERS = [
     *_marked(
         _WEAKER,
@@ -118,10 +120,15 @@ _OTHERS = [
 ]
 # A test that says nothing runs behind the strongest wall only.
 on_each_engine = _on(*_STRONGEST, *_MONTY, *_REMOTE)
-on_python = _on(*_STRONGEST, *_REMOTE)  # Where all of Python runs: here, and at a server.
+on_python = _on(*_STRONGEST, *_AT_A_SERVER)  # Where all of Python runs: here, and at a server.
 on_both_shapes = _on(*_STRONGEST, *_NONE)  # Rooms with namespaces of their own, and plain processes.
 on_every_wall = _on(*_STRONGEST, *_NONE, *_OTHERS)
 everywhere = _on(*_STRONGEST, *_NONE, *_MONTY, *_OTHERS)
+
+
+def also_at_a_server(places: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """Run a test in some places, and at a server."""
+    return _on(*places.args[1], *_AT_A_SERVER)
 
 
 def on_walls(*names: str) -> pytest.MarkDecorator:

@@ -13,7 +13,7 @@ from coderoom.errors import RequestError
 from coderoom.sandbox import Checkpoint, Limits, Sandbox, Session
 from coderoom.sandbox.snapshots import Snapshot
 
-from .places import on_both_shapes, on_each_engine
+from .places import also_at_a_server, on_both_shapes, on_each_engine, on_python
 
 COUNT = """
 import os
@@ -86,7 +86,7 @@ class TestWhatItKeeps:
         async with Sandbox(preload=["random"]) as sandbox:
             assert (await sandbox.run(code)).value is False
 
-    @on_both_shapes
+    @also_at_a_server(on_both_shapes)
     async def test_threads_are_not_in_it_and_nobody_waits_for_them(self, session: Session) -> None:
         code = "import logging, threading, time\nt = threading.Thread(target=time.sleep, args=(60,), daemon=True)"
         await value_of(session, f"{code}\nt.start()")
@@ -98,6 +98,7 @@ class TestWhatItKeeps:
 
 class TestHowMany:
     @pytest.mark.slow
+    @on_python
     async def test_those_that_a_rollback_discards_do_not_count(self, session: Session) -> None:
         discarded = []  # One that nobody has any more would end by itself.
         for _ in range(70):
@@ -147,6 +148,7 @@ class TestHowMany:
             await session.release(mark)
             assert not copy.exists()
 
+    @on_python
     async def test_a_released_one_ends(self, sandbox: Sandbox) -> None:
         async with sandbox.session() as session:
             before = await value_of(session, COUNT)
@@ -155,6 +157,7 @@ class TestHowMany:
             await session.release(mark)
             await until_there_are(session, before)
 
+    @on_python
     async def test_one_that_nobody_has_any_more_ends(self, sandbox: Sandbox) -> None:
         async with sandbox.session() as session:
             before = await value_of(session, COUNT)
@@ -282,6 +285,7 @@ type(runner)._resume = lambda *_: time.sleep(60)
 """
 
 
+@on_python
 class TestBrokenOnes:
     async def test_one_that_code_has_stopped_goes_on(self, sandbox: Sandbox) -> None:
         async with sandbox.session() as session:

@@ -9,7 +9,7 @@ import pytest
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Session
 
-from .places import on_both_shapes, on_every_wall
+from .places import also_at_a_server, on_both_shapes, on_every_wall, on_python
 
 Say = Callable[..., Awaitable[str]]
 
@@ -41,6 +41,7 @@ f() { local two=2; echo "$1 $one $two"; }; declare -r FIXED=5; shopt -s extglob"
     assert await bash("g() { case $1 in +(a|b)) echo all;; esac; }; g abab") == "all\n"
 
 
+@on_python
 async def test_bash_keeps_it_however_a_cell_ends(session: Session, bash: Say) -> None:
     result = await session.run("a=1; exit 3", language="bash")
     assert (result.exit_code, result.output) == (3, "")
@@ -55,6 +56,7 @@ async def test_bash_keeps_it_however_a_cell_ends(session: Session, bash: Say) ->
     assert await bash("echo $b") == "from\n"
 
 
+@on_python
 async def test_a_rollback_and_a_restart_are_of_bash_too(session: Session, bash: Say) -> None:
     await bash("a=1")
     mark = await session.checkpoint()
@@ -65,7 +67,7 @@ async def test_a_rollback_and_a_restart_are_of_bash_too(session: Session, bash: 
     assert await bash("echo [$a]") == "[]\n"
 
 
-@on_both_shapes
+@also_at_a_server(on_both_shapes)
 async def test_javascript_keeps_its_variables(session: Session, node: Say) -> None:
     assert await node("const a = 1; let list = []; class C {}; function f(x) { return a + x }") == ""
     assert await node("const a = 2; list.push(f(1)); console.log(a, list, typeof C)") == "2 [ 3 ] function\n"
@@ -91,7 +93,7 @@ async def test_javascript_keeps_its_variables(session: Session, node: Say) -> No
     assert await node("console.log(a)") == "2\n"
 
 
-@on_both_shapes
+@also_at_a_server(on_both_shapes)
 async def test_javascript_whose_process_has_ended(session: Session, node: Say) -> None:
     gone = "[The process of this language has ended: its earlier variables are gone.]\n"
     await session.run("x = 1")

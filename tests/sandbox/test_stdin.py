@@ -10,6 +10,10 @@ import pytest
 from coderoom.errors import RequestError
 from coderoom.sandbox import Sandbox, Session
 
+from .places import on_python
+
+pytestmark = on_python
+
 
 @pytest.mark.parametrize(
     "code",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -22,10 +21,11 @@ from coderoom.integrations.http import CALLER
 from coderoom.integrations.service import files
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
-from coderoom.integrations.service.streams import CallAnswer, Event, sent_events, unless_left
+from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, sent_events, unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants
 from coderoom.judge import FrozenTests, Judge, Programs, TestCode, TestFiles
 from coderoom.sandbox import ExecutionResult, OutputChunk
+from coderoom.sandbox.cell import Input
 from coderoom.sandbox.engines.remote.wire import function_from_offer, result_to_json
 
 
@@ -38,15 +38,20 @@ class Code(BaseModel):
     language: str = "python"
     timeout: float | None = Field(default=None, gt=0, description="Seconds; without it, `limits.wall_seconds`.")
     stdin: str | None = Field(default=None, description="What the code reads from standard input.")
-    stdin_base64: str | None = Field(default=None, description="The same as bytes.")
+    stdin_base64: Base64Bytes | None = Field(default=None, description="The same as bytes.")
     stream: bool = Field(
-        default=False, description="Answer by server-sent events: `output`, `call`, `left`, then `result`."
+        default=False, description="Answer by server-sent events: `input`, `output`, `call`, `left`, then `result`."
+    )
+    stdin_follows: bool = Field(
+        default=False,
+        description="Whether what it reads is sent while it runs, to `/v1/sandboxes/SANDBOX/inputs/ID`; the event "
+        "`input`, which is the first, has these.",
     )
 
     @property
     def input(self) -> str | bytes | None:
         """The standard input."""
-        return self.stdin if self.stdin_base64 is None else base64.b64decode(self.stdin_base64)
+        return self.stdin if self.stdin_base64 is None else self.stdin_base64
 
 
 class RunRequest(Code):
@@ -135,25 +140,37 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     api = APIRouter(prefix="/v1")
 
     async def answer(
-        request: Request, box: Box, code: Code, stream: Callable[[float], AsyncGenerator[Any]], kept: KeptSession | None
+        request: Request,
+        box: Box,
+        code: Code,
+        run: Callable[[float, Any], AsyncGenerator[Any]],
+        kept: KeptSession | None,
     ) -> Response:
         seconds = box.seconds(code.timeout)
+        stdin: Input | None = code.input
+        if code.stdin_follows and not code.stream:
+            raise RequestError("stdin_follows: the answer to such code is one by events: stream=true.")
 
         async def work() -> AsyncGenerator[Event]:
-            with box:
+            nonlocal stdin
+            with box, ExitStack() as stack:
                 memory = box.sandbox.limits.memory_bytes if kept is None else kept.free_bytes
-                waiting = tenants.turn(box.tenant, memory)
-                async with waiting as turn, aclosing(stream(seconds)) as pieces:
-                    async for piece in pieces:
-                        if isinstance(piece, OutputChunk):
-                            yield "output", {"stream": piece.stream, "text": piece.text}
-                        elif isinstance(piece, ExecutionResult):
-                            turn.outcome = piece.outcome
-                            if kept is not None:
-                                kept.note(piece)
-                            yield "result", result_to_json(piece)
-                        else:
-                            yield ("call" if "name" in piece else "left"), piece
+                async with tenants.turn(box.tenant, memory) as turn:
+                    if code.stdin_follows:
+                        key, given = stack.enter_context(box.input())
+                        stdin = given.pieces()
+                        yield "input", {"sandbox": box.id, "id": key}
+                    async with aclosing(run(seconds, stdin)) as pieces:
+                        async for piece in pieces:
+                            if isinstance(piece, OutputChunk):
+                                yield "output", {"stream": piece.stream, "text": piece.text}
+                            elif isinstance(piece, ExecutionResult):
+                                turn.outcome = piece.outcome
+                                if kept is not None:
+                                    kept.note(piece)
+                                yield "result", result_to_json(piece)
+                            else:
+                                yield ("call" if "name" in piece else "left"), piece
 
         if code.stream:
             return StreamingResponse(sent_events(work()), media_type="text/event-stream")
@@ -180,13 +197,20 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
         return await run_in(request, boxes.box(tenant, id), body)
 
     async def run_in(request: Request, box: Box, body: Code) -> Response:
-        def stream(seconds: float) -> AsyncGenerator[Any]:
+        def run(seconds: float, stdin: Any) -> AsyncGenerator[Any]:
+            given: dict[str, Any] = {"language": body.language, "timeout": seconds, "stdin": stdin}
             if body.stream:
-                given = {"language": body.language, "timeout": seconds, "stdin": body.input}
-                return box.sandbox.stream(body.code, **given)  # type: ignore[arg-type]
-            return _only(box.sandbox.run(body.code, language=body.language, timeout=seconds, stdin=body.input))
+                return box.sandbox.stream(body.code, **given)
+            return _only(box.sandbox.run(body.code, **given))
 
-        return await answer(request, box, body, stream, None)
+        return await answer(request, box, body, run, None)
+
+    @api.post("/sandboxes/{id}/inputs/{input}", summary="Write to the standard input of code", status_code=204)
+    async def write_input(request: Request, id: str, input: str, body: InputPiece, tenant: Caller) -> None:
+        given = boxes.box(tenant, id).inputs.get(input)
+        if given is None:
+            raise NotFoundError("There is no such input; the code has ended.")
+        await unless_left(request, given.write(body))
 
     # --- Sandboxes ---
 
@@ -238,14 +262,14 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     @api.post("/sessions/{id}/cells", summary="Run a cell")
     async def run_cell(request: Request, id: str, body: CellRequest, tenant: Caller) -> Response:
         kept = boxes.session(tenant, id)
-        given: dict[str, Any] = {"language": body.language, "stdin": body.input, "final": body.final}
 
-        def stream(seconds: float) -> AsyncGenerator[Any]:
+        def run(seconds: float, stdin: Any) -> AsyncGenerator[Any]:
+            given: dict[str, Any] = {"language": body.language, "timeout": seconds, "stdin": stdin, "final": body.final}
             if body.stream:
-                return kept.calls.among(kept.session.stream(body.code, timeout=seconds, **given))
-            return _only(kept.session.run(body.code, timeout=seconds, **given))
+                return kept.calls.among(kept.session.stream(body.code, **given))
+            return _only(kept.session.run(body.code, **given))
 
-        return await answer(request, kept.box, body, stream, kept)
+        return await answer(request, kept.box, body, run, kept)
 
     @api.post("/sessions/{id}/calls/{call}", summary="Answer a call to a function of the client", status_code=204)
     async def answer_call(id: str, call: str, body: CallAnswer, tenant: Caller) -> None:

@@ -13,8 +13,8 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -25,7 +25,7 @@ from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.peers import Peers
-from coderoom.integrations.service.streams import ClientCalls
+from coderoom.integrations.service.streams import ClientCalls, ClientInput
 from coderoom.integrations.service.tenants import Tenant, Tenants, TooMuchError
 from coderoom.judge import make_sandbox
 from coderoom.judge.apart import sandbox_apart, sandbox_for_suites
@@ -138,6 +138,7 @@ class Box:
         shared: Whether it is for one-shot runs, and not one that the tenant has made.
         arriving: How many bytes of files clients send just now, and have sent that are not written.
         arrived: How many bytes of files clients have ever sent.
+        inputs: What clients send to code that runs, by ids.
     """
 
     id: str
@@ -153,6 +154,7 @@ class Box:
     used: float = field(default_factory=time.monotonic)
     busy: int = 0
     sessions: dict[str, KeptSession] = field(default_factory=dict)
+    inputs: dict[str, ClientInput] = field(default_factory=dict)
 
     def seconds(self, timeout: float | None) -> float:
         """The time limit of a run that asks for one.
@@ -164,6 +166,17 @@ class Box:
         if timeout is not None and timeout > most:
             raise RequestError(f"timeout={timeout:g}: code may run for at most {most:g} s here.")
         return min(self.sandbox.limits.wall_seconds if timeout is None else timeout, most)
+
+    @contextmanager
+    def input(self) -> Iterator[tuple[str, ClientInput]]:
+        """An input for code that runs, with the id by which its client finds it."""
+        key, given = secrets.token_hex(8), ClientInput()
+        self.inputs[key] = given
+        try:
+            yield key, given
+        finally:
+            del self.inputs[key]
+            given.close()
 
     def __enter__(self) -> None:
         """Use it, so that it is not idle."""

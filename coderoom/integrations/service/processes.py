@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from coderoom.integrations.service.api import Caller
 from coderoom.integrations.service.boxes import Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
-from coderoom.integrations.service.streams import Event, sent_events, unless_left
+from coderoom.integrations.service.streams import Event, InputPiece, sent_events, unless_left
 from coderoom.integrations.service.tenants import Tenants
 from coderoom.sandbox import Process
 
@@ -30,15 +30,6 @@ class ProcessRequest(BaseModel):
     cwd: str = ""
     env: dict[str, str] = Field(default_factory=dict)
     size: tuple[int, int] | None = Field(default=None, description="The rows and the columns of its terminal.")
-
-
-class InputRequest(BaseModel):
-    """What a program reads."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    data: str = Field(default="", description="In base64.")
-    end: bool = Field(default=False, description="Whether nothing follows.")
 
 
 class SignalRequest(BaseModel):
@@ -83,10 +74,10 @@ def make_processes(boxes: Boxes, tenants: Tenants) -> APIRouter:
         return StreamingResponse(sent_events(_output(kept, _process(kept, process))), media_type="text/event-stream")
 
     @api.post("/{process}/input", summary="Write to it", status_code=204)
-    async def write(request: Request, id: str, process: str, body: InputRequest, tenant: Caller) -> None:
+    async def write(request: Request, id: str, process: str, body: InputPiece, tenant: Caller) -> None:
         found = _process(boxes.session(tenant, id), process)
         try:
-            await unless_left(request, found.write(base64.b64decode(body.data)))
+            await unless_left(request, found.write(body.data))
             if body.end:
                 await found.close_input()
         except BrokenPipeError as error:

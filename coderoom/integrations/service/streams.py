@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect, Request
 
 from coderoom._util.tasks import cancel_and_wait
@@ -41,6 +41,15 @@ class CallAnswer(BaseModel):
 
     value: Any = None
     error: CallError | None = None
+
+
+class InputPiece(BaseModel):
+    """A piece of what code or a program reads."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    data: Base64Bytes = Field(default=b"", description="In base64.")
+    end: bool = Field(default=False, description="Whether nothing follows.")
 
 
 async def unless_left(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -120,6 +129,37 @@ async def sent_events(events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
         except Exception as error:
             _, facts, _ = failure_of(error)
             yield f"event: error\ndata: {json.dumps(facts)}\n\n".encode()
+
+
+class ClientInput:
+    """What code reads from standard input, as its client sends it piece by piece. A piece waits until it is wanted."""
+
+    def __init__(self) -> None:
+        self._given: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+        self._is_over = False
+
+    async def write(self, piece: InputPiece) -> None:
+        """Take a piece.
+
+        Raises:
+            NotFoundError: The code has ended.
+        """
+        for each in (piece.data, *([None] if piece.end else ())):
+            await self._given.put(each)
+            if self._is_over:
+                self.close()
+                raise NotFoundError("The code does not read any more.")
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        """The pieces, up to the end."""
+        while (piece := await self._given.get()) is not None:
+            yield piece
+
+    def close(self) -> None:
+        """Tell who waits that the code has ended."""
+        self._is_over = True
+        if self._given.full():
+            self._given.get_nowait()
 
 
 class ClientCalls:

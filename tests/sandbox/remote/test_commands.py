@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import coderoom, recording
+from tests.support.commands import coderoom, environment, recording
 from tests.support.sandbox_server import TOKEN, shared_server
 from tests.support.solving import GOOD, SPECS, TESTS
 
@@ -38,6 +40,22 @@ def test_exec(tmp_path: Path) -> None:
     assert (tmp_path / "there.txt").read_text() == "at\n"
     done = coderoom(*command, cwd=tmp_path, env={"CODEROOM_TOKEN": "wrong-token"})
     assert (done.returncode, "does not know the token" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_exec_reads_what_comes_through_a_pipe_without_an_end(tmp_path: Path, where: str) -> None:
+    (tmp_path / "double.py").write_text("print(2 * int(input()), flush=True)\nprint(3 * int(input()))\n")
+    server = ["--server", shared_server()["url"]] if where == "there" else []
+    command = [sys.executable, "-m", "coderoom", "exec", "double.py", "--stdin", "-", *server]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    env = environment({"CODEROOM_TOKEN": TOKEN})
+    with subprocess.Popen(command, cwd=tmp_path, env=env, **pipes) as running:  # type: ignore[call-overload]
+        running.stdin.write("21\n")
+        while "42" not in (line := running.stdout.readline()):
+            assert line
+        running.stdin.write("14\n")
+        assert running.wait(60) == 0  # Its input has no end yet.
+        assert "42\n" in running.stdout.read()
 
 
 def test_a_team(tmp_path: Path) -> None:

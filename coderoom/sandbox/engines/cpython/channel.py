@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from coderoom._util.tasks import resolve
 from coderoom.sandbox.cell import StreamName
 from coderoom.sandbox.guest.frames import (
     CONTENT,
@@ -291,9 +292,3 @@ class OutputPipes:
             with contextlib.suppress(RuntimeError):  # The event loop is closed already.
                 self._loop.remove_reader(pipe)
             os.close(pipe)
-
-
-def resolve(future: asyncio.Future[None]) -> None:
-    """Set the result of a future, if it has none."""
-    if not future.done():
-        future.set_result(None)

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from coderoom._util.tasks import retrieve_exception
+from coderoom._util.tasks import resolve, retrieve_exception
 from coderoom._util.text import encodable
 from coderoom.errors import SandboxUnavailable
 from coderoom.outcome import Outcome
@@ -28,7 +28,6 @@ from coderoom.sandbox.config import MIB, Limits, SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import (
     HostChannel,
     OutputPipes,
-    resolve,
 )
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.guest.decoding import Decoder, TaggedError

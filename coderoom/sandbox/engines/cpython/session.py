@@ -21,11 +21,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from typing import Any
 
-from coderoom._util.tasks import LARGE, aside, cancel_and_wait, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.engines.cpython.channel import resolve
 from coderoom.sandbox.engines.cpython.room import (
     MOST_CHECKPOINTS,
     Ending,

@@ -15,18 +15,13 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import cancel_and_wait, resolve
 from coderoom.errors import CodeRoomError
 from coderoom.sandbox.engines.remote.client import MOST_BYTES, Client, id_of
 from coderoom.sandbox.processes import Process
 
 _CHUNK: Final = 65_536
 _LOST: Final = {"lost": True}
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Bridge:
@@ -126,7 +121,7 @@ class Bridge:
 
     async def _ready(self, fd: int, add: Any, remove: Any) -> None:
         ready: asyncio.Future[None] = self._loop.create_future()
-        add(fd, _resolve, ready)
+        add(fd, resolve, ready)
         try:
             await ready
         finally:

@@ -24,6 +24,7 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST
 from coderoom.sandbox.config import Limits, SandboxConfig
 from coderoom.sandbox.engines.remote.client import ANSWER_SECONDS, GoneError, id_of
+from coderoom.sandbox.engines.remote.feed import Feed
 from coderoom.sandbox.engines.remote.lease import Lease
 from coderoom.sandbox.engines.remote.processes import Bridge
 from coderoom.sandbox.engines.remote.wire import result_from_json
@@ -117,12 +118,15 @@ class RemoteSession:
     ) -> ExecutionResult:
         language = "python" if program is None else next(name for name, row in PROGRAMS.items() if row is program)
         is_streamed = on_chunk is not None or (bool(self._functions) and program is None)
+        is_streamed = is_streamed or isinstance(stdin, AsyncGenerator)
         body: dict[str, Any] = {"code": code, "language": language, "timeout": timeout, "stream": is_streamed}
         if final is not None:
             body["final"] = final
-        if stdin is not None:
-            given = stdin if isinstance(stdin, bytes) else await _whole(stdin)
-            body["stdin_base64"] = base64.b64encode(given).decode()
+        feed: Feed | None = None
+        if isinstance(stdin, bytes):
+            body["stdin_base64"] = base64.b64encode(stdin).decode()
+        elif stdin is not None:
+            feed, body["stdin_follows"] = Feed(stdin), True
         seconds = timeout or self._limits.wall_seconds
         self._idle.clear()
         try:
@@ -132,15 +136,18 @@ class RemoteSession:
                 try:
                     if files is not None:
                         await files.push()
-                    facts, calls = await self._ask(path, body, seconds, on_chunk, is_streamed)
+                    asking = self._ask(path, body, seconds, on_chunk, is_streamed, feed)
+                    facts, calls = await (asking if feed is None else feed.during(asking))
                     break
                 except GoneError:
-                    if is_last:
+                    if is_last or (feed is not None and feed.has_begun):
                         raise
                     await self._begin_again(bool(once))
             if files is not None:
                 await files.pull()
         finally:
+            if feed is not None:
+                await feed.close()
             self._idle.set()
             if self._cancelling is not None:  # It must not meet the next cell.
                 await asyncio.wait((self._cancelling,))
@@ -169,6 +176,7 @@ class RemoteSession:
         seconds: float,
         on_chunk: Callable[[OutputChunk], None] | None,
         is_streamed: bool,
+        feed: Feed | None,
     ) -> tuple[dict[str, Any], tuple[FunctionCall, ...] | None]:
         limits, client = self._limits, self._engine.lease.client
         most = _MOST_BYTES + 20 * limits.output_bytes + 8 * limits.value_bytes
@@ -182,7 +190,9 @@ class RemoteSession:
                 async for name, facts in events:
                     if name == "result":
                         return facts, None if calls is None else await run_uncancellable(calls.close())
-                    if name == "output" and on_chunk is not None:
+                    if name == "input" and feed is not None:
+                        feed.begin(client, f"{self._engine.lease.path}/inputs/{id_of(facts)}")
+                    elif name == "output" and on_chunk is not None:
                         stream = "stderr" if facts.get("stream") == "stderr" else "stdout"
                         on_chunk(OutputChunk(stream, str(facts.get("text"))))  # type: ignore[arg-type]
                     elif calls is not None and name in ("call", "left"):
@@ -408,8 +418,3 @@ def _merged(told: tuple[FunctionCall, ...], own: tuple[FunctionCall, ...]) -> tu
 
 def _is_large(facts: Mapping[str, Any]) -> bool:
     return len(str(facts.get("output"))) > 50_000 or bool(facts.get("artifacts")) or facts.get("value") is not None
-
-
-async def _whole(pieces: AsyncGenerator[bytes]) -> bytes:
-    async with aclosing(pieces):
-        return b"".join([piece async for piece in pieces])
