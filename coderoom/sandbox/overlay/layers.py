@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import stat
+import threading
 import time
 import weakref
 from dataclasses import dataclass, field
@@ -290,4 +291,5 @@ def _close_all(*fds: int) -> None:
 
 def _end_copy(place: Path, *fds: int) -> None:
     _close_all(*fds)
-    remove_folder(place)
+    # It may be large.
+    threading.Thread(target=remove_folder, args=(place,), daemon=True).start()

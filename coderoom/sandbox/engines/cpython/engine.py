@@ -329,6 +329,8 @@ class Worker:
         self._free.release()
         if room.lost or self.lost or self._overlay:  # What an overlay has been used for stays in it.
             self._drop(room)
+            if self._overlay and not self.lost and (self._opening is None or self._opening.done()):
+                self._opening = asyncio.get_running_loop().create_task(self._open(ahead=True))
             return
         self._tidying.add(room)
         # Later, so that the caller gets its result first.
@@ -388,12 +390,13 @@ class Worker:
                 self._offer(waiting.result())
             raise
 
-    async def _open(self) -> None:
-        """Make rooms for those who wait; whatever breaks reaches each of them."""
+    async def _open(self, ahead: bool = False) -> None:
+        """Make rooms for those who wait; whatever breaks reaches each of them. `ahead`: one for whoever comes next."""
         failing: float | None = None
         try:
-            while self._waiting:
-                left = self._waiting[0][0] + _TIDYING - asyncio.get_running_loop().time()
+            while self._waiting or (ahead and not self._idle):
+                since = self._waiting[0][0] if self._waiting else 0.0
+                left = since + _TIDYING - asyncio.get_running_loop().time()
                 if left > 0 and len(self._tidying) >= len(self._waiting):
                     await asyncio.sleep(left)
                     continue
@@ -403,6 +406,8 @@ class Worker:
                     largest = self._config.limits.value_bytes + _MESSAGE
                     room = await Room.open(self._control, largest, self._proxy, self._overlay)
                 except Exception as error:
+                    if not self._waiting:
+                        return
                     # A fork bomb in another room may leave no place for one more process until it is ended.
                     failing = failing or time.monotonic() + _MOST_FAILING
                     no_place = getattr(error, "errno", None) == errno.EAGAIN
