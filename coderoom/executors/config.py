@@ -158,6 +158,14 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         ),
     )
 
+    workspace_mode: Literal["direct", "overlay"] = Field(
+        default="direct",
+        description=(
+            "`direct`: the code changes the files of its folder. `overlay`: the folder stays as it is, and `changes`, "
+            "`diff`, `commit` and `discard` of the executor are about what the code has changed; `stop` forgets it."
+        ),
+    )
+
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
         # An engine is loaded, and with it the package that brings it, only if it is not the usual one.
@@ -166,6 +174,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             without = f"has no {' and no '.join(unknown)}; leave that out, or use 'cpython'"
             raise ValueError(f"the engine {self.engine!r} {without}")
         SandboxConfig(network=self.network, credentials=self.credentials)  # Refuses what does not go together.
+        if self.workspace_mode == "overlay" and self.work_dir is None:
+            raise ValueError("workspace_mode='overlay' needs a work_dir, the folder that stays as it is")
         if self.processes and self.state != "session":
             raise ValueError("processes stay only with state='session'")
         return self
@@ -220,4 +230,5 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             options=self.options,
             local_network=self.local_network,
             credentials=self.credentials,
+            workspace_mode=self.workspace_mode,
         )

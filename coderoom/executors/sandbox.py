@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from autogen_core import Component
 from pydantic import ValidationError
@@ -22,7 +23,7 @@ from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, Wall
 from coderoom.sandbox.registry import ENGINES, WALLS
 
 if TYPE_CHECKING:
-    from coderoom.sandbox import Checkpoint, HostFunction
+    from coderoom.sandbox import Changes, Checkpoint, Committed, HostFunction, Patch, Session
 
 
 def _as_data(**arguments: Any) -> dict[str, Any]:
@@ -152,6 +153,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         local_network: bool = False,
         credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
         processes: bool = False,
+        workspace_mode: Literal["direct", "overlay"] = "direct",
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -179,6 +181,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     local_network=local_network,
                     credentials=credentials or {},
                     processes=processes,
+                    workspace_mode=workspace_mode,
                 )
             )
         except ValidationError as error:
@@ -271,6 +274,52 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             mark: What `checkpoint` returned.
         """
         await mark.session.release(mark)
+
+    async def changes(self) -> Changes:
+        """List what the code has changed, with `workspace_mode="overlay"`.
+
+        Raises:
+            RequestError: The mode is another one.
+            SandboxUnavailable: The sandbox broke or cannot be built.
+        """
+        async with self._session_with_changes() as session:
+            return await session.changes()
+
+    async def diff(self) -> Patch:
+        """The changes as a unified diff that `git apply` takes; see `changes`."""
+        async with self._session_with_changes() as session:
+            return await session.diff()
+
+    async def commit(self, *, unsafe: bool = False) -> Committed:
+        """Write the changes into the folder, unless somebody has changed the same files meanwhile.
+
+        Args:
+            unsafe: See `coderoom.sandbox.Session.commit`.
+
+        Raises:
+            ChangedMeanwhile: Somebody has; its `paths` names the files.
+            RequestError: The mode is another one, or the folder cannot be written to.
+            SandboxUnavailable: The sandbox broke or cannot be built.
+        """
+        async with self._session_with_changes() as session:
+            return await session.commit(unsafe=unsafe)
+
+    async def discard(self) -> None:
+        """Undo the changes; see `changes`."""
+        async with self._session_with_changes() as session:
+            await session.discard()
+
+    @property
+    def workspace_mode(self) -> str:
+        """Whether the code changes its folder (`direct`) or not (`overlay`)."""
+        return self._settings.workspace_mode
+
+    @asynccontextmanager
+    async def _session_with_changes(self) -> AsyncIterator[Session]:
+        if self._settings.workspace_mode != "overlay":
+            raise RequestError("This needs workspace_mode='overlay', which keeps the changes apart.")
+        async with (await self._get_runtime()).overlaid() as session:
+            yield session
 
     def _to_config(self) -> SandboxCodeExecutorConfig:
         return self._settings.model_copy(deep=True)

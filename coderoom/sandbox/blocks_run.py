@@ -47,14 +47,21 @@ def named_file(block: Code) -> str | None:
     return None if named is None else named[1].strip("\"'`")
 
 
-async def save_named(block: Code, sandbox: Sandbox, work_dir: Path) -> str:
-    """Save a block to the file that it names, if any; return why that is not possible, or an empty text."""
+async def save_named(block: Code, sandbox: Sandbox, work_dir: Path, session: Session | None = None) -> str:
+    """Save a block to the file that it names, if any; return why that is not possible, or an empty text.
+
+    With a session, it is a change of that one.
+    """
     name = named_file(block)
     if name is None:
         return ""
     try:
         sandbox.reject("", block.language)
-        await asyncio.to_thread(write_inside, work_dir, name_inside(name), block.code.encode("utf-8", "replace"))
+        content = block.code.encode("utf-8", "replace")
+        if session is None:
+            await asyncio.to_thread(write_inside, work_dir, name_inside(name), content)
+        else:
+            await session.put(name_inside(name), content)
     except RequestError as error:
         return str(error)
     except OSError as error:
@@ -133,6 +140,8 @@ class BlocksRun:
         self._leave = leave
         self.loop = asyncio.get_running_loop()
         self.interrupted: ExecutionResult | None = None
+        self._overlaid = sandbox.config.workspace_mode == "overlay"  # The files are those of one session then.
+        self._before: Session | None = None  # The session whose changes the next one takes over.
         self._lock = asyncio.Lock()  # The blocks of two calls must not mix in a session.
         self._session: Session | None = None
         self._lost = False
@@ -151,7 +160,7 @@ class BlocksRun:
         self._runs.add(task)
         results: list[ExecutionResult] = []
         try:
-            async with self._lock if self._in_session else contextlib.nullcontext():
+            async with self._lock if self._in_session or self._overlaid else contextlib.nullcontext():
                 return await self._reject(blocks) or await self._run_blocks(blocks, on_output, results)
         except asyncio.CancelledError:
             result = replace(combined(results), outcome=Outcome.CANCELLED, exit_code=CANCELLED_CODE)
@@ -180,11 +189,11 @@ class BlocksRun:
         self, blocks: Sequence[Code], on_output: OnOutput | None, results: list[ExecutionResult]
     ) -> ExecutionResult:
         for block in blocks:
-            problem = await save_named(block, self.sandbox, self.work_dir)
-            if problem:
-                results.append(ExecutionResult(Outcome.ERROR, 1, output=f"{problem}\n"))
-                break
             async with self._open_session() as session:
+                problem = await save_named(block, self.sandbox, self.work_dir, session if self._overlaid else None)
+                if problem:
+                    results.append(ExecutionResult(Outcome.ERROR, 1, output=f"{problem}\n"))
+                    break
                 await self._run_cell(session, block, on_output, results)
             if results[-1].outcome is not Outcome.OK:
                 break
@@ -192,7 +201,7 @@ class BlocksRun:
 
     @contextlib.asynccontextmanager
     async def _open_session(self) -> AsyncIterator[Session]:
-        if not self._in_session:
+        if not self._in_session and not self._overlaid:
             async with self.sandbox.session() as session:
                 yield session
             return
@@ -246,6 +255,9 @@ class BlocksRun:
             tools = ProcessTools(lambda: session).functions if self._processes else ()
             session = self._session = self.sandbox.session([*self._functions, *tools])
         await self._session.start()
+        if self._before is not None:
+            await self._session.take_over(self._before)
+            self._before = None
         return self._session
 
     async def _drop_session(self) -> None:
@@ -254,6 +266,13 @@ class BlocksRun:
             self._lost = self._in_session
             with contextlib.suppress(SandboxUnavailable):
                 await session.close()
+            self._before = session if self._overlaid else None
+
+    @contextlib.asynccontextmanager
+    async def overlaid(self) -> AsyncIterator[Session]:
+        """The session that has the changes of the workspace, while no block runs."""
+        async with self._lock:
+            yield await self._get_session()
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
         """Replace the functions that the code may call; the session is restarted."""

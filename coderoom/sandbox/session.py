@@ -380,6 +380,31 @@ class Session:
         async with self._overlaid() as overlay:
             await run_uncancellable(asyncio.to_thread(overlay.discard))
 
+    async def put(self, name: str, content: bytes) -> None:
+        """Write a file into a workspace with `workspace_mode="overlay"`, as a change of the session.
+
+        Args:
+            name: Its path below the workspace.
+            content: Its content.
+
+        Raises:
+            OSError: A folder or a link is in the way.
+            RequestError: As `changes`.
+            SandboxUnavailable: As `changes`.
+        """
+        async with self._overlaid() as overlay:
+            await aside(overlay.put, name, content, large=True)
+
+    async def take_over(self, other: Session) -> None:
+        """Get the changes of another session of the sandbox, also of a closed one, in place of one's own.
+
+        Raises:
+            RequestError: As `changes`.
+            SandboxUnavailable: As `changes`.
+        """
+        async with other._overlaid() as theirs, self._overlaid() as ours:
+            await run_uncancellable(asyncio.to_thread(ours.take_over, theirs))
+
     async def restart(self) -> None:
         """Return to a fresh state; files stay, checkpoints are discarded.
 

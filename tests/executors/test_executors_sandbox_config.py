@@ -37,6 +37,7 @@ def every_argument(folder: Path) -> dict[str, Any]:
         "allowed_packages": ["polars"],
         "local_network": True,
         "credentials": {"api.example.org": {"value": "Bearer ${SOME_TOKEN}", "methods": ("GET",)}},
+        "workspace_mode": "overlay",
     }
 
 

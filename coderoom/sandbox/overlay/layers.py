@@ -10,7 +10,7 @@ import time
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from coderoom._util.temporary import remove_folder
 from coderoom.sandbox.overlay.patch import quoted
@@ -77,6 +77,9 @@ class Layer(Protocol):
     def is_written(self, path: str, here: Node | None) -> bool:
         """Whether what is here was written to the folder, and not changed here after that."""
 
+    def inherit(self, other: Any) -> None:
+        """Know the folder as it was when another layer of it was made."""
+
     def close(self) -> None:
         """Forget the changes."""
 
@@ -118,6 +121,10 @@ class UpperLayer:
     def is_written(self, path: str, here: Node | None) -> bool:
         """Whether what is here was written to the folder, and not changed here after that."""
         return path in self._written and self._written[path][1] == here
+
+    def inherit(self, other: UpperLayer) -> None:
+        """Know the folder as it was when another layer of it was made."""
+        self._since, self._names, self._written = other._since, other._names, dict(other._written)
 
     def close(self) -> None:
         """Forget the changes, once the session has ended, too."""
@@ -213,6 +220,11 @@ class CopyLayer:
     def is_written(self, path: str, here: Node | None) -> bool:
         """Whether what is here was written to the folder, and not changed here after that."""
         return False  # It is not among what was touched then.
+
+    def inherit(self, other: CopyLayer) -> None:
+        """Know the folder as it was when another layer of it was made."""
+        for path, (there, _) in other._known.items():
+            self._known[path] = there, self._known.get(path, (None, None))[1]
 
     def close(self) -> None:
         """Remove the copy."""

@@ -5,6 +5,7 @@ What the session has written is hostile: it is never reached by following a link
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import weakref
@@ -74,6 +75,24 @@ class Saved:
     def link(self, path: str, /) -> str:
         """The target of a link."""
         return self._links[path]
+
+
+class _Content:
+    """The content of one file that is not there yet."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def open(self, path: str, /) -> int:
+        """The descriptor of a file."""
+        fd = os.memfd_create("content", os.MFD_CLOEXEC)
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(self._content)
+        return fd
+
+    def link(self, path: str, /) -> str:
+        """It has no links."""
+        raise NotImplementedError
 
 
 class Overlay:
@@ -186,6 +205,35 @@ class Overlay:
     def discard(self) -> None:
         """Make the session's files those of the folder again."""
         self._return_to({}, self.layer.lower)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file where the session has its changes, with the folders above it.
+
+        Raises:
+            OSError: A link or a file is in the way.
+        """
+        tree = self.layer.write
+        wanted: dict[str, tuple[Node | None, Source]] = {}
+        source = _Content(content)
+        parts = path.split("/")
+        for above in ("/".join(parts[:number]) for number in range(1, len(parts))):
+            if tree.node(above) is None:
+                wanted[above] = Node("folder", 0o755, 0, (), 0), source
+        before = tree.node(path)
+        if before is not None and before.kind != "file":
+            raise OSError(errno.EEXIST, "is not a file", path)
+        wanted[path] = Node("file", 0o644 if before is None else before.mode, 0, (), 0), source
+        with as_owner_of(self.layer.read.fd):
+            write(tree, wanted)
+
+    def take_over(self, other: Overlay) -> None:
+        """Get the changes of another session of the same folder, which has to be without any."""
+        saved = other.save()
+        try:
+            self.layer.inherit(other.layer)
+            self.restore(saved)
+        finally:
+            saved.remove()
 
     def save(self) -> Saved:
         """Keep a copy of what was written."""
