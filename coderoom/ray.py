@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coderoom._util.ray_cluster import KEEP_CHILDREN
 from coderoom.configs import find_source
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget
@@ -17,7 +18,7 @@ from coderoom.runs.batch_report import result_schema
 from coderoom.runs.checks import Check, make_check
 from coderoom.runs.item_run import Result, Setup
 from coderoom.runs.items import NOT_AN_ITEM, item_of
-from coderoom.runs.ray_engine import KEEP_CHILDREN, ItemActor, travel_of
+from coderoom.runs.ray_engine import ItemActor, travel_of
 from coderoom.runs.team_run import RunRequest
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +25,14 @@ PEERS_VARIABLE = "CODEROOM_PEERS_SECRET"
 _SHORTEST_SECRET = 16
 _COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _YIELD_SECONDS = 0.3
+
+
+class Engine(StrEnum):
+    """Where the sandboxes are."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
 
 sandbox = typer.Typer(help="Serve sandboxes over HTTP.", no_args_is_help=True)
 app.app.add_typer(sandbox, name="sandbox")
@@ -62,6 +72,18 @@ def serve(
     problems: Annotated[
         Path | None, app.option("FOLDER", "Problem sets for SandboxFusion's /submit.", "--problems")
     ] = None,
+    engine: Annotated[
+        Engine, app.option("NAME", "Where the sandboxes are: 'local', or 'ray' for a Ray cluster.", "--engine")
+    ] = Engine.LOCAL,
+    cluster: Annotated[
+        str | None,
+        app.option("ADDRESS", "The Ray cluster, as 'auto'; without it, RAY_ADDRESS, or a local one.", "--cluster"),
+    ] = None,
+    min_replicas: Annotated[int, app.option("N", "With Ray: the least replicas.", "--min-replicas", min=1)] = 1,
+    max_replicas: Annotated[
+        int | None, app.option("N", "With Ray: the most replicas; else the least.", "--max-replicas", min=1)
+    ] = None,
+    cpus: Annotated[float, app.option("N", "With Ray: processors that a replica takes.", "--cpus", min=0.01)] = 1,
     otlp: app.OtlpOption = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log each request as a line of JSON.")] = False,
     debug: app.DebugOption = False,
@@ -100,8 +122,18 @@ def serve(
         logging.getLogger("coderoom.service").setLevel(logging.INFO)
     sets = {} if problems is None else read_sets(problems)
     others = _peers_of(peers or (), address, port, count)
-    server = SandboxServer(config, known, concurrency=slots, peers=others, problems=sets)
-    try_out(server)
+    on_ray = None
+    if engine is Engine.RAY:
+        from coderoom.integrations.service.ray_serve import RayService
+
+        if count > 1 or others is not None:
+            raise RequestError("--engine ray: the replicas take the place of --workers and --peer.")
+        replicas = min_replicas, max_replicas or min_replicas
+        slots = concurrency or max(1, round(8 * cpus))
+        on_ray = RayService(config, known, slots, sets, cluster, cpus, replicas, partial(_tracing, otlp))
+    else:
+        server = SandboxServer(config, known, concurrency=slots, peers=others, problems=sets)
+        try_out(server)
     socket = listen(host, port)
 
     def ready() -> None:
@@ -111,6 +143,9 @@ def serve(
             typer.echo(f"Clients send this key. It is new at each start; {TOKEN_VARIABLE} sets one.")
         sys.stdout.flush()
 
+    if on_ray is not None:
+        on_ray.serve(socket, drain_seconds, ready)
+        return
     if count == 1:
         ready()
         with _tracing(otlp):

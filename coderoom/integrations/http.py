@@ -221,8 +221,11 @@ class Drained(Protocol):
 class _Server(uvicorn.Server):
     """Ends at SIGINT at once; at SIGTERM when nothing runs any more, which it says before it refuses anything."""
 
-    def __init__(self, config: uvicorn.Config, drained: Drained | None, drain_seconds: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, drained: Drained | None, drain_seconds: float, ending: asyncio.Event | None
+    ) -> None:
         super().__init__(config)
+        self._ending = ending
         self._drained = drained
         self._drain_seconds = drain_seconds
         self._draining_since: float | None = None
@@ -239,6 +242,8 @@ class _Server(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
+        if self._ending is not None and self._ending.is_set():
+            self.should_exit = True
         if self._draining_since is not None and self._drained is not None:
             passed = monotonic() - self._draining_since
             is_noticed = passed >= min(_NOTICE_SECONDS, self._drain_seconds)
@@ -287,9 +292,13 @@ async def serve_http(
 
 
 async def serve_sockets(
-    app: WebApp, sockets: Sequence[socket.socket], drained: Drained | None = None, drain_seconds: float = 0.0
+    app: WebApp,
+    sockets: Sequence[socket.socket],
+    drained: Drained | None = None,
+    drain_seconds: float = 0.0,
+    ending: asyncio.Event | None = None,
 ) -> None:
-    """Serve at listening sockets, which other processes may have too, until SIGINT or SIGTERM."""
+    """Serve at listening sockets, which other processes may have too, until SIGINT, SIGTERM or the event `ending`."""
     with suppress(OSError, ValueError):  # Idle connections need descriptors too.
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -303,7 +312,7 @@ async def serve_sockets(
         timeout_graceful_shutdown=_PATIENCE_SECONDS,
     )
     try:
-        await _Server(config, drained, drain_seconds).serve(sockets=list(sockets))
+        await _Server(config, drained, drain_seconds, ending).serve(sockets=list(sockets))
     finally:
         for each in sockets:
             each.close()

@@ -154,7 +154,7 @@ class Batch:
             prepared = setup.prepare("Is all there?", (), self.out / "work")
             is_here = self.engine == "local"
             if not is_here:
-                from coderoom.runs.ray_engine import LOCAL, cluster_of
+                from coderoom._util.ray_cluster import LOCAL, cluster_of
 
                 is_here = cluster_of(self.address) == LOCAL
             if is_here:

@@ -12,7 +12,6 @@ import logging
 import os
 import platform
 import re
-import socket
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -20,12 +19,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import ray
+from ray.exceptions import RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
 import coderoom
 from coderoom._util.files import write_inside
+from coderoom._util.ray_cluster import KEEP_CHILDREN, LOCAL, cluster_of, join
 from coderoom._util.temporary import empty_folder, remove_folder, temporary_folder
 from coderoom._util.terminal import is_logging_steps, log_to_stderr
 from coderoom.configs import find_source
-from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
+from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.executors.base import WarmSandboxes
 from coderoom.models.budgets import Spending
 from coderoom.models.rates import Pace
@@ -36,17 +40,6 @@ from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal
 from coderoom.steps import StepObserver, tell_step
 
-try:
-    import ray
-    from ray.exceptions import RayError, RayTaskError
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ImportError as error:
-    raise MissingDependencyError(
-        "The engine 'ray' needs a package that is missing: pip install 'coderoom[ray]'"
-    ) from error
-
-LOCAL: Final = "local"
-"""The address of a cluster of this machine, which is started."""
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Larger workspaces come back in part."""
 _RECORDING: Final = "recording"
@@ -54,10 +47,7 @@ _MOST_DEATHS: Final = 5
 """So often an item may be there when an actor dies, which it may have caused."""
 _MOST_STARTS: Final = 5
 _WAIT_SECONDS: Final = 2.0
-_CONNECT_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 10.0
-KEEP_CHILDREN: Final = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
-"""For actors: Ray would kill the children of one that ends, and so what removes its folders. Ours end by themselves."""
 _TRAVELS: Final = re.compile(
     r"CODEROOM_\w+|OTEL_\w+|\w*_(?:API_KEY|BASE_URL|ENDPOINT|API_VERSION)|https?_proxy|no_proxy", re.I
 )
@@ -124,19 +114,7 @@ class RayEngine:
         found = cluster_of(address)
         self._is_ours = bool(found)
         if found:
-            try:
-                host, colon, port = found.rpartition(":")
-                if colon and "/" not in host and port.isdigit():  # Ray itself would wait for minutes.
-                    socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
-                # As `KEEP_CHILDREN`, which makes actors start later.
-                settings = {"kill_child_processes_on_worker_exit": False} if found == LOCAL else None
-                ray.init(address=found, include_dashboard=False, logging_level=logging.ERROR, _system_config=settings)
-            except Exception as error:  # Of any type: a slow start is a bare `Exception`.
-                self._leave()
-                what = f"The Ray cluster {found!r} cannot be reached"
-                if found == LOCAL:
-                    what = "A Ray cluster of this machine cannot be started; try again when it is less busy"
-                raise RequestError(f"{what}: {error}") from error
+            join(found)
         try:
             self.room = _room(cpus, memory)
         except RequestError:
@@ -270,14 +248,6 @@ class RayEngine:
     def _drop(self, actor: Any) -> None:
         self._actors.discard(actor)
         ray.kill(actor)
-
-
-def cluster_of(address: str | None) -> str:
-    """The address of the cluster to start or to join; empty if this process is in one already."""
-    if ray.is_initialized():
-        return ""
-    # Without an address, Ray would take any cluster that it finds on this machine.
-    return address or os.environ.get("RAY_ADDRESS") or LOCAL
 
 
 def _room(cpus: float, memory: int | None) -> int:

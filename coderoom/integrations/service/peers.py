@@ -25,7 +25,7 @@ from starlette.requests import Request
 from coderoom._util.tasks import cancel_and_wait
 from coderoom.errors import SandboxUnavailable
 from coderoom.integrations.http import CALLER, Message, Receive, Send
-from coderoom.integrations.service.failures import SessionLostError
+from coderoom.integrations.service.failures import SessionLostError, told
 
 SECRET: Final = b"x-coderoom-secret"
 TENANT: Final = b"x-coderoom-tenant"
@@ -45,6 +45,8 @@ _MOST_IDLE: Final = 64
 _CONNECT_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 5.0
 _OWNER_DIGITS: Final = 8
+_EVENTS: Final = b"text/event-stream"
+_ENDED: Final = "The process of this sandbox has ended; what it ran is lost."
 
 
 class Addresses(Protocol):
@@ -177,12 +179,21 @@ class Peers:
         if first["type"] != "http.request":
             connection.close()
             return
-        began = False
+        began = has_events = False
 
         async def copy() -> None:
-            nonlocal began
+            nonlocal began, has_events
+            head: Message | None = None
             async for message in connection.answer():
+                if message["type"] == "http.response.start":
+                    has_events = dict(message["headers"]).get(b"content-type", b"").startswith(_EVENTS)
+                    if not has_events:
+                        head = message  # Until some of the answer is there, nothing is said.
+                        continue
                 began = True
+                if head is not None:
+                    await send(head)
+                    head = None
                 await send(message)
 
         async def watch() -> None:
@@ -203,7 +214,10 @@ class Peers:
                 await copying
         except (OSError, h11.RemoteProtocolError) as error:
             if not began:
-                raise SandboxUnavailable("The process of this sandbox has ended; what it ran is lost.") from error
+                raise SandboxUnavailable(_ENDED) from error
+            if has_events:
+                event = f"\n\nevent: error\ndata: {json.dumps(told('sandbox_unavailable', _ENDED))}\n\n"
+                await send({"type": "http.response.body", "body": event.encode(), "more_body": False})
         finally:
             for task in (copying, watching):
                 if task is not None:

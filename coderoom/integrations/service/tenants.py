@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from coderoom._util.text import misfits
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.integrations.service.tracing import tell_run
-from coderoom.integrations.service.usage import Usage
+from coderoom.integrations.service.usage import Usage, now_ns
 from coderoom.integrations.tool import missing
 from coderoom.sandbox.config import MIB
 from coderoom.sandbox.proxy.rules import AllowList, address_of, parse_rule
@@ -66,7 +66,7 @@ class _Waiting:
 
     turn: asyncio.Future[None]
     memory_bytes: int
-    since: int = field(default_factory=time.monotonic_ns)
+    since: int = field(default_factory=now_ns)
 
 
 @dataclass(eq=False)
@@ -198,7 +198,7 @@ class Tenants:
         if self.refuses:
             raise SandboxUnavailable("The server ends; another takes its place, or will.")
         began, turn = time.monotonic(), Turn()
-        if tenant.waiting or not self._begin(tenant, memory_bytes, time.monotonic_ns()):
+        if tenant.waiting or not self._begin(tenant, memory_bytes, now_ns()):
             await self._wait(tenant, memory_bytes)
         waited = time.monotonic() - began
         try:

@@ -1,6 +1,7 @@
 """What each tenant uses and has used, over all processes of a server.
 
 The counts are in memory that the processes share: each has a row of its own, which only it writes, and all read all.
+Processes of several machines send each other their rows; see `replicas`.
 """
 
 from __future__ import annotations
@@ -33,12 +34,23 @@ BOUNDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 1
 _PERIOD: Final = 10.0
 _PERIODS: Final = 7  # Those of the last minute, of which the first is not over.
 _MICROSECONDS: Final = 1_000_000
+_EPOCH: Final = time.time_ns() - time.monotonic_ns()  # So that the times of processes of several machines compare.
 
 _RING: Final = len(GAUGES)
 _REQUESTS: Final = _RING + 2 * _PERIODS
 _RUNS: Final = _REQUESTS + len(METHODS) * len(STATUSES)
 _RUN: Final = len(BOUNDS) + 2  # Those that took longer than all bounds, and the sum of the times.
 _WIDTH: Final = _RUNS + len(OUTCOMES) * _RUN
+
+
+def now_ns() -> int:
+    """The time in nanoseconds, which never goes back."""
+    return time.monotonic_ns() + _EPOCH
+
+
+def without_gauges(row: bytes) -> bytes:
+    """The counts of a process that has ended: what it did, and nothing in use."""
+    return bytes(len(GAUGES) * 8) + row[len(GAUGES) * 8 :]
 
 
 class Usage:
@@ -56,6 +68,15 @@ class Usage:
     def count_as(self, process: int) -> None:
         """Say which of the processes this is."""
         self._row = process * _WIDTH
+
+    @property
+    def row(self) -> bytes:
+        """The counts of this process."""
+        return self._cells[self._row : self._row + _WIDTH].tobytes()
+
+    def put(self, process: int, row: bytes) -> None:
+        """Take over the counts of a process of another machine."""
+        self._cells[process * _WIDTH : (process + 1) * _WIDTH] = memoryview(row).cast("q")
 
     def forget(self, process: int) -> None:
         """Forget what a process that has ended used; what it did stays."""
@@ -90,7 +111,8 @@ class Usage:
 
     def count_in_minute(self, most: int) -> float:
         """Count something of which there may be so many in any minute, or return how many seconds to wait."""
-        now = int(time.monotonic() / _PERIOD)
+        seconds = now_ns() / 1e9
+        now = int(seconds / _PERIOD)
         place = self._row + _RING + 2 * (now % _PERIODS)
         if self._cells[place] != now:
             self._cells[place], self._cells[place + 1] = now, 0
@@ -105,7 +127,7 @@ class Usage:
         if count <= most:
             return 0.0
         self._cells[place + 1] -= 1
-        return max(1.0, (oldest + _PERIODS) * _PERIOD - time.monotonic())
+        return max(1.0, (oldest + _PERIODS) * _PERIOD - seconds)
 
     def count_request(self, method: str, status: int) -> None:
         """Count a request that was answered."""
