@@ -189,7 +189,7 @@ ServerOption = Annotated[
     str | None,
     option(
         "URL",
-        "Run the code at this server ('coderoom sandbox serve'), whose token is in CODEROOM_TOKEN.",
+        "Run the code at this server ('coderoom sandbox serve'), whose token is in CODEROOM_SERVER_TOKEN.",
         "--server",
     ),
 ]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from coderoom.contracts import Door
 
 TOKEN_VARIABLE = "CODEROOM_TOKEN"
+SERVER_TOKEN_VARIABLE = "CODEROOM_SERVER_TOKEN"
 
 PortOption = Annotated[
     int | None, app.option("PORT", "Serve HTTP at this port; 0: one that is free.", "--http", min=0, max=65535)
@@ -65,6 +66,8 @@ def mcp(
     from coderoom.sandbox import Limits, SandboxConfig
     from coderoom.sandbox.remote import at_server
 
+    if http is not None:
+        _check_tokens(server)
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout)
     sandbox = SandboxConfig(
         wall=wall,
@@ -124,6 +127,7 @@ def serve(
     from coderoom.models.budgets import make_budget
     from coderoom.runs import RunRequest, open_journal
 
+    _check_tokens(server)
     limits, of_agents = budgets_of(budget)
     if of_agents:
         raise RequestError(f"--budget {next(iter(of_agents))}.…: `serve` limits whole answers, not single agents.")
@@ -157,6 +161,15 @@ def try_out(door: Door) -> None:
     from coderoom.runs.exec_view import show_isolation
 
     show_isolation(make_console(stderr=True), asyncio.run(door.try_out()))
+
+
+def _check_tokens(server: str | None) -> None:
+    """Refuse to send the tokens of callers to a server."""
+    if server is not None and os.environ.get(TOKEN_VARIABLE) and SERVER_TOKEN_VARIABLE not in os.environ:
+        raise RequestError(
+            f"--server: {TOKEN_VARIABLE} has the tokens of those who call this command; set {SERVER_TOKEN_VARIABLE} "
+            "to the one that the server knows, or to nothing if it needs none."
+        )
 
 
 def _serve(door: Door, host: str, port: int) -> None:

@@ -101,7 +101,7 @@ def load_team(
             `Bearer ${GITHUB_TOKEN}`.
         local_network: Replaces `local_network` of every executor that has this field.
         server: The URL of a server of sandboxes, at which every executor runs its code that has the fields `engine` and
-            `options`; its token is in CODEROOM_TOKEN.
+            `options`; its token is in CODEROOM_SERVER_TOKEN.
         agents: The names of agents that the team must have.
 
     Returns:

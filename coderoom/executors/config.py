@@ -113,7 +113,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         default_factory=dict,
         description=(
             "Options of the chosen wall, for instance `image` for `docker`; of the engine `remote` the `url` and the "
-            "`token`, which otherwise are in CODEROOM_URL and CODEROOM_TOKEN."
+            "`token`, which otherwise are in CODEROOM_URL and CODEROOM_SERVER_TOKEN."
         ),
     )
     engine: EngineName = Field(
@@ -195,7 +195,7 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         if not isinstance(token, SecretStr):
             return options
         text = token.get_secret_value()
-        return {**options, "token": text if "${" in text else "${CODEROOM_TOKEN}"}
+        return {**options, "token": text if "${" in text else "${CODEROOM_SERVER_TOKEN}"}
 
     @field_serializer("credentials")
     def _without_values(self, credentials: dict[str, Credential]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class RemoteSandbox(Sandbox):
 
     Args:
         url: The URL of the server; empty: that of the environment variable CODEROOM_URL.
-        token: The token that the server knows; empty: that of CODEROOM_TOKEN.
+        token: The token that the server knows; empty: that of CODEROOM_SERVER_TOKEN, or CODEROOM_TOKEN.
         arguments: Arguments of `Sandbox`, without `wall`, `engine`, `python`, `readable` and `options`.
 
     Raises:

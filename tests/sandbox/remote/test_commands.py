@@ -33,13 +33,17 @@ def test_exec(tmp_path: Path) -> None:
         "```python\nx = open('given.txt').read()\n```\n```sh\necho at > there.txt\n```\n```python\nprint(x)\n```\n"
     )
     command = ("exec", "cells.md", "--server", shared_server()["url"], "--json")
-    done = coderoom(*command, cwd=tmp_path, env={"CODEROOM_TOKEN": TOKEN})
+    tokens = {"CODEROOM_SERVER_TOKEN": TOKEN, "CODEROOM_TOKEN": "of-our-callers"}
+    done = coderoom(*command, cwd=tmp_path, env=tokens)
     result = json.loads(done.stdout)
     assert (done.returncode, result["isolation"]) == (0, "remote"), result
     assert result["runs"][2]["output"] == "from here\n", result
     assert (tmp_path / "there.txt").read_text() == "at\n"
     done = coderoom(*command, cwd=tmp_path, env={"CODEROOM_TOKEN": "wrong-token"})
     assert (done.returncode, "does not know the token" in done.stderr) == (2, True), done.stderr
+    for door in (("serve", "code-act"), ("mcp", "--http", "0")):
+        done = coderoom(*door, *command[2:4], cwd=tmp_path, env={"CODEROOM_TOKEN": "of-our-callers"})
+        assert (done.returncode, "set CODEROOM_SERVER_TOKEN to" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("where", ["here", "there"])

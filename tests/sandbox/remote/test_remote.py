@@ -160,7 +160,7 @@ class TestTokens:
             engine="remote", options={"url": "http://localhost:1", "token": "secret-of-mine"}
         )
         dumped = executor.dump_component()
-        assert dumped.config["options"] == {"url": "http://localhost:1", "token": "${CODEROOM_TOKEN}"}
+        assert dumped.config["options"] == {"url": "http://localhost:1", "token": "${CODEROOM_SERVER_TOKEN}"}
         assert "secret-of-mine" not in repr(executor._to_config())
 
     async def test_they_come_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ class Address:
         if parts.scheme not in ("http", "https") or not host:
             raise RequestError("The URL of a server begins with http:// or https://, and has a host.")
         if parts.username or parts.password:
-            raise RequestError("The URL of a server is shown, so that its token must stand apart: CODEROOM_TOKEN.")
+            raise RequestError("The URL of a server is shown; its token must stand apart: CODEROOM_SERVER_TOKEN.")
         netloc = f"[{host}]" if ":" in host else host
         self.shown = f"{parts.scheme}://{netloc}{'' if port is None else f':{port}'}"
         self.base = f"{self.shown}{parts.path.rstrip('/')}"
@@ -273,8 +273,8 @@ class Client:
             return self._strange(f"it has answered with the status {status}")
         if status == 401:
             return RequestError(
-                f"The server {self._address.shown} does not know the token: it comes from CODEROOM_TOKEN, or from "
-                "options={'token': ...}."
+                f"The server {self._address.shown} does not know the token: it comes from options={{'token': ...}}, "
+                "CODEROOM_SERVER_TOKEN, or without these CODEROOM_TOKEN."
             )
         if code in ("not_found", "session_lost"):
             return GoneError(message)

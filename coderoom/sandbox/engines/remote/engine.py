@@ -23,7 +23,9 @@ from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES
 
 URL_VARIABLE: Final = "CODEROOM_URL"
-TOKEN_VARIABLE: Final = "CODEROOM_TOKEN"
+TOKEN_VARIABLE: Final = "CODEROOM_SERVER_TOKEN"
+CALLERS_VARIABLE: Final = "CODEROOM_TOKEN"
+"""Where a server reads its tokens; on the same machine that is enough for its clients."""
 _START_SECONDS: Final = 900.0  # Packages may have to be installed.
 _IDLE_SECONDS: Final = 180.0
 
@@ -32,7 +34,7 @@ class RemoteEngine:
     """A sandbox of a server.
 
     `options` has the `url` of the server and the `token`; otherwise they are in the environment variables CODEROOM_URL
-    and CODEROOM_TOKEN.
+    and CODEROOM_SERVER_TOKEN, or CODEROOM_TOKEN if the latter is not set.
     """
 
     name: ClassVar[str] = "remote"
@@ -123,7 +125,14 @@ def _address_of(options: Mapping[str, Any]) -> Address:
             f"The engine 'remote' needs the URL of a server: options={{'url': ...}}, or {URL_VARIABLE}. "
             "`coderoom sandbox serve` starts one."
         )
-    given = options.get("token", "")
+    return Address(url, _token_of(options.get("token", "")))
+
+
+def _token_of(given: object) -> str:
     token = given.get_secret_value() if isinstance(given, SecretStr) else str(given)
     found = VARIABLE.fullmatch(token)  # Of a dumped executor that AutoGen has loaded.
-    return Address(url, os.environ.get(found[1] if found else TOKEN_VARIABLE, "") if found or not token else token)
+    if token and not found:
+        return token
+    if found and found[1] != TOKEN_VARIABLE:
+        return os.environ.get(found[1], "")
+    return os.environ.get(TOKEN_VARIABLE, os.environ.get(CALLERS_VARIABLE, ""))
