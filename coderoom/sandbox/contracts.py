@@ -88,6 +88,9 @@ class EngineSession(Protocol):
     """An interpreter state.
 
     Its methods are called one after the other, but for `cancel`, `suspend_output`, `start` and `connect`.
+
+    One that can be forked also has `async def fork(self, count: int, reseed: bool)`, which returns sessions with its
+    state and copies of its files in memory; see `Session.fork`.
     """
 
     async def run(

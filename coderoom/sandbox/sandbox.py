@@ -249,9 +249,7 @@ class Sandbox:
         Raises:
             RequestError: Something cannot be offered, or a name is taken twice.
         """
-        session = Session(self.config, self._open, Offer(functions))
-        self._sessions.add(session)
-        return session
+        return Session(self.config, self._open, Offer(functions), self._sessions.add)
 
     def reject(self, code: str, language: str, timeout: float | None = None) -> ExecutionResult | None:
         """Return the result of code that the policy rejects; `None` for other code.

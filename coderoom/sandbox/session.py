@@ -56,8 +56,17 @@ class Session:
     after the other; several sessions run at the same time.
     """
 
-    def __init__(self, config: SandboxConfig, open: OpenEngine, offer: Offer) -> None:
+    def __init__(
+        self,
+        config: SandboxConfig,
+        open: OpenEngine,
+        offer: Offer,
+        register: Callable[[Session], None],
+        engine: EngineSession | None = None,
+    ) -> None:
         self._config = config
+        self._register = register  # It has the sandbox close the session at the latest.
+        register(self)
         self._open = open
         self._offer = offer
         self._has_functions = bool(offer)
@@ -67,6 +76,8 @@ class Session:
         self._closed = False
         self._network_after: tuple[NetworkUse, ...] = ()
         self._overlay: Overlay | None = None  # Once this is closed.
+        if engine is not None:
+            self._have(engine)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -405,6 +416,36 @@ class Session:
         async with other._overlaid() as theirs, self._overlaid() as ours:
             await run_uncancellable(asyncio.to_thread(ours.take_over, theirs))
 
+    async def fork(self, count: int = 1, *, reseed: bool = False) -> list[Session]:
+        """Make sessions with the state of this one, which go on from it on their own.
+
+        They share memory with it until somebody writes to it, and have its variables, environment and current folder,
+        and copies of the files in its workspace and in `/tmp`. These are in memory, and nothing that they change is
+        seen elsewhere. Its running threads and programs are not part of the state, and forks begin without checkpoints.
+        They count as sessions of the sandbox, and stay when this one is closed.
+
+        Args:
+            count: How many.
+            reseed: Whether each gets random numbers of its own, from `random` and from `numpy.random`. Otherwise all
+                go on with the same ones.
+
+        Returns:
+            The sessions. Close them, or use each with `async with`.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: The session is closed, the sandbox cannot have so many sessions, the files are too large, or
+                sessions cannot be forked here: only rooms with namespaces of their own can.
+        """
+        if type(count) is not int or count < 1:
+            raise RequestError(f"count={count!r:.100} is not a number from 1 on.")
+        async with self._use() as engine:
+            if not hasattr(engine, "fork"):
+                raise RequestError(f"A session of the engine {self._config.engine!r} cannot be forked.")
+            engines = await engine.fork(count, reseed)
+        config = self._config.model_copy(update={"workspace": None, "copied": False})
+        return [Session(config, self._open, self._offer, self._register, each) for each in engines]
+
     async def restart(self) -> None:
         """Return to a fresh state; files stay, checkpoints are discarded.
 
@@ -466,14 +507,19 @@ class Session:
         """Return the engine's session, started if it is not; the caller holds the lock."""
         if self._closed:
             raise RequestError(_CLOSED)
-        if self._engine is None:
-            engine = self._engine = await self._open(await self._offer.list())
-            # For a session that is never closed.
-            self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), engine.abandon)
-            self._dropped.atexit = False
+        engine = self._engine
+        if engine is None:
+            engine = await self._open(await self._offer.list())
+            self._have(engine)
             if self._closed:  # Closed meanwhile; `close` is waiting for the lock.
                 raise RequestError(_CLOSED)
-        return self._engine
+        return engine
+
+    def _have(self, engine: EngineSession) -> None:
+        self._engine = engine
+        # For a session that is never closed.
+        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), engine.abandon)
+        self._dropped.atexit = False
 
     async def _close(self) -> None:
         async with self._lock:

@@ -53,7 +53,7 @@ class Workspace:
     def __init__(self, folder: str, bring: bool) -> None:
         self.folder = folder
         self.left_out = 0
-        self._bring = bring
+        self.bring = bring
         self._before: dict[str, _Mark] = {}
 
     def remember(self) -> None:
@@ -76,7 +76,7 @@ class Workspace:
                 self.left_out += 1
                 continue
             artifact: dict[str, Any] = {"name": name, "size": mark[1]}
-            if self._bring and mark[1] <= room:
+            if self.bring and mark[1] <= room:
                 content = self._read(name, room)
                 room -= len(content)
                 artifact["length"] = len(content)

@@ -62,7 +62,7 @@ class ForkServer:
         """Check the forks while there are no requests; return whether they use processor time."""
         return False
 
-    def handle(self, message: dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any], fds: list[int]) -> None:
         """Answer a request that does not ask for a fork."""
 
     def prepare_fork(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -71,7 +71,7 @@ class ForkServer:
     def _answer(self, message: dict[str, Any], fds: list[int]) -> None:
         start = self._starts.get(message["op"])
         if start is None:
-            self.handle(message)
+            self.handle(message, fds)
         else:
             self.prepare_fork(message, fds)
             self._fork(start, message, fds)
@@ -88,13 +88,11 @@ class ForkServer:
             self.control.send({"event": "ended", "id": message["id"], "fork": str(error)})
             return
         if pid:
-            pidfd = _open_pid(pid)
-            self.children[pid] = (message["id"], pidfd)
+            self.watch_for_end(pid, message["id"])
             if message["op"] == "exec":
                 self.programs.add(pid)
             elif message["op"] == "start":
                 self.started.add(pid)
-            self._poll.register(pidfd, select.POLLIN)
             return
         status = 1
         try:
@@ -107,6 +105,12 @@ class ForkServer:
             sys.excepthook(*sys.exc_info())
         finally:
             os._exit(status)
+
+    def watch_for_end(self, pid: int, number: int) -> None:
+        """Report the end of a child as that of the fork that a request has asked for."""
+        pidfd = _open_pid(pid)
+        self.children[pid] = (number, pidfd)
+        self._poll.register(pidfd, select.POLLIN)
 
     def _reap(self) -> None:
         """Collect the processes that have ended, adopted orphans included, and report those that are forks."""

@@ -6,7 +6,9 @@ matter to code. Used by the worker, the fork servers and the runners.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import warnings
 from typing import Any, Callable, Dict, List
 
@@ -77,6 +79,15 @@ def after_fork() -> None:
     """Call the collected hooks for a child process in a runner: `random` gets a new seed, for instance."""
     for call in _in_child:
         call()
+
+
+def reseed() -> None:
+    """Give the random generators that modules share a new seed."""
+    for name in ("random", "numpy.random"):
+        module = sys.modules.get(name)
+        if module is not None:
+            with contextlib.suppress(Exception):  # Code may have changed it.
+                module.seed()
 
 
 def _is_of_threads(call: Call) -> bool:

@@ -33,21 +33,24 @@ class Processes:
     """The processes of a room, for its supervisor, which is none of them.
 
     If they are `nested`, they have a process namespace, and the supervisor is process 1. Otherwise they are the
-    supervisor's descendants: it adopts and reaps orphans.
+    supervisor's descendants: it adopts and reaps orphans. If the room `has_forks`, their processes are in namespaces
+    inside of that one, and are none of them.
     """
 
     def __init__(self, nested: bool) -> None:
         self.nested = nested
+        self.has_forks = False
 
     def pids(self) -> list[int]:
         """All of them."""
         if not self.nested:
             return descendants(os.getpid())
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+        found = [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
+        return [pid for pid in found if not is_of_fork(pid)] if self.has_forks else found
 
     def signal_all(self, number: int, keep: list[int]) -> None:
         """Send a signal to all but `keep`; continue those of `keep` that are stopped."""
-        if self.nested:
+        if self.nested and not self.has_forks:
             if not keep:
                 _kill(-1, number)
                 return
@@ -93,7 +96,7 @@ class Processes:
 
     def gone(self, keep: list[int]) -> bool:
         """Whether all but `keep` have ended; kill those that have not."""
-        if self.nested and not keep:
+        if self.nested and not (keep or self.has_forks):
             return not _kill(-1, signal.SIGKILL)
         left = _living(set(self.pids()).difference(keep))
         if left:
@@ -121,7 +124,10 @@ class Processes:
         if memory > limit:
             memory = sum(map(_share, pids))  # Exact, and a hundred times slower.
         if memory <= limit < memory + SOCKET_BYTES * sum(map(_open_files, pids)):
-            memory += SOCKET_BYTES * sum(map(_sockets, pids))
+            sockets = SOCKET_BYTES * sum(map(_sockets, pids))
+            if memory + sockets > limit:
+                memory = sum(map(_share, pids))
+            memory += sockets
         if memory <= limit < addresses:
             memory += _shared_without_a_file(pids)
         return Use(memory, threads, ticks / _TICKS)
@@ -134,6 +140,21 @@ def _fields(pid: int) -> list[bytes]:
             return file.read().rpartition(b")")[2].split()
     except OSError:
         return []
+
+
+def is_of_fork(pid: int) -> bool:
+    """Whether a process is in a process namespace inside of this one."""
+    return len(status_of(pid).get("NSpid", "").split()) > 1
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """The fields of `/proc/PID/status`; empty if the process has ended."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def _living(pids: set[int]) -> set[int]:

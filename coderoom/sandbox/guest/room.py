@@ -9,29 +9,39 @@ import errno
 import os
 import resource
 import signal
+import socket
 from collections.abc import Sequence
 from typing import Any
 
 from . import processes, relay
 from .fork_server import ForkServer
-from .frames import Channel
+from .frames import Channel, send_packet
 from .isolation import landlock, linux, lockdown
 from .isolation.boot import descendants
-from .processes import Disk
+from .processes import Disk, is_of_fork, status_of
 from .programs import run_program, start_program
 from .runner import RESERVED_FILES, Runner
 
 _SECONDS_TO_END = 5.0
 _MOST_TRIES = 12
 _MOST_ENTRIES = 1000
+_OF_A_FORK = 2
 _OWN_PROCESSES = 8  # The supervisor and its runners; each checkpoint is one more.
 
 
 class RoomSupervisor(ForkServer):
-    """The first process of a room, and the parent of the others; `nested` if the room has namespaces of its own."""
+    """The first process of a room, and the parent of the others; `nested` if the room has namespaces of its own.
 
-    def __init__(self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner) -> None:
+    With `is_fork`, a process of another room enters this one, whose supervisor stays its parent.
+    """
+
+    def __init__(
+        self, control: Channel, config: dict[str, Any], nested: bool, runner: Runner, is_fork: bool = False
+    ) -> None:
         super().__init__(control, {"run": self._run, "exec": self._exec, "start": self._start, "relay": self._relay})
+        if is_fork:  # With the files, which are a copy in memory.
+            config = {**config, "workspace_in_memory": True}
+            runner.be_in_fork()
         if not nested:
             config = _own_folders(config)
             runner.move_to(config["workspace"])
@@ -49,11 +59,14 @@ class RoomSupervisor(ForkServer):
         # Other processes in the room must not read this one's memory or environment.
         linux.prctl(linux.PR_SET_DUMPABLE, 0)
         self._lockdown = lockdown.Prepared(_lockdown(self._config, nested))
-        if nested:
+        self._locks_each = is_fork or not nested
+        if self._locks_each:
+            # Landlock would keep this one from signals to the process that enters, which is locked down already.
+            self._lockdown.settle()
+            linux.keep_capabilities()
+        else:
             # Its forks inherit this, which is faster than locking down each of them.
             self._lockdown.apply()
-        else:
-            self._lockdown.settle()
         control.send({"event": "room"})
 
     def serve(self) -> None:
@@ -69,7 +82,7 @@ class RoomSupervisor(ForkServer):
                         break
                 shutil.rmtree(self._config["own"], ignore_errors=True)
 
-    def handle(self, message: dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any], fds: list[int]) -> None:
         """Answer a request that does not ask for a fork."""
         op = message["op"]
         if op == "kill":
@@ -91,6 +104,12 @@ class RoomSupervisor(ForkServer):
             self.control.send({"event": "looked", "busy": self._processes.busy(), "cpu_ms": int(cpu * 1000)})
         elif op == "cell":  # A cell begins, with a limit on its processor time.
             self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
+        elif op == "hand":
+            self._processes.has_forks = self._processes.has_forks or message["forks"]
+            self._hand_over(fds[0])
+            self.control.send({"event": "handed"})
+        elif op == "adopt":
+            self._adopt(message["pid"], message["id"])
         elif op in ("freeze", "thaw"):
             self._processes.signal_all(signal.SIGSTOP if op == "freeze" else signal.SIGCONT, [])
             self.control.send({"event": op})
@@ -160,14 +179,38 @@ class RoomSupervisor(ForkServer):
             fds[0], bytes.fromhex(message["key"]), self._processes.pids if nested else lambda: descendants(room)
         )
 
+    def _hand_over(self, fd: int) -> None:
+        """Send the host the namespaces of this room, and its folders for files."""
+        kinds = ("user", "pid", "mnt", "ipc", *(("net",) if self._config["network_per_room"] else ()))
+        paths = [*(f"/proc/self/ns/{kind}" for kind in kinds), self._config["workspace"], "/tmp"]
+        opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            send_packet(sock, b".", opened)
+        for each in opened:
+            os.close(each)
+
+    def _adopt(self, pid: int, number: int) -> None:
+        """Report the end of a process that has entered a fork of this room, if it is one that is locked down."""
+        status = status_of(pid)
+        rights = {status.get(name, "").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")}
+        locked = not self._lockdown.lockdown.use_seccomp or status.get("Seccomp") == "2"
+        try:
+            if pid in self.children or status.get("PPid") != str(os.getpid()) or not is_of_fork(pid):
+                raise ProcessLookupError
+            if rights != {""} or not locked:
+                os.kill(pid, signal.SIGKILL)
+            self.watch_for_end(pid, number)
+        except OSError:
+            self.control.send({"event": "ended", "id": number, "status": -int(signal.SIGKILL), "peak": 0})
+
     def _lock(self) -> None:
         self._lock_base()
         self._lockdown.bound_address_space()
 
     def _lock_base(self) -> None:
-        if not self._processes.nested:
+        if self._locks_each:
             self._lockdown.apply()
-        elif self._lockdown.lockdown.processes is not None:
+        if self._processes.nested and self._lockdown.lockdown.processes is not None:
             # Each checkpoint has raised it by one.
             most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
             allowed = self._limits_of["processes"] + _OWN_PROCESSES + len(self._kept)
@@ -186,7 +229,8 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     # Since Linux 5.14, RLIMIT_NPROC counts the processes of a user namespace; before, all of the user.
     major, minor = os.uname().release.split(".")[:2]
     if nested and (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14):
-        processes = limits["processes"] + _OWN_PROCESSES + config["checkpoints"]
+        # For the kernel, those of its forks are among the room's.
+        processes = limits["processes"] + _OWN_PROCESSES + config["checkpoints"] + _OF_A_FORK * config["forks"]
     return lockdown.Lockdown(
         network=config["internet_sockets"],
         address_space=False,
@@ -194,6 +238,7 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
         open_files=limits["open_files"] + RESERVED_FILES,
         file_bytes=limits["file_bytes"],
         processes=processes,
+        forks=nested,
         **locked,
     )
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -16,20 +17,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import connections, ending, forks, notebooks
+from . import connections, ending, forks, notebooks, reopening
 from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
 from .functions import Functions
 from .imports import when_imported
 from .interpreter import Interpreter
-from .isolation import linux
+from .isolation import landlock, linux
 from .streams import Streams, keep_input, null_input
 
 RESERVED_FILES = 16
 """How many descriptors a runner may have besides those of the code."""
 LEAST_FILES = 32
 """The least that a sandbox takes as its limit `open_files`."""
+_KINDS = (linux.CLONE_NEWUSER, linux.CLONE_NEWPID, linux.CLONE_NEWNS, linux.CLONE_NEWIPC, linux.CLONE_NEWNET)
 
 
 class Runner:
@@ -85,6 +87,10 @@ class Runner:
         self._config = {**self._config, "workspace": workspace}
         self._interpreter.files.folder = workspace
 
+    def be_in_fork(self) -> None:
+        """Use a workspace in memory: the host cannot read it."""
+        self._interpreter.files.bring = True
+
     def prepare(self) -> None:
         """Set up the room's supervisor, so that its forks need not do it."""
         _allow_files(self._places[0])
@@ -137,7 +143,7 @@ class Runner:
             elif message["op"] == "functions":
                 self._functions.offer(message["offers"])
             elif message["op"] == "checkpoint":
-                self._checkpoint(fds[0])
+                self._checkpoint(fds[0], message["places"])
 
     def _tell_shown(self, name: str) -> None:
         """Tell the host that a file is shown here, after what was printed before."""
@@ -184,7 +190,7 @@ class Runner:
         if message.get("final"):
             os._exit(answer["exit_code"] & 0xFF)
 
-    def _checkpoint(self, fd: int) -> None:
+    def _checkpoint(self, fd: int, places: int) -> None:
         self._streams.flush()
         ending.flush_files()  # Threads may have written; two processes would write it twice.
         self._forks = [pid for pid in self._forks if not _has_ended(pid)]
@@ -192,9 +198,10 @@ class Runner:
             # So that a checkpoint does not count as one of the code's processes.
             soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             if soft != hard:
-                resource.setrlimit(resource.RLIMIT_NPROC, (soft + 1, hard))
-            # The code of this process, another thread of it included, must not open the memory of the checkpoint.
-            linux.prctl(linux.PR_SET_DUMPABLE, 0)
+                resource.setrlimit(resource.RLIMIT_NPROC, (min(soft + places, hard), hard))
+            # The code of this process, another thread of it included, must not open the memory of the checkpoint. It
+            # can reach its forks in any case, whose memory must be measured.
+            linux.prctl(linux.PR_SET_DUMPABLE, int(places > 1))
             pid = forks.fork()
         except OSError as error:
             linux.prctl(linux.PR_SET_DUMPABLE, 1)
@@ -213,7 +220,7 @@ class Runner:
             os.dup2(null, place, inheritable=place < 3)
         os.close(null)
         control.send({"event": "holding", "pid": os.getpid()})
-        ForkServer(control, {"run": self._resume}).serve()
+        ForkServer(control, {"run": self._resume, "enter": self._enter}).serve()
         os._exit(0)
 
     def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
@@ -222,6 +229,35 @@ class Runner:
         self.connect(fds)
         for fd in fds:
             os.close(fd)
+        self.serve()
+
+    def _enter(self, message: dict[str, Any], fds: list[int]) -> None:
+        """Continue in another room, whose namespaces are the last descriptors; a fork of this process does."""
+        self._channel.key = bytes.fromhex(message["key"])
+        self.connect(fds[:3])
+        folders = [self._config["workspace"], "/tmp"]
+        here, opened = os.getcwd(), reopening.opened_below(folders)
+        processes = os.open("/proc", os.O_RDONLY | os.O_CLOEXEC)
+        for fd, kind in zip(fds[3:], _KINDS):  # noqa: B905 (Python 3.8)
+            linux.libc("setns", fd, kind)
+        for fd in fds:
+            os.close(fd)
+        if forks.fork():
+            os._exit(0)
+        # By its number in the first room, whose supervisor is its parent as soon as this process's has ended.
+        self._channel.send({"event": "entered", "pid": int(os.readlink("self", dir_fd=processes))})
+        os.close(processes)
+        linux.keep_capabilities()
+        linux.prctl(linux.PR_SET_DUMPABLE, 1)
+        os.setsid()
+        with contextlib.suppress(OSError):  # Abstract sockets of other forks have the same rules so far.
+            landlock.prepare(["/"], ["/", *landlock.TERMINALS]).enforce()
+        self.be_in_fork()
+        reopening.reopen(opened)
+        with contextlib.suppress(OSError):
+            os.chdir(here)
+        if message["reseed"]:
+            forks.reseed()
         self.serve()
 
 

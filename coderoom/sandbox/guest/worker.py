@@ -22,7 +22,7 @@ import sys
 import types
 from typing import Any
 
-from . import forks, memory
+from . import copying, forks, memory
 from .frames import Channel
 from .interpreter import Interpreter
 from .isolation import boot, linux
@@ -64,7 +64,7 @@ def serve(control_fd: int) -> None:
             return
         message, fds = request
         if message.get("op") == "room" and fds:
-            _open_room(channel, fds, config, runner)
+            _open_room(channel, message, fds, config, runner)
         elif message.get("op") == "look":
             priorities.look(message["pid"], first=message["first"])
 
@@ -112,8 +112,13 @@ def _make_module(name: str, source: str, compiled: str) -> None:
         setattr(sys.modules[package], last, module)
 
 
-def _open_room(channel: Channel, fds: list[int], config: dict[str, Any], runner: Runner) -> None:
+def _open_room(
+    channel: Channel, message: dict[str, Any], fds: list[int], config: dict[str, Any], runner: Runner
+) -> None:
     fd, *listeners = fds
+    within, copied = [], []  # Of the room of whose session this is a fork.
+    if message["fork"]:
+        within, copied, listeners = listeners[:2], listeners[2:4], listeners[4:]
     try:
         pid = forks.fork()
     except OSError as error:
@@ -130,12 +135,17 @@ def _open_room(channel: Channel, fds: list[int], config: dict[str, Any], runner:
         channel.close()
         room = Channel(socket.socket(fileno=fd))
         try:
-            nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}))
+            nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}), within)
             if config["overlay"]:
                 boot.hand_over_overlay(listeners.pop(), config)
             for each in listeners:
                 boot.hand_over_listeners(each, config["proxy_ports"])
-            RoomSupervisor(room, config, nested, runner).serve()
+            if copied:
+                copying.copy_folder(copied[0], config["workspace"])
+                copying.copy_folder(copied[1], "/tmp")
+            for each in (*within, *copied):
+                os.close(each)
+            RoomSupervisor(room, config, nested, runner, is_fork=bool(within)).serve()
             status = 0
         except Exception as error:
             number = getattr(error, "errno", None)

@@ -24,7 +24,7 @@ from coderoom.sandbox.config import WITHOUT_NETWORK, SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.copies import Copies
-from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
+from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, MOST_FORKS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
@@ -47,6 +47,7 @@ _IDLE_ROOMS = 4
 _MOMENT = 0.05
 _TIDYING = 0.02  # A room that is given back is mostly ready before a new one would be.
 _MOST_FAILING = 30.0
+_FILES_CANNOT_BE_COPIED = (errno.ENOSPC, errno.ELOOP)
 _MESSAGE = 2 * 1024 * 1024  # How many bytes an answer may have besides its value.
 
 
@@ -159,7 +160,7 @@ class CPythonEngine:
         if room.network is not None:
             await room.network.begin()
         install = self._install_packages if ON_REQUEST in self._config.packages else None
-        session = CPythonSession(worker.give_back, room, self._config, functions, self._build, install)
+        session = CPythonSession(worker, room, self._config, functions, self._build, install)
         if self._config.workspace is not None and room.overlay:
             layer = UpperLayer(self._config.workspace, *room.take_overlay())
             session.overlay = Overlay(self._config.workspace, layer, self._guarded)
@@ -217,6 +218,8 @@ class Worker:
         self._waiting: deque[tuple[float, asyncio.Future[Room]]] = deque()  # With the time since when.
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
+        self._rooms = ""  # Whether they have namespaces of their own.
+        self._largest = config.limits.value_bytes + _MESSAGE
         self._started: StartedWorker | None = None
         self._control: HostChannel | None = None
         self._proxy = Proxy(config) if config.proxied else None
@@ -249,7 +252,7 @@ class Worker:
                 # A process on the host may listen on a socket in one of these folders.
                 lockdown["local_sockets"] = False
             own_network = bool(boot.get("own_network"))
-            rooms = boot.get("rooms", "namespaces")
+            rooms = self._rooms = boot.get("rooms", "namespaces")
             self._overlay = self._overlay and boot.get("overlays") is True
             if self._proxy is not None and not (own_network and rooms == "namespaces"):
                 raise RequestError(
@@ -286,6 +289,7 @@ class Worker:
                 "proxy_ports": [] if self._proxy is None else ports_for(config),
                 "limits": config.limits.model_dump(),
                 "checkpoints": MOST_CHECKPOINTS,
+                "forks": MOST_FORKS,
                 "preload": [each if isinstance(each, str) else [*each, _compiled(*each)] for each in config.preload],
                 "restricted": restricted_rules() if config.policy == "restricted" else None,
             }
@@ -324,10 +328,56 @@ class Worker:
             self._free.release()
             raise
 
+    async def fork_rooms(self, parent: Room, count: int) -> list[Room]:
+        """Make rooms inside of another one, with copies of its files; this does not wait until there are places."""
+        if self._rooms != "namespaces":
+            raise RequestError(
+                f"Behind the wall {self._wall.name!r} sessions have no namespaces of their own here, which forks need; "
+                "use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
+            )
+        if self._overlay or self._config.copied:
+            raise RequestError("A session whose changes of the workspace are kept apart cannot be forked yet.")
+        parent.check_can_fork(count)
+        rooms: list[Room] = []
+        taken = 0
+        try:
+            while taken < count:
+                if self._free.locked():
+                    raise RequestError(
+                        f"There are places for {taken} more sessions in the sandbox, whose concurrency is "
+                        f"{self._config.concurrency}, and not for {count}."
+                    )
+                await self._free.acquire()
+                taken += 1
+            assert self._control is not None
+            async with parent.frozen(), parent.handed_over(forks=True) as (namespaces, folders):
+                for _ in range(count):
+                    within = [*namespaces[:2], *folders]
+                    room = await Room.open(self._control, self._largest, self._proxy, False, parent, within)
+                    self._all.add(room)
+                    rooms.append(room)
+        except BaseException as error:
+            for room in rooms:
+                self._drop(room)
+            for _ in range(taken):
+                self._free.release()
+            if isinstance(error, SandboxUnavailable) and error.errno in _FILES_CANNOT_BE_COPIED:
+                most = self._config.limits.disk_bytes
+                raise RequestError(
+                    f"The session's files cannot be copied for its forks ({error}). In a fork they are in memory, of "
+                    f"at most disk_bytes={most:,} bytes and 100 folders deep."
+                ) from error
+            raise
+        return rooms
+
     def give_back(self, room: Room) -> None:
         """Reset a room, then let others use it."""
         self._free.release()
-        if room.lost or self.lost or self._overlay:  # What an overlay has been used for stays in it.
+        if room.forks and not (room.lost or self.lost):
+            room.leave()
+            return
+        # What an overlay has been used for stays in it.
+        if room.lost or self.lost or self._overlay or room.parent is not None or room.has_forked:
             self._drop(room)
             if self._overlay and not self.lost and (self._opening is None or self._opening.done()):
                 self._opening = asyncio.get_running_loop().create_task(self._open(ahead=True))
@@ -403,8 +453,7 @@ class Worker:
                 try:
                     if self._control is None or self.lost:
                         raise await self._failed("has ended")
-                    largest = self._config.limits.value_bytes + _MESSAGE
-                    room = await Room.open(self._control, largest, self._proxy, self._overlay)
+                    room = await Room.open(self._control, self._largest, self._proxy, self._overlay)
                 except Exception as error:
                     if not self._waiting:
                         return
@@ -459,6 +508,11 @@ class Worker:
     def _drop(self, room: Room) -> None:
         self._all.discard(room)
         room.close()
+        parent = room.parent
+        if parent is not None:
+            parent.forks.discard(room)
+            if parent.left and not parent.forks:
+                self._drop(parent)
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if self._ready is None or self._ready.done():

@@ -16,12 +16,12 @@ import signal
 import socket
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from coderoom._util.tasks import resolve, retrieve_exception
+from coderoom._util.tasks import resolve, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
-from coderoom.errors import SandboxUnavailable
+from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, StreamName, artifacts_of, stopped
 from coderoom.sandbox.config import MIB, Limits, SandboxConfig
@@ -38,6 +38,8 @@ from coderoom.sandbox.result import CodeError, ExecutionResult, FunctionCall, Li
 _PATIENCE = 20.0  # How many seconds a request to a process behind the wall may take.
 MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
+MOST_FORKS = 128
+"""How many open forks a session may have, whose processes count among its own for the kernel."""
 
 _numbers = itertools.count(1)
 _MOMENT = 0.5
@@ -48,6 +50,7 @@ _MOST_CONTENT = 8 * 1024 * 1024
 _T = TypeVar("_T")
 _LONGEST = 30_000
 _MOST_SOCKETS = 64
+_MOST_NESTED = 12  # The kernel allows 32 user namespaces inside of each other, and 16 layers of Landlock.
 
 _LIMIT_OF_ERRNO: dict[int, Limit] = {
     errno.EMFILE: "open_files",
@@ -200,7 +203,10 @@ class Runner:
         ended: What its parent reported about its end; `None` while it runs.
         remote_fds: The process's ends of the channel and the pipes, until it has been sent them.
         paused: Whether its output is not being read.
+        entered: Its number in the room that it was forked in, if it has entered another one.
     """
+
+    entered = 0
 
     def __init__(self, largest: int = 0) -> None:
         self.key = secrets.token_bytes(KEY_SIZE)
@@ -312,6 +318,8 @@ class Runner:
             if cell is None:
                 channel.listening = False
                 self._pipes.drain()  # Drops what earlier processes have left in the pipes.
+        elif event == "entered" and not self.pid:
+            self.entered = natural(message.get("pid"))
         elif event == "failed" and not self.ready.done():
             self.failure = str(message.get("error"))
         elif cell is None:
@@ -345,6 +353,35 @@ class Runner:
     def _on_output(self, stream: StreamName, data: bytes) -> None:
         if self._cell is not None:
             self._cell.output.add(stream, data)
+
+
+class Entry:
+    """The process that enters the room of a fork, and ends once its child is there, which `runner` is connected to.
+
+    Attributes:
+        done: Done when it has ended.
+    """
+
+    limit: str | None = None
+
+    def __init__(self, runner: Runner, namespaces: Sequence[int]) -> None:
+        self.key = runner.key
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._runner = runner
+        self.remote_fds = [*runner.remote_fds, *map(os.dup, namespaces)]
+        runner.remote_fds.clear()
+
+    def close_remote_fds(self) -> None:
+        """Close these, after they were sent."""
+        _close_all(self.remote_fds)
+        self.remote_fds.clear()
+
+    def note_end(self, facts: Mapping[str, Any], /) -> None:
+        """Record what its parent reports of its end."""
+        if facts.get("status") != 0:
+            self._runner.failure = describe_end(facts)
+            resolve(self._runner.ready)
+        resolve(self.done)
 
 
 class Relay(ForkServerClient):
@@ -386,7 +423,12 @@ class Relay(ForkServerClient):
 class Room(ForkServerClient):
     """The host's connection to a room's supervisor, which forks runners from the fresh state.
 
-    `spare` is a runner with a fresh state that has run nothing yet.
+    Attributes:
+        spare: A runner with a fresh state that has run nothing yet.
+        parent: The room of whose session this is a fork.
+        forks: The rooms of the forks of its session. They are inside of its namespaces, so that it outlives them.
+        has_forked: Whether it has had such.
+        left: Whether its session has ended, and only they keep it.
     """
 
     _end_of_forks: Mapping[str, Any] = {"lost": True}
@@ -399,15 +441,33 @@ class Room(ForkServerClient):
         self.network: RoomNetwork | None = None
         self.overlay: tuple[int, ...] = ()  # Descriptors of what code writes, and of the workspace with it.
         self.spare: Runner | None = None
+        self.parent: Room | None = None
+        self.forks: set[Room] = set()
+        self.left = self.has_forked = False
+        self._depth = 0
         self._spare_number = 0
         self._kept: list[int] = []
         self._reusable: Runner | None = None  # The supervisor has its remote ends, and its forks inherit them.
 
     @classmethod
-    async def open(cls, worker: HostChannel, largest: int, proxy: Proxy | None = None, overlay: bool = False) -> Room:
-        """Make a room; `worker` is the connection to the worker; `proxy` serves the room's network.
+    async def open(
+        cls,
+        worker: HostChannel,
+        largest: int,
+        proxy: Proxy | None = None,
+        overlay: bool = False,
+        parent: Room | None = None,
+        within: Sequence[int] = (),
+    ) -> Room:
+        """Make a room.
 
-        With `overlay`, its workspace is one.
+        Args:
+            worker: The connection to the worker.
+            largest: The most bytes that a message of its runner may have.
+            proxy: What serves the room's network.
+            overlay: Whether its workspace is an overlay.
+            parent: The room of whose session it is a fork.
+            within: That one's namespaces for users and processes, and its folders, which are copied.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
@@ -415,14 +475,14 @@ class Room(ForkServerClient):
         try:
             room.announce("room")
             with contextlib.ExitStack() as handed:
-                fds = [handed.enter_context(theirs).fileno()]
+                fds = [handed.enter_context(theirs).fileno(), *within]
                 if proxy is not None:
                     listeners, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
                 if overlay:
                     parts, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
-                await worker.send({"op": "room"}, fds)
+                await worker.send({"op": "room", "fork": parent is not None}, fds)
                 theirs.close()
                 await room.expect("room")
                 if proxy is not None:  # No code has run in the room yet.
@@ -434,7 +494,56 @@ class Room(ForkServerClient):
         except BaseException:
             room.close()
             raise
+        if parent is not None:
+            room.parent = parent
+            room._depth = parent._depth + 1
+            parent.forks.add(room)
         return room
+
+    def check_can_fork(self, count: int) -> None:
+        """Refuse forks of its session that the kernel would refuse."""
+        if self._depth >= _MOST_NESTED:
+            raise RequestError(f"The session is a fork of forks, {_MOST_NESTED} in a row, and cannot be forked again.")
+        if len(self.forks) + count > MOST_FORKS:
+            raise RequestError(f"A session can have {MOST_FORKS} open forks, and this one has {len(self.forks)}.")
+
+    @contextlib.asynccontextmanager
+    async def handed_over(self, forks: bool = False) -> AsyncGenerator[tuple[list[int], list[int]]]:
+        """The room's namespaces, the one for users and the one for processes first, and its folders for files.
+
+        `forks` says that forks of its session will be inside of them.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with ours, theirs, contextlib.ExitStack() as closing:
+            self.has_forked = self.has_forked or forks
+            self.announce("handed")
+            await self.send({"op": "hand", "forks": forks}, [theirs.fileno()])
+            await self.expect("handed")
+            fds = socket.recv_fds(ours, 1, _MOST_SOCKETS, socket.MSG_DONTWAIT)[1]
+            closing.callback(_close_all, fds)
+            yield fds[:-2], fds[-2:]
+
+    async def adopt(self, runner: Runner) -> None:
+        """Have the supervisor report the end of a process that has entered another room."""
+        number = next(_numbers)
+        self._forks[number] = runner
+        await self.send({"op": "adopt", "id": number, "pid": runner.entered})
+
+    @contextlib.asynccontextmanager
+    async def frozen(self) -> AsyncGenerator[None]:
+        """Stop all processes in the room for as long as the context lasts."""
+        try:
+            await self.ask("freeze", "freeze")
+            yield
+        finally:  # Also after a cancelled wait: the processes may have been stopped.
+            await run_uncancellable(self.ask("thaw", "thaw"))
+
+    def leave(self) -> None:
+        """End everything in the room but the supervisor, which is needed by the rooms of forks."""
+        self.left = True
+        self.protect([])
+        with contextlib.suppress(OSError):
+            self._control.send_now({"op": "kill", "keep": []})
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if message.get("event") == "pid":

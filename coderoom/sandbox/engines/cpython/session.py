@@ -19,15 +19,16 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
-from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.room import (
     MOST_CHECKPOINTS,
     Ending,
+    Entry,
     ForkServerClient,
     Relay,
     Room,
@@ -79,22 +80,32 @@ class CheckpointHandle(ForkServerClient):
     shell = b""
 
 
+class Rooms(Protocol):
+    """Where the rooms of sessions come from."""
+
+    def give_back(self, room: Room, /) -> None:
+        """Take a room that a session does not need any longer."""
+
+    async def fork_rooms(self, parent: Room, count: int, /) -> list[Room]:
+        """Make rooms for forks of a room's session, with copies of its files."""
+
+
 class CPythonSession:
     """An interpreter state in a room.
 
-    `give_back` is called with the room when the session is closed.
+    `rooms` gets the room back when the session is closed.
     """
 
     def __init__(
         self,
-        give_back: Callable[[Room], None],
+        rooms: Rooms,
         room: Room,
         config: SandboxConfig,
         functions: Mapping[str, HostFunction],
         build: Callable[[Program, str], Coroutine[Any, Any, bytes | ExecutionResult]],
         install: Callable[[list[str]], Awaitable[str]] | None,
     ) -> None:
-        self._give_back = give_back
+        self._rooms = rooms
         self._room = room
         self._config = config
         self._limits = config.limits
@@ -373,8 +384,8 @@ class CPythonSession:
             relay.close()  # Code has ended or stopped it, as it may end all processes of its session.
             raise ConnectionResetError(errno.ECONNRESET, f"the connection was broken off at port {port}") from error
 
-    async def checkpoint(self) -> CheckpointHandle:
-        """Keep the state as it is; see `Session.checkpoint`."""
+    async def checkpoint(self, forks: int = 0) -> CheckpointHandle:
+        """Keep the state as it is; see `Session.checkpoint`. `forks`: how many sessions will be made of it."""
         await self._settle()
         count = sum(not checkpoint.released for checkpoint in self._checkpoints)
         if count >= MOST_CHECKPOINTS:
@@ -382,7 +393,7 @@ class CPythonSession:
                 f"The session has {count} checkpoints, and cannot have more: release some with session.release()."
             )
         try:
-            return await self._make_checkpoint()
+            return await self._make_checkpoint(forks)
         except SandboxUnavailable as error:
             if self._room.lost:
                 raise
@@ -427,11 +438,53 @@ class CPythonSession:
     @contextlib.asynccontextmanager
     async def frozen(self) -> AsyncIterator[None]:
         """Stop all processes in the room for as long as the context lasts."""
-        try:
-            await self._room.ask("freeze", "freeze")
+        async with self._room.frozen():
             yield
-        finally:  # Also after a cancelled wait: the processes may have been stopped.
-            await run_uncancellable(self._room.ask("thaw", "thaw"))
+
+    async def fork(self, count: int, reseed: bool) -> list[CPythonSession]:
+        """Make sessions with this one's state and copies of its files; see `Session.fork`."""
+        await self._settle()
+        if self._cells is not None and self._cells.ended is None:
+            raise RequestError(
+                "The session has variables of JavaScript, which cannot be forked; session.restart() ends them."
+            )
+        forks = [self._like_this(room) for room in await self._rooms.fork_rooms(self._room, count)]
+        handle: CheckpointHandle | None = None
+        try:
+            handle = await self.checkpoint(count)
+            for each in forks:  # One by one: the kernel limits how many descriptors are on their way.
+                await each._enter(handle, self._room, reseed)
+        except BaseException as error:
+            for each in forks:
+                each.abandon()
+            if isinstance(error, SandboxUnavailable) and not self._room.lost:
+                raise RequestError(f"The state cannot be forked: {error}") from error
+            raise
+        finally:
+            if handle is not None:
+                self.release(handle)
+        return forks
+
+    def _like_this(self, room: Room) -> CPythonSession:
+        """A session in another room that has been told and given what this one has."""
+        config = self._config.model_copy(update={"workspace": None, "copied": False})
+        made = CPythonSession(self._rooms, room, config, self._functions, self._build, None)
+        made._install = self._install
+        made._asked, made._requests, made._packages = list(self._asked), self._requests, self._packages
+        made._shell, made._used, made._told = self._shell, self._used, set(self._told)
+        return made
+
+    async def _enter(self, handle: CheckpointHandle, parent: Room, reseed: bool) -> None:
+        """Get the state of a checkpoint in another room."""
+        if self._room.network is not None:
+            await self._room.network.begin()
+        self._live = runner = Runner(self._room.largest)
+        async with self._room.handed_over() as (namespaces, _):
+            entry = Entry(runner, namespaces)
+        await handle.start(entry, "enter", reseed=reseed)
+        await parent.wait_unless_stuck(asyncio.wait((entry.done,)))
+        await self._get_ready(runner)
+        await parent.adopt(runner)
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing.
@@ -475,7 +528,7 @@ class CPythonSession:
             self._relay.close()
         if self._room.network is not None:
             self._room.network.cut()
-        self._give_back(self._room)
+        self._rooms.give_back(self._room)
         for process in self._processes:
             process.note_end(_LOST)
 
@@ -567,14 +620,15 @@ class CPythonSession:
         if runner.pid == 0:
             raise SandboxUnavailable(f"The session's process could not start: {runner.why_not_ready}.")
 
-    async def _make_checkpoint(self) -> CheckpointHandle:
+    async def _make_checkpoint(self, forks: int = 0) -> CheckpointHandle:
         live = await self._get_live()
+        message = {"op": "checkpoint", "places": 1 + 2 * forks}  # Among the processes that the kernel counts.
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         handle = CheckpointHandle(ours, live.key)
         try:
             handle.announce("holding")
             try:
-                await self._room.wait_unless_stuck(live.channel.send({"op": "checkpoint"}, (theirs.fileno(),)))
+                await self._room.wait_unless_stuck(live.channel.send(message, (theirs.fileno(),)))
             except ConnectionError as error:
                 raise SandboxUnavailable("The session's process has ended.") from error
             finally:

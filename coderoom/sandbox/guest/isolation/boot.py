@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..forks import fork
@@ -188,22 +188,29 @@ def _lock_down(settings: dict[str, Any]) -> None:
     raise OSError("Landlock has no effect here")
 
 
-def enter_room(config: dict[str, Any], tell: Callable[[int], None]) -> bool:
+def enter_room(config: dict[str, Any], tell: Callable[[int], None], within: Sequence[int] = ()) -> bool:
     """Enter new namespaces, if `rooms` says so, and return whether that was done.
 
     With namespaces, a fork returns, which is process 1 of its own process namespace. When it ends, the kernel ends
     everything in the room. `tell` is called with the process id of the room's first process, as the worker has it.
+
+    `within` has the user namespace and the process namespace of another room, inside of which the new ones shall be:
+    the kernel lets the processes of that one enter these.
     """
     if config["rooms"] != "namespaces":
         die_with_parent()
         tell(os.getpid())
         return False
+    if within:
+        for fd, kind in zip(within, (linux.CLONE_NEWUSER, linux.CLONE_NEWPID)):  # noqa: B905 (Python 3.8)
+            linux.libc("setns", fd, kind)
+        if fork():  # The child is in the process namespace, and this one is not.
+            os._exit(0)
     _unshare_room(linux.CLONE_NEWNET if config["network_per_room"] else 0)
-    pid = fork()
-    if pid:  # The child is process 1 of the namespace; this one is not in it.
-        tell(pid)
+    if fork():  # The child is process 1 of the namespace; this one is not in it.
         os._exit(0)
     os.setsid()
+    tell(int(os.readlink("/proc/self")))  # This is still the worker's `/proc`.
     linux.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)  # Keeps this tree and others apart.
     mounts.mount_proc()  # The old one shows the processes of all rooms.
     if config["terminals"]:
@@ -213,7 +220,9 @@ def enter_room(config: dict[str, Any], tell: Callable[[int], None]) -> bool:
         for name in ("tcp_rmem", "tcp_wmem"):
             with open(f"/proc/sys/net/ipv4/{name}", "w") as file:  # They would grow to what nobody counts.
                 file.write(f"4096 65536 {SOCKET_BYTES}")
-    for place in config["in_memory"]:
+        # A process that enters this room has rights here for a moment.
+        mounts.bind("/proc/sys", "/proc/sys")
+    for place in dict.fromkeys([*config["in_memory"], *([config["workspace"]] if within else [])]):
         mode = "755" if place == config["workspace"] else "1777"
         # An interpreter below /tmp is mounted there already.
         mounts.cover(place, config["limits"]["disk_bytes"], mode, config["kept"] if place == "/tmp" else ())

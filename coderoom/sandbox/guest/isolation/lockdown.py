@@ -31,6 +31,7 @@ class Lockdown(NamedTuple):
         local_sockets: Whether it may make AF_UNIX sockets: only where it can reach none of the host's.
         address_space: Whether the address space is limited too; some programs reserve far more than they use.
         processes: The processes and threads of the user; `None`: not limited here.
+        forks: Whether it may enter the namespaces of a fork of its room.
     """
 
     network: bool
@@ -44,6 +45,7 @@ class Lockdown(NamedTuple):
     local_sockets: bool = False
     address_space: bool = True
     processes: int | None = None
+    forks: bool = False
 
 
 class Prepared:
@@ -67,6 +69,7 @@ class Prepared:
                 seccomp.SOME_PID if lockdown.own_pid_only else None,
                 signals=self.landlock_abi < 6,  # From 6 on, Landlock confines them, and lets through those to children.
                 local_sockets=lockdown.local_sockets,
+                forks=lockdown.forks,
             )
         self._limits = list(_limits(lockdown))
         self._settled = False

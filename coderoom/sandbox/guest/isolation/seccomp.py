@@ -38,12 +38,33 @@ _O_CREATES = 0o100 | 0o20000000  # O_CREAT, __O_TMPFILE
 _TERMINAL_INPUT = (0x5412, 0x541C, 0x5423)  # TIOCSTI, TIOCLINUX, TIOCSETD
 _SET_OWNER_IOCTLS = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _SET_OWNER_FCNTLS = (8, 15)  # F_SETOWN, F_SETOWN_EX
+# One kind at a time, and not those of a process.
+_NAMESPACES = (linux.CLONE_NEWUSER, linux.CLONE_NEWPID, linux.CLONE_NEWNS, linux.CLONE_NEWIPC, linux.CLONE_NEWNET)
 _UNIX = 1
 _INTERNET = (2, 10)
 _SOCKET_TYPE = 0xF
 _STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
 _SOL_SOCKET = 1
 _SOCKET_OPTIONS = (7, 8, 13, 32, 33)  # The sizes of buffers, and SO_LINGER.
+# Of IPv4 and IPv6: the rules of iptables, arptables and ebtables.
+_SOL_IP = (0, 41)
+_PACKET_FILTERS = (64, 65, 96, 97, 128, 129)
+# Requests to sockets and interfaces, and those that change no interface.
+_OF_NETWORKS = 0x8900
+_READS_OF_NETWORKS = (
+    *range(0x8901, 0x8908),
+    0x8910,
+    0x8912,
+    0x8913,
+    0x8915,
+    0x8917,
+    0x8919,
+    0x891B,
+    0x891D,
+    0x8921,
+    0x8927,
+    0x8933,
+)
 _PROTOCOLS = (0, 6, 17)  # The default, TCP and UDP; others load kernel modules.
 
 # A system call's name, its number on x86_64, its number on aarch64.
@@ -53,8 +74,7 @@ _DENIED = """
 ptrace 101 117  process_vm_readv 310 270  process_vm_writev 311 271  process_madvise 440 440  kcmp 312 272
 pidfd_getfd 438 438
 mount 165 40  umount2 166 39  pivot_root 155 41  chroot 161 51  open_tree 428 428  move_mount 429 429  fsopen 430 430
-fsconfig 431 431  fsmount 432 432  fspick 433 433  mount_setattr 442 442  open_tree_attr 467 467  setns 308 268
-unshare 272 97
+fsconfig 431 431  fsmount 432 432  fspick 433 433  mount_setattr 442 442  open_tree_attr 467 467  unshare 272 97
 keyctl 250 219  add_key 248 217  request_key 249 218  bpf 321 280  perf_event_open 298 241  userfaultfd 323 282
 io_uring_setup 425 425  io_uring_enter 426 426  io_uring_register 427 427
 kexec_load 246 104  kexec_file_load 320 294  create_module 174 -  init_module 175 105  finit_module 313 273
@@ -80,7 +100,7 @@ clone 56 220  personality 135 92  ioctl 16 29  fcntl 72 25  socket 41 198  socke
 fchmodat 268 53  fchmodat2 452 452  open 2 -  openat 257 56  creat 85 -  mknod 133 -  mknodat 259 33  kill 62 129
 tkill 200 130  tgkill 234 131  rt_sigqueueinfo 129 138  rt_tgsigqueueinfo 297 240  pidfd_send_signal 424 424
 prlimit64 302 261  setpriority 141 140  ioprio_set 251 30  sched_setscheduler 144 119  sched_setparam 142 118
-sched_setattr 314 274  sched_setaffinity 203 122  setsockopt 54 208
+sched_setattr 314 274  sched_setaffinity 203 122  setsockopt 54 208  setns 308 268
 """
 _OF_OUTPUT = """
 write 1 64  writev 20 66  dup2 33 -  dup3 292 24
@@ -117,6 +137,7 @@ def build_filter(
     *,
     signals: bool = True,
     local_sockets: bool = False,
+    forks: bool = False,
 ) -> bytes:
     """Build the filter as a program of classic BPF.
 
@@ -128,6 +149,7 @@ def build_filter(
         signals: `False` exempts signals from `own_pid_only`, where Landlock confines them.
         local_sockets: Whether sockets of the family AF_UNIX may be made: only where code can reach none of the host's,
             by path or abstract name.
+        forks: Whether a process may enter namespaces: the kernel lets it enter those of a fork of its room only.
     """
     actions = _file_rules()
     # Buffered data belongs to no process, and closing a lingering socket blocks.
@@ -140,9 +162,19 @@ def build_filter(
     # A datagram socket of a pair can still send, or connect, to any other one.
     types = (_STREAM, _PACKETS) + (_DATAGRAM,) * local_sockets
     actions["socketpair"] = _all(_Test(0, (_UNIX,)), _Test(1, types, _SOCKET_TYPE))
+    actions["setns"] = _EPERM
     actions["clone"] = _all(_Test(0, (0,), _CLONE_FORBIDDEN))
     actions["personality"] = _all(_Test(0, (0, 0xFFFFFFFF)))
     actions["ioctl"] = _all(_Test(1, _TERMINAL_INPUT, wanted=False))
+    if forks:
+        actions["setns"] = _all(_Test(1, _NAMESPACES))
+        # Who enters them has rights there for a moment, which code may keep; over a network, too.
+        elsewhere = (_Test(1, (_SOL_SOCKET, *_SOL_IP), wanted=False),)
+        filters = (_Test(1, _SOL_IP), _Test(2, _PACKET_FILTERS, wanted=False))
+        actions["setsockopt"] = _Rule(((_Test(1, (_SOL_SOCKET,)), options[1][0]), elsewhere, filters))
+        of_networks = _Test(1, (_OF_NETWORKS,), 0xFFFFFF00, wanted=False)
+        unlike_input = _Test(1, _TERMINAL_INPUT, wanted=False)
+        actions["ioctl"] = _Rule(((unlike_input, of_networks), (_Test(1, _READS_OF_NETWORKS),)))
     # No limits and priorities for other processes of the same user, such as the room's supervisor.
     itself = (0,) if own_pid_only is None else (0, own_pid_only)
     for name in ("prlimit64", "sched_setscheduler", "sched_setparam", "sched_setattr", "sched_setaffinity"):

@@ -1,0 +1,51 @@
+"""The open files of a process that continues in another room: its own copies of them, at the same places.
+
+What cannot be opened again stays shared with the process that it was forked from: pipes, sockets, removed files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from typing import List, NamedTuple
+
+_KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DIRECTORY
+
+
+class _Opened(NamedTuple):
+    fd: int
+    path: str
+    flags: int
+    offset: int
+    inherited: bool
+
+
+def opened_below(folders: list[str]) -> List[_Opened]:
+    """The regular files and folders below some folders that this process has open."""
+    found = []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            path, mode = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd).st_mode
+            if not any(f"{path}/".startswith(f"{folder}/") for folder in folders):
+                continue
+            is_file = stat.S_ISREG(mode)
+            if is_file or stat.S_ISDIR(mode):
+                flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+                offset = os.lseek(fd, 0, os.SEEK_CUR) if is_file else 0
+                found.append(_Opened(fd, path, flags, offset, os.get_inheritable(fd)))
+        except OSError:  # It is closed by now, or removed.
+            continue
+    return found
+
+
+def reopen(opened: List[_Opened]) -> None:
+    """Replace them by what is at the same paths now; what is not there becomes an empty file."""
+    for each in opened:
+        try:
+            fd = os.open(each.path, each.flags & _KEPT | os.O_CLOEXEC)
+            os.lseek(fd, each.offset, os.SEEK_SET)
+        except OSError:
+            fd = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        os.dup2(fd, each.fd, each.inherited)
+        os.close(fd)

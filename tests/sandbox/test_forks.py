@@ -1,0 +1,291 @@
+"""Forks of sessions: what they have of the first one, what they share with nobody, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.sandbox import Limits, Sandbox, Session
+
+from .places import Place, on_monty, on_walls, on_walls_with_mounts
+
+PRIVATE = """
+with open("/proc/self/smaps_rollup") as file:
+    sizes = {line.split()[0]: int(line.split()[1]) for line in file if line.endswith("kB\\n")}
+sizes["Private_Dirty:"] + sizes["Private_Clean:"]
+"""
+PIDS = "import os\nsorted(int(name) for name in os.listdir('/proc') if name.isdigit())"
+
+
+async def value_of(session: Session, code: str) -> Any:
+    result = await session.run(code)
+    assert result.success, result.output
+    return result.value
+
+
+async def error_of(session: Session, code: str) -> str:
+    error = (await session.run(code)).error
+    assert error is not None
+    return error.type
+
+
+async def close(*sessions: Session) -> None:
+    for each in sessions:
+        await each.close()
+
+
+class TestWhatTheyHave:
+    @on_walls_with_mounts
+    async def test_everything_of_the_first_one_and_nothing_of_each_other(self, session: Session) -> None:
+        await value_of(
+            session,
+            "import os, random\nx = [0]\nos.environ['MARK'] = 'kept'\nos.makedirs('below/deep')\nos.chdir('below')\n"
+            "open('/tmp/scratch', 'w').write('s')\nos.symlink('deep', 'link')\nos.chmod('deep', 0o500)\n"
+            "file = open('/workspace/log', 'w')\nprint('first', file=file, flush=True)\nrandom.seed(7)",
+        )
+        one, other = await session.fork(2)
+        look = (
+            "x.append({0})\nprint({0}, file=file, flush=True)\n"
+            "(x, os.environ['MARK'], os.getcwd(), open('/tmp/scratch').read(), os.readlink('link'), "
+            "oct(os.stat('deep').st_mode), open('/workspace/log').read(), random.random())"
+        )
+        seen = [await value_of(each, look.format(n)) for n, each in enumerate((session, one, other))]
+        number = seen[0][-1]
+        assert seen == [
+            ([0, n], "kept", "/workspace/below", "s", "deep", "0o40500", f"first\n{n}\n", number) for n in range(3)
+        ]
+        await close(one, other)
+
+    async def test_files_of_a_workspace_stay_as_they_are(self, tmp_path: Path) -> None:
+        (tmp_path / "data.txt").write_text("one")
+        async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            await value_of(session, "open('made.txt', 'w').write('m')")
+            (fork,) = await session.fork()
+            result = await fork.run(
+                "open('data.txt', 'a').write('two')\nopen('data.txt').read() + open('made.txt').read()"
+            )
+            assert result.value == "onetwom"
+            assert [(each.name, each.data) for each in result.artifacts] == [("data.txt", b"onetwo")]
+            assert (tmp_path / "data.txt").read_text() == "one"
+            await fork.restart()
+            assert await value_of(fork, "open('data.txt').read()") == "onetwo"
+            (again,) = await fork.fork()
+            assert await value_of(again, "open('data.txt').read()") == "onetwo"
+
+    @pytest.mark.slow
+    async def test_random_numbers_of_their_own_on_request(self) -> None:
+        async with Sandbox(preload=["numpy"]) as sandbox, sandbox.session() as session:
+            await value_of(session, "import random, numpy\nrandom.seed(1)\nnumpy.random.seed(1)")
+            forks = await session.fork(2, reseed=True) + await session.fork(2)
+            numbers = [await value_of(each, "random.random(), float(numpy.random.rand())") for each in forks]
+            assert len(set(numbers)) == 3
+            assert numbers[2] == numbers[3]
+            assert not {each[0] for each in numbers[:2]} & {each[0] for each in numbers[2:]}
+            assert not {each[1] for each in numbers[:2]} & {each[1] for each in numbers[2:]}
+
+    async def test_functions_of_the_host_and_the_variables_of_bash(self, sandbox: Sandbox) -> None:
+        asked = []
+
+        def note(what: str) -> int:
+            asked.append(what)
+            return len(asked)
+
+        async with sandbox.session([note]) as session:
+            await value_of(session, "note('before')")
+            await session.run("NAME=kept", language="bash")
+            (fork,) = await session.fork()
+            assert await value_of(fork, "note('after')") == 2
+            assert (await fork.run("echo $NAME; pwd", language="bash")).output == "kept\n/workspace\n"
+            await fork.close()
+        assert asked == ["before", "after"]
+
+    async def test_a_network_of_their_own(self) -> None:
+        serve = (
+            "import socket, threading\nserver = socket.create_server(('127.0.0.1', 8000))\n"
+            "def answer():\n    server.accept()[0].sendall(b'{}')\nthreading.Thread(target=answer, daemon=True).start()"
+        )
+        reach = "import socket\nsocket.create_connection(('127.0.0.1', 8000)).recv(9)"
+        async with Sandbox(local_network=True) as sandbox, sandbox.session() as session:
+            one, other = await session.fork(2)
+            await value_of(one, serve.format("one"))
+            assert await error_of(other, reach) == "ConnectionRefusedError"
+            await value_of(other, serve.format("other"))
+            assert await value_of(other, reach) == b"other"
+            assert await value_of(one, reach) == b"one"
+
+    async def test_forks_of_forks_with_checkpoints_of_their_own(self, session: Session) -> None:
+        await value_of(session, "x = 1")
+        mark = await session.checkpoint()
+        (fork,) = await session.fork()
+        with pytest.raises(RequestError, match="another session's"):
+            await fork.rollback(mark)
+        own = await fork.checkpoint()
+        await value_of(fork, "x = 2")
+        (deeper,) = await fork.fork()
+        await fork.rollback(own)
+        assert [await value_of(each, "x") for each in (session, fork, deeper)] == [1, 1, 2]
+        await close(fork, deeper)
+
+    @pytest.mark.slow
+    async def test_memory_is_shared_until_it_is_written_to(self, session: Session) -> None:
+        await value_of(session, "data = bytearray(b'x' * 100_000_000)")
+        forks = await session.fork(8)
+        assert max([await value_of(each, PRIVATE) for each in forks]) < 5_000
+        assert await value_of(forks[0], "data[::4096] = bytes(len(data[::4096]))\n" + PRIVATE) > 90_000
+        assert await value_of(forks[1], "sum(data[:9]) == 9 * ord('x')")
+        await close(*forks)
+
+
+class TestHowTheyEnd:
+    @on_walls_with_mounts
+    @pytest.mark.slow
+    async def test_they_outlive_the_first_one_and_each_other(self, place: Place) -> None:
+        async with place.sandbox() as sandbox:
+            session = sandbox.session()
+            await value_of(session, "x = 1\nimport subprocess\nprogram = subprocess.Popen(['sleep', '1000'])")
+            forks = await session.fork(3)
+            await session.close()
+            with pytest.raises(RequestError, match="closed"):
+                await session.run("x")
+            assert await value_of(forks[0], "x") == 1
+            ended = await forks[0].run("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+            assert ended.state_lost
+            assert ended.exit_code == 137
+            assert await error_of(forks[0], "x") == "NameError"
+            await forks[0].close()
+            (deeper,) = await forks[1].fork()
+            await forks[1].close()
+            assert [await value_of(each, "x") for each in (forks[2], deeper)] == [1, 1]
+            await close(forks[2], deeper)
+            async with sandbox.session() as fresh:
+                assert await error_of(fresh, "x") == "NameError"
+
+    async def test_the_end_of_the_first_ones_process_harms_no_fork(self, session: Session) -> None:
+        await value_of(session, "x = 1\nimport os, signal")
+        (fork,) = await session.fork()
+        assert (await session.run("os.kill(os.getpid(), signal.SIGKILL)")).state_lost
+        stopped = await session.run("while True: pass", timeout=0.2)
+        assert stopped.outcome == "timeout"
+        await session.restart()
+        assert await value_of(fork, "x") == 1
+        await fork.close()
+
+    @pytest.mark.slow
+    async def test_limits_hold_for_each(self) -> None:
+        limits = Limits(memory_bytes=400_000_000, processes=8, wall_seconds=20)
+        async with Sandbox(limits=limits) as sandbox, sandbox.session() as session:
+            await value_of(session, "data = b'x' * 200_000_000\nimport time, subprocess")
+            greedy, forking, calm = await session.fork(3)
+            assert (await greedy.run("more = data * 2\ntime.sleep(5)")).limit == "memory"
+            many = "programs = [subprocess.Popen(['sleep', '10']) for _ in range(30)]\ntime.sleep(5)"
+            assert (await forking.run(many)).limit == "processes"
+            slow = await calm.run("while True: pass", timeout=0.2)
+            assert slow.outcome == "timeout"
+            assert not slow.state_lost
+            assert [await value_of(each, "len(data)") for each in (session, calm)] == [200_000_000] * 2
+
+    async def test_those_that_nobody_closes_leave_places(self) -> None:
+        async with Sandbox(concurrency=3) as sandbox, sandbox.session() as session:
+            forks = await session.fork(2)
+            with pytest.raises(RequestError, match="places for 0 more sessions"):
+                await session.fork()
+            forks.clear()
+            gc.collect()
+            await asyncio.sleep(0)
+            await close(*await session.fork(2))
+            await close(*await session.fork(2))
+
+    async def test_their_cells_run_at_the_same_time(self, session: Session) -> None:
+        await value_of(session, "import time\nx = 1")
+        forks = await session.fork(8)
+        cells = (
+            each.run(f"time.sleep(0.2)\nopen('own', 'w').write(str({n}))\nx + {n}") for n, each in enumerate(forks)
+        )
+        assert [each.value for each in await asyncio.gather(*cells)] == list(range(1, 9))
+        assert [await value_of(each, "open('own').read()") for each in forks] == [str(n) for n in range(8)]
+        await close(*forks)
+
+
+class TestWhatIsRefused:
+    @on_walls("none", "landlock", "docker")
+    async def test_where_sessions_have_no_namespaces(self, session: Session) -> None:
+        with pytest.raises(RequestError, match="no namespaces of their own"):
+            await session.fork()
+        assert await value_of(session, "1") == 1
+
+    @on_monty
+    async def test_by_engines_without_forks(self, session: Session) -> None:
+        with pytest.raises(RequestError, match="engine 'monty' cannot be forked"):
+            await session.fork()
+
+    @pytest.mark.parametrize("count", [0, -1, True, 1.5, 1000])
+    async def test_wrong_counts(self, session: Session, count: Any) -> None:
+        with pytest.raises(RequestError, match=r"count=|128 open forks"):
+            await session.fork(count)
+
+    async def test_variables_of_javascript(self, session: Session) -> None:
+        await session.run("let x = 1", language="javascript")
+        with pytest.raises(RequestError, match="JavaScript"):
+            await session.fork()
+
+    async def test_files_that_are_too_large(self, tmp_path: Path) -> None:
+        (tmp_path / "large").write_bytes(b"x" * 3_000_000)
+        limits = Limits(disk_bytes=2_000_000)
+        async with Sandbox(workspace=tmp_path, limits=limits) as sandbox, sandbox.session() as session:
+            with pytest.raises(RequestError, match="files cannot be copied"):
+                await session.fork()
+            (tmp_path / "large").unlink()
+            await close(*await session.fork())
+
+
+class TestWhatCodeCannotDo:
+    @on_walls_with_mounts
+    async def test_see_other_forks_or_the_first_one(self, session: Session) -> None:
+        await value_of(session, "import subprocess\nprogram = subprocess.Popen(['sleep', '1000'])")
+        one, other = await session.fork(2)
+        await value_of(
+            one, "import subprocess\nopen('secret', 'w').write('s')\np = subprocess.Popen(['sleep', '1000'])"
+        )
+        assert len(await value_of(one, PIDS)) == 3
+        assert len(await value_of(other, PIDS)) == 2
+        assert await value_of(other, "os.path.exists('/workspace/secret')") is False
+        await close(one, other)
+
+    async def test_keep_rights_or_get_them_again(self, session: Session) -> None:
+        attack = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, kind):
+    fd = os.open(name, os.O_RDONLY)
+    result = libc.setns(fd, kind)
+    os.close(fd)
+    return os.strerror(ctypes.get_errno()) if result else "entered"
+kinds = {"user": 0x10000000, "pid": 0x20000000, "mnt": 0x20000, "ipc": 0x08000000, "net": 0x40000000, "uts": 0x04000000}
+status = open("/proc/self/status").read()
+caps = {line.split()[1].strip("0") for line in status.splitlines() if line.startswith(("CapInh", "CapPrm", "CapEff"))}
+(caps, sorted({attempt(f"/proc/self/ns/{name}", kind) for name, kind in kinds.items()}), libc.unshare(0x10000000))
+"""
+        (fork,) = await session.fork()
+        for each in (session, fork):
+            rights, entered, made = await value_of(each, attack)
+            assert rights == {""}
+            assert "entered" not in entered
+            assert made == -1
+        await fork.close()
+
+    async def test_fool_the_host_by_a_process_that_enters(self, session: Session) -> None:
+        # The process that enters is a fork of one in which code has run.
+        await value_of(
+            session,
+            "import gc, os, sys\nfrom coderoom_guest import forks\nforks.reseed = lambda: os._exit(0)\nx = 1",
+        )
+        with pytest.raises(RequestError, match="fork"):
+            await session.fork(reseed=True)
+        (fork,) = await session.fork()
+        assert await value_of(fork, "x") == 1
+        await fork.close()
