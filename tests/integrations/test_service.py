@@ -92,6 +92,28 @@ def test_a_session_keeps_its_state_and_calls_functions_of_the_client(url: str) -
         assert (gone.status_code, gone.json()["error"]["code"]) == (404, "not_found")
 
 
+def test_code_reads_what_is_sent_while_it_runs(url: str) -> None:
+    with client_of(url) as client, client_of(url, "other") as stranger:
+        code = {"code": "print(2 * int(input()), flush=True)\ninput()", "stdin_follows": True}
+        assert "stream=true" in client.post("/v1/run", json=code).json()["error"]["message"]
+        with client.stream("POST", "/v1/run", json={**code, "stream": True}) as response:
+            events = events_of(response)
+            name, facts = next(events)
+            assert name == "input"
+            path = f"/v1/sandboxes/{facts['sandbox']}/inputs/"
+            for who, id, data, status in (
+                (stranger, facts["id"], "MQ==", 404),
+                (client, "0" * 16, "MQ==", 404),
+                (client, facts["id"], "MjE", 400),
+                (client, facts["id"], "MjEK", 204),
+            ):
+                assert who.post(f"{path}{id}", json={"data": data}).status_code == status
+            assert next(events) == ("output", {"stream": "stdout", "text": "42\n"})
+            assert client.post(f"{path}{facts['id']}", json={"end": True}).status_code == 204
+            assert list(events)[-1][1]["error"]["type"] == "EOFError"
+        assert client.post(f"{path}{facts['id']}", json={"data": "MQ=="}).status_code == 404
+
+
 def test_files_go_in_and_out_and_nowhere_else(url: str) -> None:
     with client_of(url) as client:
         box = made(client)

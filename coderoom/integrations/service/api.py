@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from pydantic_core import to_jsonable_python
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from coderoom import __version__
 from coderoom.errors import RequestError
@@ -21,7 +21,7 @@ from coderoom.integrations.http import CALLER
 from coderoom.integrations.service import files
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
-from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, sent_events, unless_left
+from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, LimitedStream, sent_events, unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants
 from coderoom.judge import FrozenTests, Judge, Programs, TestCode, TestFiles
 from coderoom.sandbox import ExecutionResult, OutputChunk
@@ -173,7 +173,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
                                 yield ("call" if "name" in piece else "left"), piece
 
         if code.stream:
-            return StreamingResponse(sent_events(work()), media_type="text/event-stream")
+            return LimitedStream(sent_events(work()), box.longest(seconds), media_type="text/event-stream")
 
         async def whole() -> dict[str, Any]:
             async with aclosing(work()) as events:
@@ -322,7 +322,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     async def get_archive(id: str, tenant: Caller, name: Annotated[list[str] | None, Query()] = None) -> Response:
         with (box := boxes.box(tenant, id)):
             file = await asyncio.to_thread(files.pack, box, name)
-        return StreamingResponse(files.parts_of(file), media_type="application/x-tar")
+        return LimitedStream(files.parts_of(file), files.SECONDS, media_type="application/x-tar")
 
     @api.post("/sandboxes/{id}/archive", summary="Get files as a tar archive, by names")
     async def get_named(id: str, tenant: Caller, body: NamesRequest) -> Response:
@@ -338,7 +338,7 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
         with (box := boxes.box(tenant, id)):
             file = await asyncio.to_thread(files.opened, box, path)
         safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
-        return StreamingResponse(files.parts_of(file), media_type="application/octet-stream", headers=safe)
+        return LimitedStream(files.parts_of(file), files.SECONDS, media_type="application/octet-stream", headers=safe)
 
     @api.put("/sandboxes/{id}/files/{path:path}", summary="Write a file", status_code=204)
     async def write_file(request: Request, id: str, path: str, tenant: Caller) -> None:

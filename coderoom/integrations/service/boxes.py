@@ -36,6 +36,8 @@ from coderoom.sandbox.requirements import ALLOW_BUILDS, check_requirement
 
 _SESSIONS: Final = 8_192  # Of a worker; tenants have limits of their own.
 _LOOK_SECONDS: Final = 5.0
+_GRACE_SECONDS: Final = 150.0  # For its turn, and to read what it has written.
+_PACKAGES_SECONDS: Final = 900.0  # To install them.
 _WARM_SECONDS: Final = 300.0
 _MOST_WARM: Final = 2  # Of each tenant, that nothing uses.
 _MOST_SHARED: Final = 8
@@ -166,6 +168,11 @@ class Box:
         if timeout is not None and timeout > most:
             raise RequestError(f"timeout={timeout:g}: code may run for at most {most:g} s here.")
         return min(self.sandbox.limits.wall_seconds if timeout is None else timeout, most)
+
+    def longest(self, seconds: float) -> float:
+        """How long the answer to a run with this time limit may take as a whole, however slowly it is read."""
+        limits, config = self.sandbox.limits, self.sandbox.config
+        return seconds + limits.compile_seconds + _GRACE_SECONDS + (_PACKAGES_SECONDS if config.packages else 0)
 
     @contextmanager
     def input(self) -> Iterator[tuple[str, ClientInput]]:

@@ -18,6 +18,8 @@ from coderoom.errors import RequestError
 from coderoom.integrations.service.boxes import Box
 from coderoom.integrations.service.failures import NotFoundError
 
+SECONDS: Final = 3_600.0
+"""How long a client may take to read files."""
 _PART: Final = 256 * 1024
 _PIECE_SECONDS: Final = 30.0
 _IN_MEMORY: Final = 1024 * 1024

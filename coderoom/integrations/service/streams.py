@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from pydantic import Base64Bytes, BaseModel, ConfigDict, Field
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from coderoom._util.tasks import cancel_and_wait
+from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom.integrations.service.failures import NotFoundError, failure_of
 from coderoom.sandbox.functions.function import DescribedError
 
@@ -41,6 +43,31 @@ class CallAnswer(BaseModel):
 
     value: Any = None
     error: CallError | None = None
+
+
+class LimitedStream(StreamingResponse):
+    """A stream that ends after a time, however slowly its client reads; what makes it ends with it.
+
+    Args:
+        content: The pieces.
+        seconds: The time.
+        more: Further arguments of `StreamingResponse`.
+    """
+
+    def __init__(self, content: AsyncGenerator[bytes], seconds: float, **more: Any) -> None:
+        super().__init__(content, **more)
+        self._content = content
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See `StreamingResponse`."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:  # The answer is not complete, which the client notices.
+            pass
+        finally:
+            await run_uncancellable(self._content.aclose())
 
 
 class InputPiece(BaseModel):
@@ -117,7 +144,7 @@ async def kept_alive(items: AsyncGenerator[T], seconds: float = _KEEP_ALIVE_SECO
         await cancel_and_wait(filling)
 
 
-async def sent_events(events: AsyncGenerator[Event]) -> AsyncIterator[bytes]:
+async def sent_events(events: AsyncGenerator[Event]) -> AsyncGenerator[bytes]:
     """Server-sent events, with a comment now and then; a failure becomes an event, too."""
     async with aclosing(kept_alive(events)) as found:
         try:
