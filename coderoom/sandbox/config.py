@@ -323,6 +323,11 @@ class SandboxConfig(BaseModel):
         return self.workspace if self.workspace_mode == "direct" and not self.copied else None
 
     @property
+    def of_fork(self) -> SandboxConfig:
+        """The configuration of a fork, whose workspace is a copy in memory, or an overlay of its own."""
+        return self if self.workspace_mode == "overlay" else self.model_copy(update={"workspace": None})
+
+    @property
     def proxied(self) -> bool:
         """Whether the code reaches some hosts, through the proxy."""
         return not isinstance(self.network, bool) or bool(self.credentials)

@@ -421,8 +421,9 @@ class Session:
 
         They share memory with it until somebody writes to it, and have its variables, environment and current folder,
         and copies of the files in its workspace and in `/tmp`. These are in memory, and nothing that they change is
-        seen elsewhere. Its running threads and programs are not part of the state, and forks begin without checkpoints.
-        They count as sessions of the sandbox, and stay when this one is closed.
+        seen elsewhere; with `workspace_mode="overlay"`, each has an overlay with the same changes. Its running threads
+        and programs are not part of the state, and forks begin without checkpoints. They count as sessions of the
+        sandbox, and stay when this one is closed.
 
         Args:
             count: How many.
@@ -443,8 +444,7 @@ class Session:
             if not hasattr(engine, "fork"):
                 raise RequestError(f"A session of the engine {self._config.engine!r} cannot be forked.")
             engines = await engine.fork(count, reseed)
-        config = self._config.model_copy(update={"workspace": None, "copied": False})
-        return [Session(config, self._open, self._offer, self._register, each) for each in engines]
+        return [Session(self._config.of_fork, self._open, self._offer, self._register, each) for each in engines]
 
     async def restart(self) -> None:
         """Return to a fresh state; files stay, checkpoints are discarded.

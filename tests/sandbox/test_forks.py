@@ -77,6 +77,25 @@ class TestWhatTheyHave:
             (again,) = await fork.fork()
             assert await value_of(again, "open('data.txt').read()") == "onetwo"
 
+    async def test_changes_of_an_overlay_go_on_apart(self, tmp_path: Path) -> None:
+        for name in ("kept", "gone", "changed"):
+            (tmp_path / name).write_text(f"{name}\n")
+        async with Sandbox(workspace=tmp_path, workspace_mode="overlay") as sandbox, sandbox.session() as session:
+            await value_of(
+                session, "import os\nos.remove('gone')\nfile = open('log', 'w')\nopen('changed', 'a').write('1')"
+            )
+            one, other = await session.fork(2)
+            await session.close()
+            await value_of(one, "print('one', file=file, flush=True)\nos.remove('changed')")
+            look = "sorted(os.listdir()), open('log').read(), open('changed').read()"
+            assert await value_of(other, look) == (["changed", "kept", "log"], "", "changed\n1")
+            seen = {change.path: change.kind for change in await one.changes()}
+            assert seen == {"changed": "deleted", "gone": "deleted", "log": "added"}
+            await one.commit()
+            assert sorted(each.name for each in tmp_path.iterdir()) == ["kept", "log"]
+            assert (tmp_path / "log").read_text() == "one\n"
+            await close(one, other)
+
     @pytest.mark.slow
     async def test_random_numbers_of_their_own_on_request(self) -> None:
         async with Sandbox(preload=["numpy"]) as sandbox, sandbox.session() as session:

@@ -141,7 +141,8 @@ def _open_room(
             for each in listeners:
                 boot.hand_over_listeners(each, config["proxy_ports"])
             if copied:
-                copying.copy_folder(copied[0], config["workspace"])
+                if not config["overlay"]:  # Whose changes the host copies.
+                    copying.copy_folder(copied[0], config["workspace"])
                 copying.copy_folder(copied[1], "/tmp")
             for each in (*within, *copied):
                 os.close(each)

@@ -109,6 +109,10 @@ class Overlay:
         self.layer = layer
         self._guarded = tuple(guarded)
 
+    def on(self, layer: Layer) -> Overlay:
+        """One of the same folder for another session."""
+        return Overlay(self.folder, layer, self._guarded)
+
     def changes(self) -> Changes:
         """What differs from the folder."""
         plan = self._plan()

@@ -335,8 +335,8 @@ class Worker:
                 f"Behind the wall {self._wall.name!r} sessions have no namespaces of their own here, which forks need; "
                 "use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
             )
-        if self._overlay or self._config.copied:
-            raise RequestError("A session whose changes of the workspace are kept apart cannot be forked yet.")
+        if self._config.copied:
+            raise RequestError("A session cannot be forked here: its overlay is a copy of the workspace.")
         parent.check_can_fork(count)
         rooms: list[Room] = []
         taken = 0
@@ -353,7 +353,7 @@ class Worker:
             async with parent.frozen(), parent.handed_over(forks=True) as (namespaces, folders):
                 for _ in range(count):
                     within = [*namespaces[:2], *folders]
-                    room = await Room.open(self._control, self._largest, self._proxy, False, parent, within)
+                    room = await Room.open(self._control, self._largest, self._proxy, self._overlay, parent, within)
                     self._all.add(room)
                     rooms.append(room)
         except BaseException as error:

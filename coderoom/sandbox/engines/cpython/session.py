@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from typing import Any, Protocol
 
-from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception
+from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
@@ -42,7 +42,7 @@ from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
-from coderoom.sandbox.overlay import Overlay
+from coderoom.sandbox.overlay import Overlay, UpperLayer
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
 from coderoom.sandbox.result import CodeError, ExecutionResult, NetworkUse, OutputChunk, network_sum
@@ -451,6 +451,11 @@ class CPythonSession:
         forks = [self._like_this(room) for room in await self._rooms.fork_rooms(self._room, count)]
         handle: CheckpointHandle | None = None
         try:
+            if self.overlay is not None:
+                async with self.frozen():
+                    for each in forks:
+                        assert each.overlay is not None
+                        await run_uncancellable(asyncio.to_thread(each.overlay.take_over, self.overlay))
             handle = await self.checkpoint(count)
             for each in forks:  # One by one: the kernel limits how many descriptors are on their way.
                 await each._enter(handle, self._room, reseed)
@@ -467,8 +472,9 @@ class CPythonSession:
 
     def _like_this(self, room: Room) -> CPythonSession:
         """A session in another room that has been told and given what this one has."""
-        config = self._config.model_copy(update={"workspace": None, "copied": False})
-        made = CPythonSession(self._rooms, room, config, self._functions, self._build, None)
+        made = CPythonSession(self._rooms, room, self._config.of_fork, self._functions, self._build, None)
+        if self.overlay is not None:
+            made.overlay = self.overlay.on(UpperLayer(self.overlay.folder, *room.take_overlay()))
         made._install = self._install
         made._asked, made._requests, made._packages = list(self._asked), self._requests, self._packages
         made._shell, made._used, made._told = self._shell, self._used, set(self._told)

@@ -222,7 +222,9 @@ def enter_room(config: dict[str, Any], tell: Callable[[int], None], within: Sequ
                 file.write(f"4096 65536 {SOCKET_BYTES}")
         # A process that enters this room has rights here for a moment.
         mounts.bind("/proc/sys", "/proc/sys")
-    for place in dict.fromkeys([*config["in_memory"], *([config["workspace"]] if within else [])]):
+    for place in dict.fromkeys(
+        [*config["in_memory"], *([config["workspace"]] if within and not config["overlay"] else [])]
+    ):
         mode = "755" if place == config["workspace"] else "1777"
         # An interpreter below /tmp is mounted there already.
         mounts.cover(place, config["limits"]["disk_bytes"], mode, config["kept"] if place == "/tmp" else ())
