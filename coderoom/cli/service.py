@@ -47,6 +47,7 @@ def serve(
     wall: app.WallOption = "auto",
     network: app.NetworkOption = False,
     allowed_hosts: app.HostsOption = None,
+    local_network: app.LocalNetworkOption = False,
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
     timeout: Annotated[
@@ -106,6 +107,7 @@ def serve(
     config = SandboxConfig(
         wall=wall,
         network=app.network_of(network, allowed_hosts),
+        local_network=local_network,
         packages=app.packages_of(packages, allow_builds),
         limits=Limits(wall_seconds=timeout or Limits().wall_seconds, yield_seconds=_YIELD_SECONDS),
         preload=preload or (),

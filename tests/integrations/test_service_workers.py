@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -15,6 +17,7 @@ from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -29,7 +32,7 @@ WAITS = "import time; print('begun', flush=True); time.sleep({})"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    with process_serving(tmp_path_factory.mktemp("workers"), "--workers", "2") as found:
+    with process_serving(tmp_path_factory.mktemp("workers"), "--workers", "2", "--local-network") as found:
         yield found
 
 
@@ -247,6 +250,29 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
+def test_signed_urls_and_ports_are_those_of_every_process(url: str) -> None:
+    with client_of(url) as client:
+        made = client.post("/sandboxes", json={"templateID": "base"}).json()
+        token, id = made["envdAccessToken"], made["sandboxID"]
+
+        def signed(operation: str) -> str:
+            digest = hashlib.sha256(f"given:{operation}:user:{token}".encode()).digest()
+            signature = base64.b64encode(digest).rstrip(b"=").decode()
+            return f"{url}/files?path=given&username=user&signature={quote('v1_' + signature, '')}"
+
+        for number in range(12):  # Each has a connection of its own.
+            content = str(number) * 300_000
+            assert httpx.post(signed("write"), content=content).status_code == 200
+            assert httpx.get(signed("read")).text == content
+            assert httpx.get(signed("other")).status_code == 401
+            assert httpx.get(f"{url}/e2b/signed/read?{signed('read').partition('?')[2]}").status_code == 401
+            headers = {"Host": f"8000-{id}.localhost", "e2b-traffic-access-token": token}
+            assert httpx.get(url, headers=headers).status_code == 502
+            assert "port is not open" in httpx.get(url, headers=headers).text
+            assert httpx.get(url, headers={**headers, "e2b-traffic-access-token": "x"}).status_code == 401
+        client.delete(f"/sandboxes/{id}")
+
+
 def test_servers_of_several_hosts_answer_for_each_other(hosts: list[str]) -> None:
     with client_of(hosts[0]) as first, client_of(hosts[1]) as second:
         boxes = [client.post("/v1/sandboxes", json={}).json()["id"] for client in (first, second)]

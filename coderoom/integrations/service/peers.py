@@ -31,6 +31,7 @@ SECRET: Final = b"x-coderoom-secret"
 TENANT: Final = b"x-coderoom-tenant"
 FORWARDED: Final = "coderoom.forwarded"
 """The key of a request's scope that says that another process has sent it on."""
+Headers = Sequence[tuple[bytes, bytes]]
 Address = Path | tuple[str, int]
 """A Unix socket, or a host and its port."""
 _ID: Final = re.compile(rb"(?<![0-9a-z])[bs]([0-9a-z]+)-[0-9a-f]{24}(?![0-9a-f])")
@@ -142,7 +143,7 @@ class Peers:
         self.owner = owner
         self._addresses = addresses
         self._secret = secret.encode()
-        self._idle: dict[str, list[_Connection]] = {}
+        self._idle: dict[str, list[Connection]] = {}
 
     def sender(self, headers: Mapping[bytes, bytes]) -> str | None:
         """The name of the tenant whose request another process sends on; `None`: no other process sends it."""
@@ -152,10 +153,9 @@ class Peers:
 
     def owner_of(self, scope: Message) -> str:
         """The owner of the sandbox or session that a request is about; this process if it is about none."""
-        found = _ID.search(scope["path"].encode("utf-8", "replace"))
-        if found is None:
-            headers = dict(scope["headers"])
-            found = next(filter(None, (_ID.search(headers.get(name, b"")) for name in _WITH_ID)), None)
+        headers = dict(scope["headers"])
+        places = (*(headers.get(name, b"") for name in _WITH_ID), scope["path"].encode("utf-8", "replace"))
+        found = next(filter(None, map(_ID.search, places)), None)
         return self.owner if found is None else found[1].decode()
 
     async def forward(self, owner: str, scope: Message, receive: Receive, send: Send) -> None:
@@ -175,58 +175,23 @@ class Peers:
                 raise SandboxUnavailable(f"The process of this sandbox cannot be reached: {error}.") from error
         if connection is None:
             raise SessionLostError("The sandbox has ended with the process that held it.")
-        first = await receive()
-        if first["type"] != "http.request":
-            connection.close()
-            return
-        began = has_events = False
-
-        async def copy() -> None:
-            nonlocal began, has_events
-            head: Message | None = None
-            async for message in connection.answer():
-                if message["type"] == "http.response.start":
-                    has_events = dict(message["headers"]).get(b"content-type", b"").startswith(_EVENTS)
-                    if not has_events:
-                        head = message  # Until some of the answer is there, nothing is said.
-                        continue
-                began = True
-                if head is not None:
-                    await send(head)
-                    head = None
-                await send(message)
-
-        async def watch() -> None:
-            more = first.get("more_body", False)
-            while (message := await receive())["type"] == "http.request":
-                if more:
-                    more = message.get("more_body", False)
-                    await connection.send_body(message.get("body", b""), more)
-
-        copying = watching = None
         try:
-            await connection.send_head(scope, self._secret, first)
-            copying, watching = asyncio.ensure_future(copy()), asyncio.ensure_future(watch())
-            await asyncio.wait((copying, watching), return_when=asyncio.FIRST_COMPLETED)
-            if not copying.done() and watching.exception() is not None:  # It may have answered without reading all.
-                await asyncio.wait((copying,), timeout=_CONNECT_SECONDS)
-            if copying.done():
-                await copying
-        except (OSError, h11.RemoteProtocolError) as error:
-            if not began:
-                raise SandboxUnavailable(_ENDED) from error
-            if has_events:
+            broken = await connection.exchange(scope, self._target(scope), self._proof(scope), receive, send)
+            if broken is not None and _has_events(broken):
                 event = f"\n\nevent: error\ndata: {json.dumps(told('sandbox_unavailable', _ENDED))}\n\n"
                 await send({"type": "http.response.body", "body": event.encode(), "more_body": False})
+        except (OSError, h11.RemoteProtocolError) as error:
+            raise SandboxUnavailable(_ENDED) from error
         finally:
-            for task in (copying, watching):
-                if task is not None:
-                    await cancel_and_wait(task)
             self._keep(owner, connection)
 
     async def others(self, request: Request) -> list[dict[str, Any]]:
-        """What all other processes answer to the same request without a body, as far as they do."""
-        if self._addresses is None or request.scope.get(FORWARDED):
+        """As `answers`."""
+        return await self.answers(request.scope)
+
+    async def answers(self, scope: Message) -> list[dict[str, Any]]:
+        """What all other processes answer to a request without a body, as far as they do."""
+        if self._addresses is None or scope.get(FORWARDED):
             return []
 
         async def ask(owner: str, address: Address) -> Any:
@@ -234,7 +199,7 @@ class Peers:
                 connection = await self._connect(owner, address)
                 body, status = b"", 0
                 try:
-                    await connection.send_head(request.scope, self._secret, {})
+                    await connection.send_head(scope, self._target(scope), self._proof(scope), {})
                     async with asyncio.timeout(_CONNECT_SECONDS):
                         async for message in connection.answer():
                             status = message.get("status", status)
@@ -254,7 +219,13 @@ class Peers:
             connection.close()
         self._idle.clear()
 
-    async def _connect(self, owner: str, address: Address) -> _Connection:
+    def _proof(self, scope: Message) -> list[tuple[bytes, bytes]]:
+        return [(SECRET, self._secret), (TENANT, quote(scope[CALLER].name, "").encode())]
+
+    def _target(self, scope: Message) -> bytes:
+        return quote(scope["path"]).encode()
+
+    async def _connect(self, owner: str, address: Address) -> Connection:
         idle = self._idle.get(owner, [])
         while idle:
             if (connection := idle.pop()).is_fresh:
@@ -262,10 +233,10 @@ class Peers:
             connection.close()
         async with asyncio.timeout(_CONNECT_SECONDS):
             if isinstance(address, Path):
-                return _Connection(*await asyncio.open_unix_connection(address))
-            return _Connection(*await asyncio.open_connection(*address))
+                return Connection(*await asyncio.open_unix_connection(address))
+            return Connection(*await asyncio.open_connection(*address))
 
-    def _keep(self, owner: str, connection: _Connection) -> None:
+    def _keep(self, owner: str, connection: Connection) -> None:
         idle = self._idle.setdefault(owner, [])
         if connection.is_reusable and len(idle) < _MOST_IDLE:
             connection.idle_since = time.monotonic()
@@ -276,8 +247,13 @@ class Peers:
                 del self._idle[owner]
 
 
-class _Connection:
-    """A connection to another process, for one request at a time."""
+def _has_events(head: Message) -> bool:
+    kind: bytes = dict(head["headers"]).get(b"content-type", b"")
+    return kind.startswith(_EVENTS)
+
+
+class Connection:
+    """A connection to a server, such as another process, for one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -298,7 +274,63 @@ class _Connection:
         """Whether the other process has kept it open."""
         return time.monotonic() - self.idle_since < _IDLE_SECONDS and not self._reader.at_eof()
 
-    async def send_head(self, scope: Message, secret: bytes, first: Mapping[str, Any]) -> None:
+    async def exchange(
+        self, scope: Message, target: bytes, more_headers: Headers, receive: Receive, send: Send
+    ) -> Message | None:
+        """Pass a request on, and its answer back, until one of them has ended.
+
+        Returns:
+            The head of an answer that was broken off.
+
+        Raises:
+            OSError: The connection has ended before an answer came.
+            RemoteProtocolError: The answer is none.
+        """
+        first = await receive()
+        if first["type"] != "http.request":
+            return None
+        head: Message | None = None
+        began = False
+
+        async def copy() -> None:
+            nonlocal began, head
+            async for message in self.answer():
+                if message["type"] == "http.response.start":
+                    head = message
+                    if not _has_events(message):  # Until some of the answer is there, nothing is said.
+                        continue
+                elif not began and head is not None and not _has_events(head):
+                    await send(head)
+                began = True
+                await send(message)
+
+        async def watch() -> None:
+            more = first.get("more_body", False)
+            while (message := await receive())["type"] == "http.request":
+                if more:
+                    more = message.get("more_body", False)
+                    await self._send_body(message.get("body", b""), more)
+
+        copying = watching = None
+        try:
+            await self.send_head(scope, target, more_headers, first)
+            copying, watching = asyncio.ensure_future(copy()), asyncio.ensure_future(watch())
+            await asyncio.wait((copying, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not copying.done() and watching.exception() is not None:  # It may have answered without reading all.
+                await asyncio.wait((copying,), timeout=_CONNECT_SECONDS)
+            if copying.done():
+                await copying
+        except (OSError, h11.RemoteProtocolError):
+            if not began:
+                raise
+            return head
+        finally:
+            for task in (copying, watching):
+                if task is not None:
+                    await cancel_and_wait(task)
+        return None
+
+    async def send_head(self, scope: Message, target: bytes, more_headers: Headers, first: Mapping[str, Any]) -> None:
         """Send a request, with the first part of its body."""
         body, more = first.get("body", b""), first.get("more_body", False)
         headers = [(name, value) for name, value in scope["headers"] if name not in _OF_CONNECTION]
@@ -308,13 +340,12 @@ class _Connection:
                 headers.append((b"content-length", str(len(body)).encode()))
         elif not any(name == b"content-length" for name, _ in headers):
             headers.append((b"transfer-encoding", b"chunked"))
-        headers += [(SECRET, secret), (TENANT, quote(scope[CALLER].name, "").encode())]
-        target = quote(scope["path"]).encode() + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        headers += more_headers
+        target += b"?" + scope["query_string"] if scope["query_string"] else b""
         self._write(h11.Request(method=scope["method"], target=target, headers=headers))
-        await self.send_body(body, more)
+        await self._send_body(body, more)
 
-    async def send_body(self, part: bytes, more: bool) -> None:
-        """Send a part of the body."""
+    async def _send_body(self, part: bytes, more: bool) -> None:
         if part:
             self._write(h11.Data(data=part))
         if not more:

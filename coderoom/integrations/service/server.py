@@ -26,7 +26,15 @@ from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.integrations.http import CALLER, Guard, Message, Receive, Send
 from coderoom.integrations.service.api import make_api
 from coderoom.integrations.service.boxes import Boxes
-from coderoom.integrations.service.e2b import AdmissionError, E2BSandboxes, is_control, is_inside, make_e2b
+from coderoom.integrations.service.e2b import (
+    AdmissionError,
+    E2BSandboxes,
+    is_control,
+    is_for_port,
+    is_inside,
+    is_signed,
+    make_e2b,
+)
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of, told
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
@@ -41,7 +49,7 @@ from coderoom.sandbox import Sandbox, SandboxConfig
 
 _log: Final = logging.getLogger("coderoom.service")
 _OPEN: Final = ("/healthz", "/health")
-_LOOPBACK: Final = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
+_LOOPBACK: Final = re.compile(rb"(\d+-[0-9a-z]+-[0-9a-f]{24}\.)?(127\.0\.0\.1|localhost|\[::1\])(:\d+)?")
 _STREAMED: Final = re.compile(r"PUT /v1/sandboxes/[^/]+/(archive|files/.*)|POST (/e2b)?/files")
 _TOKEN_IN_PATH: Final = re.compile(r"/t/([^/]+)(?=/|$)")
 _KNOWN: Final = (CodeRoomError, NotFoundError, SessionLostError, TooMuchError, ValidationError)
@@ -237,7 +245,14 @@ class _ServiceGuard(Guard):
             scope[FORWARDED] = True
         if is_near and is_inside(scope):
             elsewhere = sender is None and self._peers.owner_of(scope) != self._peers.owner
-            return ELSEWHERE if elsewhere else self._e2b.admit(scope, headers)
+            try:
+                return ELSEWHERE if elsewhere else self._e2b.admit(scope, headers)
+            except AdmissionError:
+                if sender is not None or not is_signed(scope):
+                    raise
+                return ELSEWHERE  # Another process may have its sandbox.
+        if sender == ELSEWHERE.name:  # That process is asked.
+            return ELSEWHERE
         if sender is not None:
             return ANYBODY if self._everybody else self._tenants.named(sender)
         tokens = list(_tokens(headers))
@@ -256,13 +271,17 @@ class _ServiceGuard(Guard):
 
     def is_streamed(self, scope: Message) -> bool:
         """Whether a file is sent."""
-        return _STREAMED.fullmatch(f"{scope['method']} {scope['path']}") is not None
+        return _STREAMED.fullmatch(f"{scope['method']} {scope['path']}") is not None or is_for_port(scope)
 
     async def _pass_on(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             if not scope.get(FORWARDED):
                 scope[CALLER].count_request()
             owner = self._peers.owner_of(scope)
+            if scope[CALLER] is ELSEWHERE and is_signed(scope):
+                owner = await self._e2b.owner_of_signed(scope)
+                if owner == self._peers.owner:
+                    self._e2b.admit(scope, dict(scope["headers"]))  # Says what is wrong.
             if owner != self._peers.owner:
                 await self._peers.forward(owner, scope, receive, send)
                 return

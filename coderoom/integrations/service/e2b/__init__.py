@@ -1,14 +1,14 @@
 """What E2B's official clients need: `e2b` and `e2b-code-interpreter`, for Python and JavaScript, as they are.
 
-control.py     sandboxes: made, listed, killed, paused
+control.py     sandboxes: made, listed, killed, paused, measured
 code.py        code, in contexts
 process.py     commands
 filesystem.py  files
+ports.py       what listens in a sandbox
 sandboxes.py   the sandboxes, and who may use one
 connect.py     Connect's protocol
-files.py       asks what runs inside: guest.py, a helper
+files.py       asks what runs inside: guest.py
 commands.py    a command
-helpers.py     a helper
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.code import make_code
 from coderoom.integrations.service.e2b.control import make_control
 from coderoom.integrations.service.e2b.filesystem import make_files, make_filesystem
+from coderoom.integrations.service.e2b.ports import make_ports
 from coderoom.integrations.service.e2b.process import make_process
-from coderoom.integrations.service.e2b.sandboxes import AdmissionError, E2BSandboxes, is_control, is_inside
+from coderoom.integrations.service.e2b.sandboxes import (
+    AdmissionError,
+    E2BSandboxes,
+    is_control,
+    is_for_port,
+    is_inside,
+    is_signed,
+)
 from coderoom.integrations.service.tenants import Tenants
 
-__all__ = ["AdmissionError", "E2BSandboxes", "is_control", "is_inside", "make_e2b"]
+__all__ = ["AdmissionError", "E2BSandboxes", "is_control", "is_for_port", "is_inside", "is_signed", "make_e2b"]
 
 
 def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes) -> APIRouter:
@@ -35,6 +43,7 @@ def make_e2b(boxes: Boxes, tenants: Tenants, sandboxes: E2BSandboxes) -> APIRout
         make_files(),
         make_filesystem(),
         make_process(boxes, tenants),
+        make_ports(),
     ):
         routes.include_router(each)
     return routes

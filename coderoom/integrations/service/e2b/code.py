@@ -23,7 +23,7 @@ from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, Context, E
 from coderoom.integrations.service.failures import NotFoundError, failure_of
 from coderoom.integrations.service.streams import kept_alive, unless_left
 from coderoom.integrations.service.tenants import Tenants
-from coderoom.sandbox import LANGUAGES, ExecutionResult, OutputChunk
+from coderoom.sandbox import LANGUAGES, OutputChunk
 from coderoom.sandbox.languages import language_named
 
 Facts = dict[str, Any]
@@ -102,13 +102,13 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
             with box:
                 context.count += 1
                 yield {"type": "number_of_executions", "execution_count": context.count}
-                code, before, after = body.code, "", ""
-                if body.env_vars:
-                    code, before, after = _with_env(context.language, code, body.env_vars, sandbox.env)
+                before, after = _with_env(context.language, body.env_vars or {}, sandbox.env)
                 if before:
                     await session.run(before, language=context.language)
                 try:
-                    async with aclosing(session.stream(code, language=context.language, timeout=seconds)) as pieces:
+                    async with aclosing(
+                        session.stream(body.code, language=context.language, timeout=seconds)
+                    ) as pieces:
                         async for piece in pieces:
                             if isinstance(piece, OutputChunk) and piece.stream == "shown":
                                 yield _shown(json.loads(piece.text))
@@ -120,8 +120,14 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
                                     value = await session.run(_JAVASCRIPT_VALUE, language="javascript")
                                     if value.stdout:
                                         yield {"type": "result", "is_main_result": True, "text": value.stdout}
-                                for each in _outcome(piece):
-                                    yield each
+                                if (error := piece.error) is not None:
+                                    told = error.traceback or f"{error.type}: {error.message}"
+                                    yield {
+                                        "type": "error",
+                                        "name": error.type,
+                                        "value": error.message,
+                                        "traceback": told,
+                                    }
                 finally:
                     if after:
                         await session.run(after, language=context.language)
@@ -202,10 +208,6 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
         sandbox_of(request)
         return Response(status_code=204)
 
-    @routes.get("/envs")
-    async def envs(request: Request) -> dict[str, str]:
-        return dict(sandbox_of(request).env)
-
     return routes
 
 
@@ -230,46 +232,29 @@ def _shown(shown: Facts) -> Facts:
     return {"type": "result", "is_main_result": shown["main"], **kept, **({"extra": data} if data else {})}
 
 
-def _outcome(result: ExecutionResult) -> list[Facts]:
-    """How the code has failed, if it has."""
-    found: list[Facts] = []
-    if result.error is not None:
-        error = result.error
-        traceback = error.traceback or f"{error.type}: {error.message}"
-        found.append({"type": "error", "name": error.type, "value": error.message, "traceback": traceback})
-    return found
-
-
 def _text(value: str) -> str:
     """A value as E2B shows it: the text of a text has no quotes."""
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
-def _with_env(language: str, code: str, env: Mapping[str, str], all_env: Mapping[str, str]) -> tuple[str, str, str]:
-    """Code with environment variables of its own: itself, and what comes before and after it."""
+def _with_env(language: str, env: Mapping[str, str], all_env: Mapping[str, str]) -> tuple[str, str]:
+    """What is run before and after code with environment variables of its own."""
     gone = [name for name in env if name not in all_env]
     old = {name: all_env[name] for name in env if name in all_env}
+    if not env:
+        return "", ""
     if language == "python":
         environ = "__import__('os').environ"
-        before = f"{environ}.update({dict(env)!r}); None"
         after = f"{environ}.update({old!r}); [{environ}.pop(name, None) for name in {gone!r}]; None"
-        return code, before, after
+        return f"{environ}.update({dict(env)!r}); None", after
     if language == "javascript":
-        before = f"Object.assign(process.env, {json.dumps(dict(env))}); undefined"
-        after = (
-            f"Object.assign(process.env, {json.dumps(old)}); for (const n of {json.dumps(gone)}) delete process.env[n]"
+        assign = "Object.assign(process.env, {}); for (const n of {}) delete process.env[n]"
+        return assign.format(json.dumps(dict(env)), "[]"), assign.format(json.dumps(old), json.dumps(gone))
+    if language == "bash":
+        before, after = (
+            "\n".join(f"export {name}={shlex.quote(value)}" for name, value in each.items()) for each in (env, old)
         )
-        return code, before, after
-    if language in ("bash", "sh"):
-        before = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
-        after = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in old.items())
-        after += "".join(f"unset {name}\n" for name in gone)
-        return (code, before, after) if language == "bash" else (before + code, "", "")
-    if language == "r":
-        given = ", ".join(f"{name} = {json.dumps(value)}" for name, value in env.items())
-        return f"Sys.setenv({given}); {code}", "", ""
-    if language == "typescript":
-        return f"Object.assign(process.env, {json.dumps(dict(env))}); {code}", "", ""
+        return before, "\n".join([after, *(f"unset {name}" for name in gone)])
     raise RequestError(f"Code in {language} gets no environment variables of its own; give them to the sandbox.")
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import signal
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from typing import Final
 
+from coderoom.integrations.service.boxes import Box
+from coderoom.integrations.service.e2b.connect import Facts
 from coderoom.sandbox import Process
 
-Facts = dict[str, Any]
 _QUEUED: Final = 64
 _LAST_OUTPUT_SECONDS: Final = 0.25
 
@@ -21,15 +22,13 @@ class Command:
     Attributes:
         number: What clients call its PID.
         process: The process.
-        config: What its client has asked for.
-        tag: Its other name.
+        facts: How a list of commands describes it.
     """
 
-    def __init__(self, number: int, process: Process, config: Mapping[str, Any], tag: str | None, pty: bool) -> None:
+    def __init__(self, number: int, process: Process, facts: Facts, pty: bool) -> None:
         self.number = number
         self.process = process
-        self.config = config
-        self.tag = tag
+        self.facts = {"pid": number, **facts}
         self._pty = pty
         self._followers: list[asyncio.Queue[Facts]] = []
         self._killed = False
@@ -50,23 +49,24 @@ class Command:
             while not queue.empty():  # Somebody may wait for room in it.
                 queue.get_nowait()
 
-    async def attend(self) -> None:
-        """Pass its output on until it has ended."""
+    async def attend(self, box: Box, seconds: float | None) -> None:
+        """Pass its output on until it has ended, and kill it after so many seconds; the box is in use meanwhile."""
         reading = asyncio.ensure_future(self._read())
-        try:
-            code = await self.process.wait()
+        with box:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self.process.wait()
+            except TimeoutError:
+                await self.kill()
+            code = self.process.exit_code
             await asyncio.wait((reading,), timeout=_LAST_OUTPUT_SECONDS)  # What it has started may go on writing.
-        except BaseException:
-            reading.cancel()
-            raise
-        status = "signal: killed" if self._killed else f"exit status {code}"
-        end: Facts = {"exitCode": code, "exited": not self._killed, "status": status}
-        if self.process.limit is not None:
-            end["error"] = f"It was ended at the limit of the sandbox: {self.process.limit}."
-        elif self._killed:
-            end["error"] = status
-        await self._tell({"end": end})
-        reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+            status = "signal: killed" if self._killed else f"exit status {code}"
+            end: Facts = {"exitCode": code, "exited": not self._killed, "status": status}
+            if self.process.limit is not None:
+                end["error"] = f"It was ended at the limit of the sandbox: {self.process.limit}."
+            elif self._killed:
+                end["error"] = status
+            await self._tell({"end": end})
 
     async def _read(self) -> None:
         async for piece in self.process:
@@ -78,13 +78,9 @@ class Command:
             await queue.put(event)
 
     async def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send it a signal."""
+        """Send it a signal that ends it."""
         if number == signal.SIGKILL:
             self._killed = True
             await self.process.kill()
         else:
             await self.process.send_signal(number)
-
-    async def suspend(self, suspended: bool) -> None:
-        """Let it stop, or go on."""
-        await self.process.send_signal(signal.SIGSTOP if suspended else signal.SIGCONT)

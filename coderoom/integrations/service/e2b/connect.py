@@ -9,33 +9,33 @@ import asyncio
 import json
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any, Final
+from contextlib import aclosing
+from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.failures import failure_of
 from coderoom.integrations.service.streams import kept_alive
-from coderoom.integrations.service.tenants import TooMuchError
 
 Facts = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
 _STREAMED: Final = "application/connect+json"
 _LAST: Final = 2
 _MOST_SECONDS: Final = 86_400.0
 _STATUS: Final[Mapping[str, int]] = {
-    "canceled": 499,
     "invalid_argument": 400,
-    "deadline_exceeded": 504,
+    "failed_precondition": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
     "not_found": 404,
     "already_exists": 409,
-    "permission_denied": 403,
     "resource_exhausted": 429,
-    "failed_precondition": 400,
-    "unimplemented": 501,
     "internal": 500,
+    "unimplemented": 501,
     "unavailable": 503,
-    "unauthenticated": 401,
+    "deadline_exceeded": 504,
 }
 
 
@@ -45,105 +45,83 @@ class RpcError(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code if code in _STATUS else "internal"
-
-    @property
-    def status(self) -> int:
-        """The status of HTTP that goes with it."""
-        return _STATUS[self.code]
+        self.status = _STATUS[self.code]
 
 
 def rpc_error(error: Exception) -> RpcError:
     """A failure as a client is told of it."""
     if isinstance(error, RpcError):
         return error
-    for kind, code in (
-        (NotFoundError, "not_found"),
-        (TooMuchError, "resource_exhausted"),
-        (RequestError, "invalid_argument"),
-        (SandboxUnavailable, "unavailable"),
-    ):
-        if isinstance(error, kind):
-            return RpcError(code, str(error))
-    return RpcError("internal", "The server has failed; its log says how.")
+    status, facts, _ = failure_of(error)
+    code = next((code for code, known in _STATUS.items() if known == status), "internal")
+    return RpcError(code, facts["error"]["message"])
 
 
 def error_response(request: Request, error: RpcError) -> Response:
     """The answer to a call that has failed."""
     facts = {"code": error.code, "message": str(error)}
-    if request.headers.get("content-type", "").startswith(_STREAMED):
+    if _is_streamed(request):
         return Response(_frame({"error": facts}, _LAST), media_type=_STREAMED)
     return JSONResponse(facts, error.status)
 
 
-async def message_of(request: Request) -> Facts:
+async def message_of(request: Request, kind: type[M]) -> M:
     """The message of a call, which has one piece.
 
     Raises:
-        RpcError: It is none.
+        ValidationError: It is of another kind.
     """
     data = await request.body()
-    if request.headers.get("content-type", "").startswith(_STREAMED):
-        data = data[5:]
-    try:
-        found = json.loads(data or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise RpcError("invalid_argument", f"The message is not JSON: {error}.") from None
-    if not isinstance(found, dict):
-        raise RpcError("invalid_argument", "The message is not a JSON object.")
-    return found
+    return kind.model_validate_json((data[5:] if _is_streamed(request) else data) or b"{}")
 
 
 def seconds_of(request: Request) -> float | None:
     """How long a call may take; `None`: as long as it wants."""
-    try:
-        seconds = int(request.headers.get("connect-timeout-ms", "0")) / 1000
-    except ValueError:
-        return None
+    seconds = _number(request, "connect-timeout-ms", 0.0) / 1000
     return min(seconds, _MOST_SECONDS) if seconds > 0 else None
 
 
 def stream_response(request: Request, messages: AsyncGenerator[Facts], waiting: Facts) -> Response:
     """Answer with a stream; `waiting` is sent now and then while nothing comes, so that connections stay open."""
-    try:
-        seconds = max(1.0, float(request.headers.get("keepalive-ping-interval", "50")))
-    except ValueError:
-        seconds = 50.0
+    every = min(max(1.0, _number(request, "keepalive-ping-interval", 50.0)), 3_600.0)
 
     async def frames() -> AsyncIterator[bytes]:
         last: Facts = {}
-        pieces = kept_alive(messages, min(seconds, 3_600.0))
         try:
-            async for message in pieces:
-                yield _frame(waiting if message is None else message)
+            async with aclosing(kept_alive(_within(messages, seconds_of(request)), every)) as pieces:
+                async for message in pieces:
+                    yield _frame(waiting if message is None else message)
         except Exception as error:
             failure = rpc_error(error)
             last = {"error": {"code": failure.code, "message": str(failure)}}
-        finally:
-            await pieces.aclose()
         yield _frame(last, _LAST)
 
     return StreamingResponse(frames(), media_type=_STREAMED)
 
 
-async def within(messages: AsyncGenerator[Facts], seconds: float | None) -> AsyncGenerator[Facts]:
-    """Messages for so long.
-
-    Raises:
-        RpcError: It took too long.
-    """
+async def _within(messages: AsyncGenerator[Facts], seconds: float | None) -> AsyncGenerator[Facts]:
     end = None if seconds is None else asyncio.get_running_loop().time() + seconds
-    try:
+    async with aclosing(messages):
         while True:
             try:
                 async with asyncio.timeout_at(end):
-                    message = await anext(messages)
-            except StopAsyncIteration:
-                return
+                    message = await anext(messages, None)
             except TimeoutError:
                 raise RpcError("deadline_exceeded", "The time of the request is over") from None
+            if message is None:
+                return
             yield message
-    finally:
-        await messages.aclose()
+
+
+def _is_streamed(request: Request) -> bool:
+    return request.headers.get("content-type", "").startswith(_STREAMED)
+
+
+def _number(request: Request, header: str, default: float) -> float:
+    try:
+        return float(request.headers.get(header, default))
+    except ValueError:
+        return default
 
 
 def _frame(message: Facts, flags: int = 0) -> bytes:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import time
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, HTTPException
+from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -18,9 +17,11 @@ from coderoom.errors import RequestError
 from coderoom.integrations.http import CALLER
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.code import default_context
+from coderoom.integrations.service.e2b.files import use_of
 from coderoom.integrations.service.e2b.sandboxes import (
     ENVD_VERSION,
     HOME,
+    INSIDE,
     MOST_SECONDS,
     TEMPLATE,
     TEMPLATES,
@@ -32,23 +33,24 @@ from coderoom.integrations.service.e2b.sandboxes import (
     refusal,
 )
 from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.files import files_of
 from coderoom.integrations.service.peers import FORWARDED
 from coderoom.integrations.service.tenants import Tenant
 
 _DEFAULT_SECONDS: Final = 300
 _MOST_LISTED: Final = 100
+_RULES: Final = ("allowOut", "denyOut", "allowPublicTraffic")
 _EVERYWHERE: Final = "0.0.0.0/0"
 _WALLS_WITH_HOME: Final = ("bubblewrap", "namespaces")
 _TICK: Final = 0.001  # Times of the clients may be cut.
-_NOT_HERE: Final = "E2B's {what} are not supported by this server."
+_PROCESSORS: Final = 1
+_NOT_HERE: Final = (
+    *("sandboxes", "v2/sandboxes", "snapshots", "templates", "v2/templates", "v3/templates", "volumes", "secrets"),
+)
 _ENV: Final = {"E2B_SANDBOX": "true", "HOME": HOME, "USER": USER, "LOGNAME": USER}
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(populate_by_name=True)
-
-
-class NewSandbox(_Body):
+class NewSandbox(BaseModel):
     """A sandbox."""
 
     template: str = Field(default=TEMPLATE, alias="templateID")
@@ -65,14 +67,14 @@ class NewSandbox(_Body):
     volumes: Any = Field(default=None, alias="volumeMounts")
 
 
-class NewTime(_Body):
+class NewTime(BaseModel):
     """How long a sandbox lives."""
 
     timeout: float | None = None
     memory: bool | None = None
 
 
-class NewPause(_Body):
+class NewPause(BaseModel):
     """A pause."""
 
     memory: bool | None = None
@@ -89,7 +91,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         tenant = _tenant(request)
         for given, what in ((body.mcp, "MCP gateways"), (body.iam, "identities"), (body.volumes, "volumes")):
             if given:
-                return refusal(501, _NOT_HERE.format(what=what))
+                return refusal(501, f"E2B's {what} are not supported by this server.")
         name = body.template.partition(":")[0]
         if name not in TEMPLATES:
             why = (
@@ -110,6 +112,7 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             await boxes.end(box)
             raise
         sandbox = E2BSandbox(box, main, name, env, box.sandbox.wall in _WALLS_WITH_HOME, pauses=body.auto_pause)
+        sandbox.public = (body.network or {}).get("allowPublicTraffic") is True
         sandbox.keeps_memory = body.auto_pause_memory
         sandbox.wakes = seconds if (body.auto_resume or {}).get("enabled") else None
         for language in ("python", "javascript"):
@@ -139,20 +142,20 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             found += answer["found"]
         found.sort(key=lambda each: str(each["startedAt"]), reverse=order != "asc")
         try:
-            begin = int(base64.urlsafe_b64decode(request.query_params.get("nextToken") or "MA=="))
+            begin = int(request.query_params.get("nextToken") or 0)
         except ValueError:
             raise RequestError("nextToken is none that this server has given.") from None
         end = begin + max(1, min(limit, _MOST_LISTED))
         headers = {"x-total-running": str(len(found))}
         if end < len(found):
-            headers["x-next-token"] = base64.urlsafe_b64encode(str(end).encode()).decode()
+            headers["x-next-token"] = str(end)
         return JSONResponse(found[begin:end], headers=headers)
 
     @routes.get("/sandboxes/{id}")
     async def describe(request: Request, id: str) -> dict[str, Any]:
         sandbox = sandboxes.find(_tenant(request), id)
         lifecycle = {"onTimeout": "pause" if sandbox.pauses else "kill", "autoResume": sandbox.wakes is not None}
-        return {**_described(sandbox), "envdAccessToken": sandbox.token, "domain": None, "lifecycle": lifecycle}
+        return {**_made(sandbox), "lifecycle": lifecycle}
 
     @routes.delete("/sandboxes/{id}")
     async def kill(request: Request, id: str) -> Response:
@@ -167,11 +170,6 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         with sandbox.box:
             sandboxes.set_time(sandbox, _seconds(body.timeout))
         return Response(status_code=204)
-
-    @routes.post("/sandboxes/{id}/refreshes")
-    async def refresh(request: Request, id: str) -> Response:
-        with sandboxes.find(_tenant(request), id).box:
-            return Response(status_code=204)
 
     @routes.post("/sandboxes/{id}/pause")
     async def pause(request: Request, id: str, body: NewPause | None = None) -> Response:
@@ -193,39 +191,45 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
             sandboxes.resume(sandbox, _seconds(body.timeout))
         return JSONResponse(_made(sandbox), 201 if was_paused else 200)
 
-    for method, path, what in (
-        ("PUT", "/sandboxes/{id}/network", "changes of a sandbox's network"),
-        ("POST", "/sandboxes/{id}/fork", "forks of whole sandboxes"),
-        ("POST", "/sandboxes/{id}/snapshots", "snapshots"),
-        ("GET", "/sandboxes/{id}/metrics", "metrics of a sandbox"),
-        ("GET", "/sandboxes/{id}/logs", "logs of a sandbox"),
-        ("GET", "/v2/sandboxes/{id}/logs", "logs of a sandbox"),
-        ("GET", "/sandboxes/metrics", "metrics of sandboxes"),
-    ):
-        routes.add_api_route(path, _not_here(what), methods=[method])
-    for path, what in (
-        ("snapshots", "snapshots"),
-        ("templates", "builds of templates"),
-        ("v2/templates", "builds of templates"),
-        ("v3/templates", "builds of templates"),
-        ("volumes", "volumes"),
-        ("secrets", "secrets"),
-    ):
-        for place in (f"/{path}", f"/{path}/{{rest:path}}"):
-            routes.add_api_route(place, _not_here(what), methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    @routes.get("/sandboxes/{id}/metrics")
+    async def metrics(request: Request, id: str) -> list[dict[str, Any]]:
+        sandbox = sandboxes.find(_tenant(request), id)
+        box, limits = sandbox.box, sandbox.box.sandbox.limits
+        with box:
+            used = await asyncio.gather(*(use_of(each) for each in box.sessions.values()))
+            disk = sum(size for _, size, _ in await asyncio.to_thread(files_of, box))
+        now = {
+            "timestamp": moment(time.time()),
+            "timestampUnix": int(time.time()),
+            "cpuCount": _PROCESSORS,
+            "cpuUsedPct": round(100 * sum(share for _, share in used), 1),
+            "memUsed": sum(memory for memory, _ in used),
+            "memTotal": limits.memory_bytes,
+            "memCache": 0,
+            "diskUsed": disk,
+            "diskTotal": limits.disk_bytes,
+        }
+        return [now]
+
+    @routes.get(f"{INSIDE}/signed/{{operation}}")
+    async def signed(request: Request, operation: str) -> dict[str, str]:
+        if request.scope.get(FORWARDED):  # Another process asks whose a signed URL is.
+            sandboxes.signed(request.scope, operation)
+            return {"owner": boxes.peers.owner}
+        raise HTTPException(404, "Not Found")
+
+    async def not_here(request: Request) -> Response:
+        return refusal(501, f"{request.method} {request.url.path:.200} of E2B's API is not supported by this server.")
+
+    for place in _NOT_HERE:
+        for path in (f"/{place}", f"/{place}/{{rest:path}}"):
+            routes.add_api_route(path, not_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     return routes
 
 
 def _tenant(request: Request) -> Tenant:
     tenant: Tenant = request.scope[CALLER]
     return tenant
-
-
-def _not_here(what: str) -> Callable[[], Response]:
-    def refuse() -> Response:
-        return refusal(501, _NOT_HERE.format(what=what))
-
-    return refuse
 
 
 def _seconds(timeout: float | None) -> float:
@@ -239,8 +243,8 @@ def _network(body: NewSandbox, boxes: Boxes, tenant: Tenant) -> bool | list[str]
     """The network that a client asks for; if it does not say, all that the tenant may have, as E2B's sandboxes have."""
     rules = body.network or {}
     allowed, denied = rules.get("allowOut") or [], rules.get("denyOut") or []
-    if other := [name for name, value in rules.items() if value and name not in ("allowOut", "denyOut")]:
-        raise RequestError(f"network: {', '.join(other)}: this server knows only allowOut and denyOut.")
+    if other := [name for name, value in rules.items() if value and name not in _RULES]:
+        raise RequestError(f"network: {', '.join(other)}: this server knows only {', '.join(_RULES)}.")
     if _EVERYWHERE in denied or body.internet is False:
         return list(map(str, allowed)) or False
     if denied:
@@ -263,16 +267,8 @@ def _state(sandbox: E2BSandbox) -> str:
 
 
 def _made(sandbox: E2BSandbox) -> dict[str, Any]:
-    return {
-        "templateID": TEMPLATE,
-        "alias": sandbox.template,
-        "sandboxID": sandbox.id,
-        "clientID": "coderoom",
-        "envdVersion": ENVD_VERSION,
-        "envdAccessToken": sandbox.token,
-        "trafficAccessToken": sandbox.token,
-        "domain": None,
-    }
+    tokens = dict.fromkeys(("envdAccessToken", "trafficAccessToken"), sandbox.token)
+    return {**_described(sandbox), **tokens, "domain": None}
 
 
 def _described(sandbox: E2BSandbox) -> dict[str, Any]:
@@ -284,7 +280,7 @@ def _described(sandbox: E2BSandbox) -> dict[str, Any]:
         "clientID": "coderoom",
         "startedAt": moment(sandbox.box.created),
         "endAt": moment(max(sandbox.end_at, time.time())),
-        "cpuCount": 1,
+        "cpuCount": _PROCESSORS,
         "memoryMB": limits.memory_bytes >> 20,
         "diskSizeMB": limits.disk_bytes >> 20,
         "metadata": sandbox.box.metadata,

@@ -1,87 +1,158 @@
-"""Requests for the files of a sandbox, which `guest.py` answers inside."""
+"""The files of a session: `guest.py`, which runs inside, answers one request after the other."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from importlib.resources import files as resources
 from typing import Any, Final
 
-from coderoom.integrations.service.e2b.connect import RpcError
-from coderoom.integrations.service.e2b.helpers import BROKEN, Helper
-from coderoom.integrations.service.e2b.sandboxes import E2BSandbox
+from coderoom.integrations.service.boxes import KeptSession
+from coderoom.integrations.service.e2b.connect import Facts, RpcError
+from coderoom.sandbox import Process
 
 _SOURCE: Final = resources(__package__).joinpath("guest.py").read_text("utf-8")
 _MOST_FREE: Final = 2
+_LOOK_SECONDS: Final = 0.5
+_LONGEST: Final = 64 * 1024 * 1024
+_BROKEN: Final = "What reads and writes files has ended: the session was restarted, or a limit was met. Try again."
 
 
-async def started(sandbox: E2BSandbox) -> Helper:
-    """A new helper."""
-    argv = ["python", "-I", "-S", "-c", _SOURCE]
-    return Helper(await sandbox.main.session.start(argv, wait_for_reader=True))
+class Helper:
+    """A process that answers requests. `lock`: for those who use it at the same time."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.lock = asyncio.Lock()
+        self._output = aiter(process)
+        self._arrived = bytearray()
+
+    async def ask(self, op: str, **facts: Any) -> Facts:
+        """Send a request, and wait for the answer.
+
+        Raises:
+            RpcError: It was refused, or the process has ended.
+        """
+        await self.send(json.dumps({"op": op, **facts}).encode())
+        return await self.answer()
+
+    async def send(self, data: bytes) -> None:
+        """Send a frame."""
+        try:
+            await self.process.write(struct.pack("<I", len(data)) + data)
+        except BrokenPipeError:
+            raise RpcError("unavailable", _BROKEN) from None
+
+    async def receive(self) -> bytes:
+        """Wait for a frame."""
+        (size,) = struct.unpack("<I", await self._exactly(4))
+        if size > _LONGEST:
+            raise RpcError("unavailable", _BROKEN)
+        return await self._exactly(size)
+
+    async def answer(self) -> Facts:
+        """Wait for an answer."""
+        try:
+            found = json.loads(await self.receive())
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise RpcError("unavailable", _BROKEN)
+        if "error" in found:
+            raise RpcError(str(found["error"]), str(found.get("message")))
+        return found
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._arrived) < size:
+            piece = await anext(self._output, None)
+            if piece is None:
+                raise RpcError("unavailable", _BROKEN)
+            if piece.stream == "stdout":
+                self._arrived += piece.data
+        data = bytes(self._arrived[:size])
+        del self._arrived[:size]
+        return data
 
 
-@asynccontextmanager
-async def helper(sandbox: E2BSandbox) -> AsyncIterator[Helper]:
-    """A helper for one request; it is used again if the request was answered."""
-    found = None
-    while sandbox.helpers and found is None:
-        found = sandbox.helpers.pop()
-        found = None if found.process.exit_code is not None else found
-    found = found or await started(sandbox)
-    is_free = False
+async def use_of(kept: KeptSession) -> tuple[int, float]:
+    """What the processes of a session use now: bytes of memory, and how much of a processor."""
+    helper = await Files(kept).start()
     try:
-        yield found
-        is_free = True
-    except RpcError as error:
-        is_free = str(error) != BROKEN
-        raise
+        before = await helper.ask("use")
+        await asyncio.sleep(_LOOK_SECONDS)
+        after = await helper.ask("use")
+        return int(after["memory"]), float(after["seconds"] - before["seconds"]) / _LOOK_SECONDS
+    except (KeyError, TypeError, ValueError):
+        raise RpcError("unavailable", _BROKEN) from None
     finally:
-        if is_free and len(sandbox.helpers) < _MOST_FREE and found.process.exit_code is None:
-            sandbox.helpers.append(found)
-        else:
-            await found.process.kill()
+        await helper.process.kill()
 
 
-async def ask(sandbox: E2BSandbox, op: str, **facts: Any) -> dict[str, Any]:
-    """The answer to a request.
+class Files:
+    """The files of a session."""
 
-    Raises:
-        RpcError: It was refused.
-    """
-    async with helper(sandbox) as each:
-        await each.send(json.dumps({"op": op, **facts}).encode())
-        return await each.answer()
+    def __init__(self, kept: KeptSession) -> None:
+        self._kept = kept
+        self._free: list[Helper] = []
 
+    async def start(self) -> Helper:
+        """A new helper."""
+        argv = ["python", "-I", "-S", "-c", _SOURCE]
+        return Helper(await self._kept.session.start(argv, wait_for_reader=True))
 
-async def read(sandbox: E2BSandbox, path: str) -> AsyncGenerator[dict[str, Any] | bytes]:
-    """What is known of a file, then its parts.
+    @asynccontextmanager
+    async def _helper(self) -> AsyncIterator[Helper]:
+        """A helper for one request; it is used again if the request was answered."""
+        self._free = [each for each in self._free if each.process.exit_code is None]
+        found = self._free.pop() if self._free else await self.start()
+        is_free = False
+        try:
+            yield found
+            is_free = True
+        except RpcError as error:
+            is_free = str(error) != _BROKEN
+            raise
+        finally:
+            if is_free and len(self._free) < _MOST_FREE:
+                self._free.append(found)
+            else:
+                await found.process.kill()
 
-    Raises:
-        RpcError: There is none.
-    """
-    async with helper(sandbox) as each:
-        await each.send(json.dumps({"op": "read", "path": path}).encode())
-        yield await each.answer()
-        while part := await each.receive():
-            yield part
+    async def ask(self, op: str, **facts: Any) -> Facts:
+        """The answer to a request.
 
+        Raises:
+            RpcError: It was refused.
+        """
+        async with self._helper() as helper:
+            return await helper.ask(op, **facts)
 
-async def write(
-    sandbox: E2BSandbox, path: str, parts: AsyncGenerator[bytes], metadata: dict[str, str]
-) -> dict[str, Any]:
-    """Write a file and describe it.
+    async def read(self, path: str) -> AsyncGenerator[bytes]:
+        """An empty part once the file is found, then its parts.
 
-    Raises:
-        RpcError: It cannot be written.
-    """
-    async with helper(sandbox) as each:
-        await each.send(json.dumps({"op": "write", "path": path, "metadata": metadata}).encode())
-        async with aclosing(parts):
+        Raises:
+            RpcError: There is none.
+        """
+        async with self._helper() as helper:
+            await helper.ask("read", path=path)
+            yield b""
+            while part := await helper.receive():
+                yield part
+
+    async def write(self, path: str, parts: AsyncGenerator[bytes], metadata: dict[str, str]) -> Facts:
+        """Write a file and describe it.
+
+        Raises:
+            RpcError: It cannot be written.
+        """
+        async with self._helper() as helper, aclosing(parts):
+            await helper.send(json.dumps({"op": "write", "path": path, "metadata": metadata}).encode())
             async for part in parts:
                 if part:
-                    await each.send(part)
-        await each.send(b"")
-        found: dict[str, Any] = (await each.answer())["entry"]
-        return found
+                    await helper.send(part)
+            await helper.send(b"")
+            found: Facts = (await helper.answer())["entry"]
+            return found

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import re
 import secrets
 import zlib
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, BinaryIO, Final
 
 from fastapi import APIRouter
+from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from coderoom.integrations.service.e2b import files
-from coderoom.integrations.service.e2b.connect import Facts, RpcError, message_of, seconds_of, stream_response, within
-from coderoom.integrations.service.e2b.helpers import Helper
+from coderoom.integrations.service.e2b.connect import Facts, RpcError, message_of, stream_response
+from coderoom.integrations.service.e2b.files import Helper
 from coderoom.integrations.service.e2b.process import RpcRoute, check_user
 from coderoom.integrations.service.e2b.sandboxes import INSIDE, E2BRoute, E2BSandbox, refusal, sandbox_of
 from coderoom.integrations.service.files import parts_of, received
@@ -28,7 +25,28 @@ _MOST_FILES: Final = 1_000
 _MOST_WATCHERS: Final = 32
 _MOST_EVENTS: Final = 10_000
 _METADATA: Final = "x-metadata-"
-_DISPOSITION: Final = re.compile(r'filename="((?:[^"\\]|\\.)*)"')
+
+
+class _Path(BaseModel):
+    path: str = ""
+
+
+class _Listing(_Path):
+    depth: int = 1
+
+
+class _Move(BaseModel):
+    source: str
+    destination: str
+
+
+class _Watch(_Path):
+    recursive: bool = False
+    entries: bool = Field(default=False, alias="includeEntry")
+
+
+class _Watcher(BaseModel):
+    id: str = Field(alias="watcherId")
 
 
 class _FileRoute(E2BRoute):
@@ -47,16 +65,14 @@ def make_files() -> APIRouter:
     async def download(request: Request, path: str = "") -> Response:
         sandbox = sandbox_of(request)
         check_user(request)
-        parts = files.read(sandbox, path)
-        facts = await anext(parts)
-        assert isinstance(facts, dict)
+        parts = sandbox.files.read(path)
+        await anext(parts)  # What cannot be read is told by a status.
         headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
 
         async def content() -> AsyncGenerator[bytes]:
             with sandbox.box:
                 async with aclosing(parts):
                     async for part in parts:
-                        assert isinstance(part, bytes)
                         yield part
 
         return StreamingResponse(content(), media_type="application/octet-stream", headers=headers)
@@ -68,28 +84,21 @@ def make_files() -> APIRouter:
         metadata = {
             name[len(_METADATA) :]: value for name, value in request.headers.items() if name.startswith(_METADATA)
         }
-        written = []
         with sandbox.box, await received(request, sandbox.box) as body:
             if request.headers.get("content-type", "").startswith("multipart/"):
                 found = await _uploads(request.headers, body)
                 if len(found) > 1 and path:
                     raise RpcError("invalid_argument", "Several files need paths of their own, not one in the query.")
-                for name, file in found:
-                    entry = await files.write(sandbox, path or name, parts_of(file), metadata)
-                    written.append(_info(entry))
+                files = [(path or name, parts_of(file)) for name, file in found]
+            elif request.headers.get("content-encoding") == "gzip":
+                files = [(path, _unpacked(parts_of(body), sandbox.box.sandbox.limits.disk_bytes))]
             else:
-                parts = parts_of(body)
-                if request.headers.get("content-encoding") == "gzip":
-                    parts = _unpacked(parts, sandbox.box.sandbox.limits.disk_bytes)
-                written.append(_info(await files.write(sandbox, path, parts, metadata)))
-        return JSONResponse(written)
+                files = [(path, parts_of(body))]
+            entries = [await sandbox.files.write(name, parts, metadata) for name, parts in files]
+        told = ("name", "path", "metadata")
+        return JSONResponse([{"type": "file", **{name: each[name] for name in told}} for each in entries])
 
     return routes
-
-
-def _info(entry: Facts) -> Facts:
-    metadata = {"metadata": entry["metadata"]} if entry["metadata"] else {}
-    return {"path": entry["path"], "name": entry["name"], "type": "file", **metadata}
 
 
 async def _uploads(headers: Mapping[str, str], body: BinaryIO) -> list[tuple[str, BinaryIO]]:
@@ -99,10 +108,10 @@ async def _uploads(headers: Mapping[str, str], body: BinaryIO) -> list[tuple[str
         form = await parser.parse()
     except MultiPartException as error:
         raise RpcError("invalid_argument", f"The form cannot be read: {error.message}") from None
-    found = [each for _, each in form.multi_items() if isinstance(each, UploadFile)]
+    found = [(each.filename or "", each.file) for _, each in form.multi_items() if isinstance(each, UploadFile)]
     if not found:
         raise RpcError("invalid_argument", "The form has no file.")
-    return [(each.filename or "", each.file) for each in found]
+    return found
 
 
 async def _unpacked(parts: AsyncGenerator[bytes], most: int) -> AsyncGenerator[bytes]:
@@ -120,129 +129,81 @@ async def _unpacked(parts: AsyncGenerator[bytes], most: int) -> AsyncGenerator[b
             raise RpcError("invalid_argument", f"The content is not gzip: {error}.") from None
 
 
-class _Watcher:
-    """What watches a folder, for clients that ask now and then."""
-
-    def __init__(self, helper: Helper) -> None:
-        self.helper = helper
-        self.lock = asyncio.Lock()
-
-    async def events(self) -> list[Facts]:
-        """What has happened since the last time."""
-        found: list[Facts] = []
-        async with self.lock:
-            await self.helper.send(b"{}")
-            while "told" not in (answer := await self.helper.answer()):
-                if len(found) < _MOST_EVENTS:
-                    found.append(answer["event"])
-        return found
-
-
 def make_filesystem() -> APIRouter:
     """The calls."""
     routes = APIRouter(prefix=f"{INSIDE}/filesystem.Filesystem", route_class=RpcRoute, include_in_schema=False)
 
-    async def ask(request: Request, op: str, *names: str, **more: Any) -> Response:
+    def answers(call: str, op: str, kind: type[BaseModel]) -> None:
+        @routes.post(f"/{call}")
+        async def ask(request: Request) -> Response:
+            sandbox = sandbox_of(request)
+            check_user(request)
+            message = await message_of(request, kind)
+            with sandbox.box:
+                return JSONResponse(await sandbox.files.ask(op, **message.model_dump()))
+
+    answers("Stat", "stat", _Path)
+    answers("MakeDir", "make_dir", _Path)
+    answers("Move", "move", _Move)
+    answers("Remove", "remove", _Path)
+    answers("ListDir", "list", _Listing)
+
+    async def watch(request: Request) -> tuple[E2BSandbox, str, Helper]:
         sandbox = sandbox_of(request)
         check_user(request)
-        message = await message_of(request)
-        with sandbox.box:
-            return JSONResponse(await files.ask(sandbox, op, **{name: _text(message, name) for name in names}, **more))
-
-    @routes.post("/Stat")
-    async def stat(request: Request) -> Response:
-        return await ask(request, "stat", "path")
-
-    @routes.post("/MakeDir")
-    async def make_dir(request: Request) -> Response:
-        return await ask(request, "make_dir", "path")
-
-    @routes.post("/Move")
-    async def move(request: Request) -> Response:
-        return await ask(request, "move", "source", "destination")
-
-    @routes.post("/Remove")
-    async def remove(request: Request) -> Response:
-        return await ask(request, "remove", "path")
-
-    @routes.post("/ListDir")
-    async def list_dir(request: Request) -> Response:
-        depth = (await message_of(request)).get("depth", 1)
-        return await ask(request, "list", "path", depth=depth if isinstance(depth, int) else 1)
-
-    async def watching(request: Request, sandbox: E2BSandbox) -> Helper:
-        check_user(request)
-        message = await message_of(request)
+        message = await message_of(request, _Watch)
         if len(sandbox.watchers) >= _MOST_WATCHERS:
             raise RpcError("resource_exhausted", f"At most {_MOST_WATCHERS} folders can be watched at a time.")
-        helper = await files.started(sandbox)
-        asked = {
-            "op": "watch",
-            "path": _text(message, "path"),
-            "recursive": message.get("recursive") is True,
-            "entries": message.get("includeEntry") is True,
-        }
+        key = secrets.token_hex(8)
+        helper = sandbox.watchers[key] = await sandbox.files.start()
         try:
-            await helper.send(json.dumps(asked).encode())
-            await helper.answer()
+            await helper.ask("watch", **message.model_dump())
         except BaseException:
-            await helper.process.kill()
+            await unwatch(sandbox, key)
             raise
-        return helper
+        return sandbox, key, helper
+
+    async def unwatch(sandbox: E2BSandbox, key: str) -> None:
+        with suppress(KeyError):
+            await sandbox.watchers.pop(key).process.kill()
 
     @routes.post("/WatchDir")
     async def watch_dir(request: Request) -> Response:
-        sandbox = sandbox_of(request)
-        helper = await watching(request, sandbox)
-        key = secrets.token_hex(8)
-        sandbox.watchers[key] = helper
+        sandbox, key, helper = await watch(request)
 
         async def events() -> AsyncGenerator[Facts]:
             try:
                 yield {"start": {}}
                 while True:
-                    answer = await helper.answer()
-                    if "event" in answer:
-                        yield {"filesystem": answer["event"]}
+                    yield {"filesystem": (await helper.answer())["event"]}
             finally:
-                sandbox.watchers.pop(key, None)
-                await helper.process.kill()
+                await unwatch(sandbox, key)
 
-        return stream_response(request, within(events(), seconds_of(request)), {"keepalive": {}})
+        return stream_response(request, events(), {"keepalive": {}})
 
     @routes.post("/CreateWatcher")
     async def create_watcher(request: Request) -> Response:
-        sandbox = sandbox_of(request)
-        helper = await watching(request, sandbox)
-        key = secrets.token_hex(8)
-        sandbox.watchers[key] = _Watcher(helper)
+        _, key, _ = await watch(request)
         return JSONResponse({"watcherId": key})
-
-    async def watcher_of(request: Request) -> tuple[E2BSandbox, str, _Watcher]:
-        sandbox = sandbox_of(request)
-        key = _text(await message_of(request), "watcherId")
-        found = sandbox.watchers.get(key)
-        if not isinstance(found, _Watcher):
-            raise RpcError("not_found", f"watcher with id {key} not found")
-        return sandbox, key, found
 
     @routes.post("/GetWatcherEvents")
     async def watcher_events(request: Request) -> Response:
-        _, _, watcher = await watcher_of(request)
-        return JSONResponse({"events": await watcher.events()})
+        sandbox, key = sandbox_of(request), (await message_of(request, _Watcher)).id
+        helper = sandbox.watchers.get(key)
+        if helper is None:
+            raise RpcError("not_found", f"watcher with id {key:.100} not found")
+        found: list[Any] = []
+        async with helper.lock:
+            answer = await helper.ask("tell")
+            while "event" in answer:
+                if len(found) < _MOST_EVENTS:
+                    found.append(answer["event"])
+                answer = await helper.answer()
+        return JSONResponse({"events": found})
 
     @routes.post("/RemoveWatcher")
     async def remove_watcher(request: Request) -> Response:
-        sandbox, key, watcher = await watcher_of(request)
-        del sandbox.watchers[key]
-        await watcher.helper.process.kill()
+        await unwatch(sandbox_of(request), (await message_of(request, _Watcher)).id)
         return JSONResponse({})
 
     return routes
-
-
-def _text(message: Facts, name: str) -> str:
-    found = message.get(name, "")
-    if not isinstance(found, str) or "\0" in found:
-        raise RpcError("invalid_argument", f"{name} is not text.")
-    return found

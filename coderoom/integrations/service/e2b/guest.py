@@ -27,15 +27,9 @@ _HOME = "/home/user"
 _PART = 256 * 1024
 _MOST_ENTRIES = 50_000
 _METADATA = "user.e2b."
-_KINDS = {
-    "CREATE": 0x100 | 0x80,
-    "WRITE": 0x2,
-    "REMOVE": 0x200,
-    "RENAME": 0x40,
-    "CHMOD": 0x4,
-}
-_OVERFLOW, _ONLY_FOLDER, _IS_FOLDER = 0x4000, 0x1000000, 0x40000000
 _NEW = 0x100 | 0x80
+_KINDS = {"CREATE": _NEW, "WRITE": 0x2, "REMOVE": 0x200, "RENAME": 0x40, "CHMOD": 0x4}
+_OVERFLOW, _ONLY_FOLDER, _IS_FOLDER = 0x4000, 0x1000000, 0x40000000
 _FIXED = struct.Struct("iIII")
 
 
@@ -125,8 +119,10 @@ class Files:
         """Give a file or folder another path."""
         source, destination = self.place(source), self.place(destination)
         os.lstat(source)
+        if os.path.isdir(destination):
+            raise RefusedError("already_exists", "path is a directory: %s" % destination)
         os.makedirs(os.path.dirname(destination), exist_ok=True)
-        shutil.move(source, destination) if os.path.isdir(source) else _replace(source, destination)
+        shutil.move(source, destination)
         return {"entry": self.entry(destination)}
 
     def remove(self, path: str) -> Facts:
@@ -148,7 +144,7 @@ class Files:
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode) and not path.startswith(("/proc/", "/dev/")):
                 raise RefusedError("invalid_argument", "path '%s' is not a file" % path)
-            answer({"size": facts.st_size if facts.st_size else None})
+            answer({})
             part = b"."
             while part:
                 try:
@@ -161,36 +157,46 @@ class Files:
 
     def write(self, path: str, metadata: Dict[str, str]) -> Facts:
         """Write what comes after the request."""
-        failure: Optional[Exception] = None
+        path = self.place(path)
+        part: Optional[bytes] = b"."
         try:
-            path = self.place(path)
             if os.path.isdir(path):
                 raise RefusedError("invalid_argument", "path '%s' is a directory" % path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             is_new = not os.path.exists(path)
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        except (OSError, RefusedError) as error:
-            failure = error
-        while True:
-            part = receive()
-            if not part:
-                break
-            try:
-                while failure is None and part:
-                    part = part[os.write(file, part) :]
-            except OSError as error:
-                failure = error
-                os.close(file)
-        if failure is not None:
-            raise failure
+            with open(path, "wb", buffering=0) as file:
+                while part:
+                    part = left = receive()
+                    while left:
+                        left = left[file.write(left) :]
+        finally:
+            while part:  # What cannot be written has to be read all the same.
+                part = receive()
         if is_new:
-            os.fchmod(file, 0o644)
-        os.close(file)
+            os.chmod(path, 0o644)
         for name in _metadata(path) if metadata else ():
             os.removexattr(path, _METADATA + name)
         for name, value in metadata.items():
             os.setxattr(path, _METADATA + name, value.encode())
         return {"entry": self.entry(path)}
+
+    def use(self) -> Facts:
+        """What the processes of this session use: bytes of memory, and seconds of processor time so far."""
+        room, fields_of = os.getppid(), {}
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/stat" % name) as file:
+                    fields_of[int(name)] = file.read().rpartition(")")[2].split()
+            except OSError:  # It has ended.
+                pass
+        inside, more = set(), {room}
+        while more:
+            inside |= more
+            more = {pid for pid, fields in fields_of.items() if int(fields[1]) in inside} - inside
+        own = [fields_of[pid] for pid in inside - {os.getpid()} if pid in fields_of]
+        ticks = sum(int(each) for fields in own for each in fields[11:15])  # With children that have ended.
+        pages = sum(int(fields_of[pid][21]) for pid in inside - {os.getpid(), room} if pid in fields_of)
+        return {"memory": pages * os.sysconf("SC_PAGE_SIZE"), "seconds": ticks / os.sysconf("SC_CLK_TCK")}
 
     def watch(self, path: str, recursive: bool, entries: bool) -> None:
         """Tell what happens in a folder until the input ends; an answer to each request says that all is told."""
@@ -274,15 +280,6 @@ class Watch:
         answer({"event": event})
 
 
-def _replace(source: str, destination: str) -> None:
-    try:
-        os.replace(source, destination)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        shutil.move(source, destination)
-
-
 def _name(find: Callable[[int], Any], number: int) -> str:
     try:
         return str(find(number)[0])
@@ -329,8 +326,7 @@ def _exactly(size: int) -> Optional[bytes]:
 
 def _told(error: Exception) -> Tuple[str, str]:
     if isinstance(error, RefusedError):
-        code, message = error.args
-        return code, message
+        return error.args[0], error.args[1]
     if isinstance(error, FileNotFoundError):
         return "not_found", "path not found: %s" % (error.filename,)
     if isinstance(error, PermissionError):

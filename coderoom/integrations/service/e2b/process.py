@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter
+from pydantic import Base64Bytes, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,21 +17,69 @@ from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.commands import Command
 from coderoom.integrations.service.e2b.connect import (
     Facts,
+    M,
     RpcError,
     error_response,
     message_of,
     rpc_error,
     seconds_of,
     stream_response,
-    within,
 )
 from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BRoute, E2BSandbox, sandbox_of
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenants
 
-_SIGNALS: Final = {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9, 15: 15, 9: 9}
-_LONGEST_TAG: Final = 1_000
 _KEEP_ALIVE: Final[Facts] = {"event": {"keepalive": {}}}
+_SIGNALS: Final = {"SIGNAL_SIGTERM": 15, "SIGNAL_SIGKILL": 9}
+
+
+class _Config(BaseModel):
+    cmd: str = ""
+    args: list[str] = []
+    envs: dict[str, str] = {}
+    cwd: str = ""
+
+
+class _Size(BaseModel):
+    rows: int = Field(default=24, ge=1, le=32_767)
+    cols: int = Field(default=80, ge=1, le=32_767)
+
+
+class _Terminal(BaseModel):
+    size: _Size = _Size()
+
+
+class _Start(BaseModel):
+    process: _Config
+    tag: str | None = Field(default=None, max_length=1_000)
+    pty: _Terminal | None = None
+    stdin: bool = True
+
+
+class _Selector(BaseModel):
+    pid: int | None = None
+    tag: str | None = None
+
+
+class _Selected(BaseModel):
+    process: _Selector
+
+
+class _Signal(_Selected):
+    signal: Literal["SIGNAL_SIGTERM", "SIGNAL_SIGKILL"]
+
+
+class _Data(BaseModel):
+    pty: Base64Bytes = b""
+    stdin: Base64Bytes = b""
+
+
+class _Input(_Selected):
+    input: _Data
+
+
+class _Update(_Selected):
+    pty: _Terminal = _Terminal()
 
 
 class RpcRoute(E2BRoute):
@@ -67,49 +115,44 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
     """The calls."""
     routes = APIRouter(prefix=f"{INSIDE}/process.Process", route_class=RpcRoute, include_in_schema=False)
 
-    def command_of(sandbox: E2BSandbox, message: Facts) -> Command:
-        selector = message.get("process")
-        selector = selector if isinstance(selector, dict) else {}
-        for each in running(sandbox):
-            if each.number == selector.get("pid") or (each.tag is not None and each.tag == selector.get("tag")):
-                return each
-        raise RpcError("not_found", f"process with pid {selector.get('pid', selector.get('tag'))!r:.100} not found")
+    async def selected(request: Request, kind: type[M]) -> tuple[Command, M]:
+        """The command that a message is about, and the message."""
+        message: Any = await message_of(request, kind)
+        asked: _Selector = message.process
+        for each in sandbox_of(request).running:
+            if each.number == asked.pid or (asked.tag is not None and each.facts.get("tag") == asked.tag):
+                return each, message
+        raise RpcError("not_found", f"process with pid {asked.pid or asked.tag!r:.100} not found")
+
+    async def begin(request: Request, sandbox: E2BSandbox, asked: _Start) -> Command:
+        config, size = asked.process, None if asked.pty is None else asked.pty.size
+        how: dict[str, Any] = {} if size is None else {"pty": True, "size": (size.rows, size.cols)}
+        env = {} if size is None else {"TERM": "xterm-256color"}
+        argv, folder = [config.cmd, *config.args], _folder(sandbox, config.cwd)
+        starting = sandbox.main.start_program(tenants, argv, cwd=folder, env=env | config.envs, **how)
+        try:
+            process = await unless_left(request, starting)
+        except NotADirectoryError:
+            raise RpcError("invalid_argument", f"cwd {config.cwd!r:.200} is not a directory") from None
+        except OSError as error:
+            what = "cwd" if config.cwd and error.filename == config.cwd else "command"
+            why = f"{what} {error.filename or config.cmd!r:.200} cannot be used: {error.strerror}"
+            raise RpcError("invalid_argument", why) from None
+        if not asked.stdin and size is None:
+            await process.close_input()
+        facts = {"config": config.model_dump(), **asked.model_dump(include={"tag"}, exclude_none=True)}
+        return Command(next(sandbox.numbers), process, facts, size is not None)
 
     @routes.post("/Start")
     async def start(request: Request) -> Response:
         sandbox = sandbox_of(request)
         check_user(request)
-        message = await message_of(request)
-        config, tag, pty = message.get("process") or {}, message.get("tag"), message.get("pty")
-        if not isinstance(config, dict) or not isinstance(tag, str | None) or len(tag or "") > _LONGEST_TAG:
-            raise RpcError("invalid_argument", "process is not an object, or tag is no short text")
-        config = {name: config[name] for name in ("cmd", "args", "envs", "cwd") if config.get(name) is not None}
-        if not isinstance(config.get("args", []), list) or not isinstance(config.get("envs", {}), dict):
-            raise RpcError("invalid_argument", "process.args is not a list, or process.envs is not an object")
-        try:
-            starting = sandbox.main.start_program(
-                tenants,
-                [config.get("cmd", ""), *config.get("args", ())],
-                cwd=_folder(sandbox, config.get("cwd") or ""),
-                env=_terminal(pty) | config.get("envs", {}),
-                pty=pty is not None,
-                size=_size(pty) if pty is not None else (24, 80),
-            )
-            process = await unless_left(request, starting)
-        except NotADirectoryError:
-            raise RpcError("invalid_argument", f"cwd {config.get('cwd')!r:.200} is not a directory") from None
-        except OSError as error:
-            what = "cwd" if config.get("cwd") and error.filename == config["cwd"] else "command"
-            why = f"{what} {error.filename or config.get('cmd')!r:.200} cannot be used: {error.strerror}"
-            raise RpcError("invalid_argument", why) from None
-        if message.get("stdin") is False and pty is None:
-            await process.close_input()
-        command = Command(next(sandbox.numbers), process, config, tag, pty is not None)
+        command = await begin(request, sandbox, await message_of(request, _Start))
         sandbox.commands[command.number] = command
         events = command.follow()
         first = await anext(events)  # It follows from the first output on.
-        seconds = seconds_of(request)
-        asyncio.ensure_future(attended(sandbox, command, seconds))  # noqa: RUF006 (it ends with the process)
+        attending = asyncio.ensure_future(command.attend(sandbox.box, seconds_of(request)))
+        attending.add_done_callback(lambda _: sandbox.commands.pop(command.number, None))
 
         async def all_events() -> AsyncGenerator[Facts]:
             yield first
@@ -118,103 +161,50 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
                     raise RpcError("unavailable", "the connection to the sandbox ended before the stream completed")
                 yield event
 
-        messages = within(all_events(), seconds)
-        return stream_response(request, messages, _KEEP_ALIVE)
+        return stream_response(request, all_events(), _KEEP_ALIVE)
 
     @routes.post("/Connect")
     async def connect(request: Request) -> Response:
-        command = command_of(sandbox_of(request), await message_of(request))
-
-        return stream_response(request, within(command.follow(), seconds_of(request)), _KEEP_ALIVE)
+        command, _ = await selected(request, _Selected)
+        return stream_response(request, command.follow(), _KEEP_ALIVE)
 
     @routes.post("/List")
     async def list_all(request: Request) -> Response:
-        found = []
-        for each in running(sandbox_of(request)):
-            tag = {} if each.tag is None else {"tag": each.tag}
-            found.append({"config": each.config, "pid": each.number, **tag})
-        return JSONResponse({"processes": found})
+        return JSONResponse({"processes": [each.facts for each in sandbox_of(request).running]})
 
     @routes.post("/SendSignal")
     async def send_signal(request: Request) -> Response:
-        message = await message_of(request)
-        command = command_of(sandbox_of(request), message)
-        number = _SIGNALS.get(message.get("signal", ""))
-        if number is None:
-            raise RpcError("invalid_argument", "signal is neither SIGNAL_SIGTERM nor SIGNAL_SIGKILL")
-        await command.kill(number)
+        command, message = await selected(request, _Signal)
+        await command.kill(_SIGNALS[message.signal])
         return JSONResponse({})
 
     @routes.post("/SendInput")
     async def send_input(request: Request) -> Response:
-        message = await message_of(request)
-        command = command_of(sandbox_of(request), message)
-        given = message.get("input") or {}
+        command, message = await selected(request, _Input)
         try:
-            data = base64.b64decode(given.get("pty", given.get("stdin", "")), validate=True)
-        except (binascii.Error, TypeError):
-            raise RpcError("invalid_argument", "input is not base64") from None
-        try:
-            await command.process.write(data)
+            await command.process.write(message.input.pty or message.input.stdin)
         except BrokenPipeError:
             raise RpcError("failed_precondition", "stdin not enabled or closed") from None
         return JSONResponse({})
 
     @routes.post("/CloseStdin")
     async def close_stdin(request: Request) -> Response:
-        command = command_of(sandbox_of(request), await message_of(request))
+        command, _ = await selected(request, _Selected)
         await command.process.close_input()
         return JSONResponse({})
 
     @routes.post("/Update")
     async def update(request: Request) -> Response:
-        message = await message_of(request)
-        command = command_of(sandbox_of(request), message)
-        if message.get("pty") is not None:
-            command.process.resize(*_size(message["pty"]))
+        command, message = await selected(request, _Update)
+        command.process.resize(message.pty.size.rows, message.pty.size.cols)
         return JSONResponse({})
-
-    @routes.post("/StreamInput")
-    async def stream_input(request: Request) -> Response:
-        raise RpcError("unimplemented", "Input is sent by SendInput here.")
 
     return routes
 
 
-def running(sandbox: E2BSandbox) -> list[Command]:
-    """The commands that have not ended."""
-    return [each for each in sandbox.commands.values() if each.process.exit_code is None]
-
-
-async def attended(sandbox: E2BSandbox, command: Command, seconds: float | None) -> None:
-    """Pass the output of a command on, and kill it after so many seconds; the sandbox is in use meanwhile."""
-    loop = asyncio.get_running_loop()
-    late = None if seconds is None else loop.call_later(seconds, lambda: asyncio.ensure_future(command.kill()))
-    try:
-        with sandbox.box:
-            await command.attend()
-    finally:
-        if late is not None:
-            late.cancel()
-        sandbox.commands.pop(command.number, None)
-
-
-def _folder(sandbox: E2BSandbox, given: Any) -> str:
-    if not isinstance(given, str):
-        raise RpcError("invalid_argument", "cwd is not text")
-    folder: str = given
+def _folder(sandbox: E2BSandbox, folder: str) -> str:
     if folder == "~" or folder.startswith("~/"):
-        folder = f".{folder[1:]}"
+        return f".{folder[1:]}"
     if not sandbox.has_home and f"{folder}/".startswith(f"{HOME}/"):
-        folder = f".{folder[len(HOME) :]}"
+        return f".{folder[len(HOME) :]}"
     return folder
-
-
-def _size(pty: Any) -> tuple[int, int]:
-    size = pty.get("size") if isinstance(pty, dict) else None
-    size = size if isinstance(size, dict) else {}
-    return size.get("rows", 24), size.get("cols", 80)
-
-
-def _terminal(pty: Any) -> dict[str, str]:
-    return {} if pty is None else {"TERM": "xterm-256color"}

@@ -6,13 +6,15 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import re
 import secrets
+import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from fastapi import HTTPException
 from fastapi.exceptions import RequestValidationError
@@ -22,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.e2b.commands import Command
-from coderoom.integrations.service.e2b.helpers import Helper
+from coderoom.integrations.service.e2b.files import Files, Helper
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of
 from coderoom.integrations.service.tenants import Tenant
 
@@ -37,8 +39,13 @@ INSIDE: Final = "/e2b"
 SANDBOX: Final = "coderoom.e2b"
 """The key of a request's scope under which is its sandbox."""
 MOST_SECONDS: Final = 86_400
+PORT: Final = "coderoom.e2b.port"
+"""The key of a request's scope under which is the port inside that it is for, and its path."""
+TRAFFIC_TOKEN: Final = b"e2b-traffic-access-token"
 _ID: Final = b"e2b-sandbox-id"
-_TOKENS: Final = (b"x-access-token", b"e2b-traffic-access-token")
+_HOST: Final = re.compile(rb"(\d{1,5})-(b[0-9a-z]+-[0-9a-f]{24})\.")
+_OWN_PORTS: Final = (49_983, 49_999)  # Those of E2B's own servers in a sandbox, in whose place this one answers.
+_TOKENS: Final = (b"x-access-token", TRAFFIC_TOKEN)
 
 
 class AdmissionError(Exception):
@@ -91,12 +98,13 @@ class E2BSandbox:
         ends: When its time is over, in seconds since 1970; `None` while it is paused.
         has_home: Whether its files are at `/home/user`; elsewhere, walls show them where they are.
         pauses: Whether it is paused then, not ended.
+        public: Whether its ports may be reached without a token.
         keeps_memory: Whether variables and commands outlast such a pause.
         wakes: For how many seconds a request lets it go on after such a pause; `None`: it refuses requests.
         contexts: The contexts of its code, by ids.
         commands: Its commands, by their numbers.
+        files: Its files.
         watchers: What watches its folders, by ids.
-        helpers: What answers requests for files, and has nothing to do.
     """
 
     box: Box
@@ -105,6 +113,7 @@ class E2BSandbox:
     env: Mapping[str, str]
     has_home: bool
     pauses: bool = False
+    public: bool = False
     keeps_memory: bool = True
     wakes: float | None = None
     token: str = field(default_factory=lambda: secrets.token_hex(24))
@@ -112,15 +121,22 @@ class E2BSandbox:
     paused: bool = False
     contexts: dict[str, Context] = field(default_factory=dict)
     commands: dict[int, Command] = field(default_factory=dict)
-    watchers: dict[str, Any] = field(default_factory=dict)
-    helpers: list[Helper] = field(default_factory=list)
+    watchers: dict[str, Helper] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1_000, 1 << 31)))
     timer: asyncio.TimerHandle | None = None
+
+    def __post_init__(self) -> None:
+        self.files = Files(self.main)
 
     @property
     def id(self) -> str:
         """Its id."""
         return self.box.id
+
+    @property
+    def running(self) -> list[Command]:
+        """The commands that have not ended."""
+        return [each for each in self.commands.values() if each.process.exit_code is None]
 
     @property
     def end_at(self) -> float:
@@ -195,9 +211,10 @@ class E2BSandboxes:
         sandbox.timer = late(seconds, lambda: asyncio.ensure_future(self._over(sandbox)))
 
     async def _over(self, sandbox: E2BSandbox) -> None:
-        if not self.boxes.has(sandbox.box) or sandbox.paused:
-            return
-        await (self.pause(sandbox, sandbox.keeps_memory) if sandbox.pauses else self.end(sandbox))
+        if sandbox.pauses and not sandbox.paused and self.boxes.has(sandbox.box):
+            await self.pause(sandbox, sandbox.keeps_memory)
+        else:
+            await self.end(sandbox)
 
     async def pause(self, sandbox: E2BSandbox, memory: bool) -> None:
         """Stop its commands, and keep it as it is for a day at most; without `memory`, keep the files only."""
@@ -206,14 +223,10 @@ class E2BSandboxes:
         sandbox.box.idle_seconds = MOST_SECONDS
         for context in sandbox.contexts.values():
             await context.kept.session.cancel()
-        for command in list(sandbox.commands.values()):
-            await command.suspend(True)
+        for command in sandbox.running:
+            await command.process.send_signal(signal.SIGSTOP)
         if not memory:
             await self.forget(sandbox)
-        assert sandbox.timer is not None
-        sandbox.timer.cancel()
-        late = asyncio.get_running_loop().call_later
-        sandbox.timer = late(MOST_SECONDS, lambda: asyncio.ensure_future(self.end(sandbox)))
 
     async def forget(self, sandbox: E2BSandbox) -> None:
         """End its commands, and make the states of all contexts fresh."""
@@ -224,8 +237,8 @@ class E2BSandboxes:
         if sandbox.paused:
             sandbox.paused = False
             sandbox.box.idle_seconds = sandbox.box.tenant.limits.idle_seconds
-            for command in list(sandbox.commands.values()):
-                asyncio.ensure_future(command.suspend(False))  # noqa: RUF006 (it is over at once)
+            for command in sandbox.running:
+                asyncio.ensure_future(command.process.send_signal(signal.SIGCONT))  # noqa: RUF006 (it is over at once)
         elif sandbox.ends is not None and sandbox.ends > time.time() + seconds:
             return
         self.set_time(sandbox, seconds)
@@ -235,43 +248,79 @@ class E2BSandboxes:
     def admit(self, scope: Any, headers: Mapping[bytes, bytes]) -> Tenant:
         """The tenant of a request that goes inside a sandbox, which is changed so that the right routes get it.
 
-        Such a request has the id of the sandbox in a header, and its token; or it has a URL for a file, which was
-        signed with the token.
+        Such a request has the id of the sandbox in a header, and its token; or its host is `PORT-ID.DOMAIN`; or it has
+        a URL for a file, which was signed with the token.
 
         Raises:
             AdmissionError: There is no such sandbox, it is paused, or the token is wrong.
         """
-        id = headers.get(_ID)
-        if id is not None:
-            found = self._alive(id.decode("latin-1"))
+        id, port = _named(headers)
+        found: E2BSandbox | None
+        if id is None:
+            found = self.signed(scope, "write" if scope["method"] == "POST" else "read")
+        else:
+            found = self._alive(id)
             given = [headers[name] for name in _TOKENS if name in headers]
             known = found is not None and any(hmac.compare_digest(found.token.encode(), each) for each in given)
+            known = known or (found is not None and found.public and port is not None)
             if found is not None and found.paused and found.wakes is not None and known:
                 self.resume(found, found.wakes)
             if found is None or found.paused:
-                raise AdmissionError(502, "The sandbox was not found", sandboxId=id.decode("latin-1"))
+                raise AdmissionError(502, "The sandbox was not found", sandboxId=id)
             if not known:
                 raise AdmissionError(401, "The access token of the sandbox is missing or wrong.")
-        else:
-            query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-            operation = "write" if scope["method"] == "POST" else "read"
-            all_known = filter(None, map(self._alive, list(self._known)))
-            found = next((each for each in all_known if each.signs(query, operation)), None)
-            if found is None or found.paused:
-                raise AdmissionError(401, "The signature is wrong, or its sandbox was not found.")
-            until = query.get("signature_expiration", [""])[0]
-            if until and not (until.isdecimal() and int(until) >= time.time()):
-                raise AdmissionError(401, "signature is already expired")
         scope[SANDBOX] = found
-        scope["path"] = INSIDE + scope["path"]
+        if port is not None:
+            scope[PORT] = port, scope.get("raw_path") or quote(scope["path"]).encode()
+        scope["path"] = INSIDE + ("/port" if port is not None else scope["path"])
         scope["raw_path"] = scope["path"].encode()
         return found.box.tenant
+
+    def signed(self, scope: Any, operation: str) -> E2BSandbox:
+        """The sandbox for which a URL for a file was signed.
+
+        Raises:
+            AdmissionError: There is none here, or the time of the URL is over.
+        """
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        all_known = filter(None, map(self._alive, list(self._known)))
+        found = next((each for each in all_known if each.signs(query, operation)), None)
+        if found is None or found.paused:
+            raise AdmissionError(401, "The signature is wrong, or its sandbox was not found.")
+        until = query.get("signature_expiration", [""])[0]
+        if until and not (until.isdecimal() and int(until) >= time.time()):
+            raise AdmissionError(401, "signature is already expired")
+        return found
+
+    async def owner_of_signed(self, scope: Any) -> str:
+        """Which of the server's other processes has the sandbox for which a URL was signed; this one if none has."""
+        path = f"{INSIDE}/signed/{'write' if scope['method'] == 'POST' else 'read'}"
+        answers = await self.boxes.peers.answers({**scope, "method": "GET", "path": path})
+        return next((str(each["owner"]) for each in answers), self.boxes.peers.owner)
+
+
+def is_signed(scope: Any) -> bool:
+    """Whether a request has a signed URL, which does not name its sandbox."""
+    names = scope["path"] == "/files" and b"signature=" in scope["query_string"]
+    return names and _named(dict(scope["headers"])) == (None, None)
 
 
 def is_inside(scope: Any) -> bool:
     """Whether a request goes inside a sandbox; see `E2BSandboxes.admit`."""
-    is_signed = scope["path"] == "/files" and b"signature=" in scope["query_string"]
-    return is_signed or any(name == _ID for name, _ in scope["headers"])
+    return is_signed(scope) or _named(dict(scope["headers"]))[0] is not None
+
+
+def is_for_port(scope: Any) -> bool:
+    """Whether a request is for a port inside a sandbox."""
+    return _named(dict(scope["headers"]))[1] is not None
+
+
+def _named(headers: Mapping[bytes, bytes]) -> tuple[str | None, int | None]:
+    """The id of the sandbox that a request names, and the port inside that it is for."""
+    host = _HOST.match(headers.get(b"host", b""))
+    if host is None:
+        return headers[_ID].decode("latin-1") if _ID in headers else None, None
+    return host[2].decode(), None if int(host[1]) in _OWN_PORTS else int(host[1])
 
 
 def is_control(scope: Any) -> bool:

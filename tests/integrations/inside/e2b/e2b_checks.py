@@ -19,7 +19,9 @@ from tests.integrations.service import serving
 
 @pytest.fixture(scope="session", autouse=True)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serving(tmp_path_factory.mktemp("service")) as url, pytest.MonkeyPatch.context() as patch:
+    folder = tmp_path_factory.mktemp("service")
+    with serving(folder, "--local-network") as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("E2B_DOMAIN", url.replace("http://127.0.0.1", "localhost"))
         patch.setenv("E2B_API_URL", url)
         patch.setenv("E2B_SANDBOX_URL", url)
         patch.setenv("E2B_API_KEY", "token-of-one")
@@ -119,6 +121,21 @@ def test_pause_of_files_only() -> None:
         assert (made.files.read("kept.txt"), made.commands.list()) == ("x", [])
 
 
+def test_metrics(box: Sandbox) -> None:
+    """`get_metrics`: the processor, memory and disk that the sandbox uses now."""
+    box.commands.run("while :; do :; done", background=True)
+    box.run_code("kept = bytearray(200_000_000)")
+    box.files.write("large", b"x" * 3_000_000)
+    [now] = box.get_metrics()
+    assert now.cpu_used_pct > 10
+    assert 200_000_000 < now.mem_used < now.mem_total == 1 << 30
+    assert 3_000_000 <= now.disk_used < now.disk_total
+    for each in box.commands.list():
+        box.commands.kill(each.pid)
+    box.files.remove("large")
+    box.run_code("del kept")
+
+
 def test_tokens_are_checked(box: Sandbox) -> None:
     """API keys are tenants; each sandbox has an access token of its own, which every request inside needs."""
     with pytest.raises(e2b.AuthenticationException):
@@ -135,9 +152,9 @@ def test_tokens_are_checked(box: Sandbox) -> None:
 
 
 def test_what_is_not_there() -> None:
-    """Templates, snapshots, forks, volumes, metrics, MCP gateways: a `SandboxException` says that they are missing."""
+    """Templates, snapshots, forks, volumes, MCP gateways: a `SandboxException` says that they are missing."""
     with Sandbox.create() as made:
-        for call in (made.create_snapshot, made.fork, made.get_metrics):
+        for call in (made.create_snapshot, made.fork):
             with pytest.raises(e2b.SandboxException, match="not supported by this server"):
                 call()
     with pytest.raises(e2b.SandboxException, match="There is no template 'mine'"):
@@ -365,6 +382,55 @@ def test_one_user(box: Sandbox) -> None:
     assert box.commands.run("whoami", user="user").stdout == "user\n"
     with pytest.raises(e2b.AuthenticationException, match="There is no user 'root'"):
         box.commands.run("id", user="root")
+
+
+def asked(box: Sandbox, port: int, headers: dict[str, str], data: bytes | None = None) -> bytes:
+    """What a server in a sandbox answers. The name of `get_host` is a header, as no name server knows it here."""
+    url = f"{box.envd_api_url}/large?n=2&x=%2F"
+    request = urllib.request.Request(url, data, {**headers, "Host": box.get_host(port)})
+    with urllib.request.urlopen(request) as answer:
+        found: bytes = answer.read()
+        return found
+
+
+def status_of(box: Sandbox, port: int, headers: dict[str, str]) -> int:
+    try:
+        asked(box, port, headers)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
+
+
+_SERVER = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.path} {len(body)} {'e2b-traffic-access-token' in self.headers}".encode())
+    def do_GET(self):
+        self.send_response(404)
+        self.end_headers()
+HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_ports(public: bool) -> None:
+    """`get_host`: HTTP to servers in the sandbox, with its token; with `allow_public_traffic=True`, without."""
+    with Sandbox.create(network={"allow_public_traffic": public}) as made:
+        made.files.write("server.py", _SERVER)
+        made.commands.run("python server.py", background=True)
+        headers = {} if public else {"e2b-traffic-access-token": str(made.traffic_access_token)}
+        for _ in range(100):
+            if status_of(made, 8000, headers) != 502:  # It listens.
+                break
+            time.sleep(0.1)
+        assert asked(made, 8000, headers, b"x" * 20_000_000) == b"/large?n=2&x=%2F 20000000 False"
+        assert status_of(made, 8000, headers) == 404
+        assert status_of(made, 8001, headers) == 502
+        assert status_of(made, 8000, {}) == (404 if public else 401)
 
 
 # --- The other client ---
