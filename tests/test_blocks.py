@@ -866,9 +866,9 @@ def test_a_tag_beside_a_comment_is() -> None:
     "text",
     [
         "> -\nx\n" * 10_000,
-        "> ~~~\nx\n" * 10_000,
+        pytest.param("> ~~~\nx\n" * 10_000, marks=pytest.mark.slow),
         "a ```python\ny```\n" * 5_000,
-        "<think>a</think>```python\nx```\n" * 5_000,
+        pytest.param("<think>a</think>```python\nx```\n" * 5_000, marks=pytest.mark.slow),
         "<think>a</think>``` b " * 9_000,
     ],
 )

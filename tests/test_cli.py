@@ -292,6 +292,7 @@ def test_code_in_a_team_sees_nothing_of_this_machine(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["answer"] == "False [] False\nno network\n"
 
 
+@pytest.mark.slow
 def test_a_warning_of_autogen_is_a_sentence(tmp_path: Path) -> None:
     executor = {"provider": "autogen_ext.code_executors.local.LocalCommandLineCodeExecutor", "config": {}}
     config = {"name": "executor", "code_executor": executor}
@@ -539,6 +540,7 @@ def test_what_needs_no_autogen_does_not_import_it(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["doctor"], ["teams", "--json"], ["run", "code-act", "x", "--model", REPLAY]])
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "coderoom", *arguments]
@@ -551,6 +553,7 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path, arguments: list[str
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_bug(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "coderoom", "teams"]
     with Path("/dev/full").open("wb") as full:
@@ -560,6 +563,7 @@ def test_a_full_disk_is_no_bug(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "coderoom: The output cannot be written: No space left on device.\n")
 
 
+@pytest.mark.slow
 def test_an_old_character_set_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('\u2713 done')", encoding="utf-8")
     env = {"PYTHONIOENCODING": "latin1", "PYTHONUTF8": "0"}

@@ -78,6 +78,7 @@ def test_a_chat_keeps_conversation_and_variables(tmp_path: Path) -> None:
     assert "never read" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "value", "outcome", "words"),
     [
@@ -140,6 +141,7 @@ def test_mistakes_in_the_users_config_file_have_their_place(tmp_path: Path, text
     assert words in done.stderr
 
 
+@pytest.mark.slow
 def test_models_are_listed_and_checked(tmp_path: Path) -> None:
     listed = json.loads(coderoom("models", "--json", cwd=tmp_path).stdout)
     assert (listed["default"], listed["checks"]) == ("openai:gpt-4o", [])
@@ -163,6 +165,7 @@ def test_models_are_listed_and_checked(tmp_path: Path) -> None:
     assert coderoom("models", "--check", cwd=tmp_path).returncode == 3
 
 
+@pytest.mark.slow
 def test_help_has_words_and_no_types(tmp_path: Path) -> None:
     for command in ("run", "exec", "solve", "validate", "convert", "init", "chat", "cache show"):
         shown = coderoom(*command.split(), "--help", cwd=tmp_path, env={"COLUMNS": "80"}).stdout

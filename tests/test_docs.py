@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,21 @@ from tests.support.commands import ROOT, coderoom, run_script
 from tests.support.openai_server import OpenAIServer, Request
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+# Their examples take longest; `make test-full` runs them too.
+LONG = (
+    "docs/commands.md",
+    "docs/generation.md",
+    "docs/integrations.md",
+    "docs/judge.md",
+    "docs/service.md",
+    "docs/tutorial.md",
+)
+
+
+def with_marks(place: str, *arguments: Any) -> Any:
+    return pytest.param(*arguments, id=place, marks=pytest.mark.slow if place.startswith(LONG) else ())
 
 
 def blocks(language: str) -> list[tuple[str, Block]]:
@@ -32,9 +48,7 @@ def test_there_are_examples() -> None:
     assert all(block.closed for page in PAGES for block in extract_code_blocks(page.read_text()))
 
 
-@pytest.mark.parametrize(
-    ("place", "block"), blocks("python"), ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("place", "block"), [with_marks(place, place, block) for place, block in blocks("python")])
 def test_python_example_runs(tmp_path: Path, place: str, block: Block) -> None:
     # Examples name files of the checkout, but leave nothing in it.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -85,7 +99,7 @@ def answer(request: Request) -> str:
     return "It is 42." if "print(42)" in str(request.messages) else code
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [with_marks(str(page.relative_to(ROOT)), page) for page in PAGES])
 def test_commands_run_as_printed(tmp_path: Path, page: Path) -> None:
     found = [block for block in extract_code_blocks(page.read_text()) if block.language == "sh" and not block.no_run]
     lines = [line for block in found for line in block.code.splitlines() if line.startswith("coderoom ")]

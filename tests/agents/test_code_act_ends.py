@@ -150,6 +150,7 @@ async def test_max_seconds_in_an_endless_loop(actor: MakeActor, mark: str, strea
     assert outputs(await stream(agent, "And now?")) == ["x is 1\n"]
 
 
+@pytest.mark.slow
 async def test_max_seconds_while_somebody_is_asked(actor: MakeActor, tmp_path: Path) -> None:
     async def never(request: ApprovalRequest) -> ApprovalResponse:
         await asyncio.Event().wait()
@@ -161,6 +162,7 @@ async def test_max_seconds_while_somebody_is_asked(actor: MakeActor, tmp_path: P
     assert not (tmp_path / "work" / "made").exists()
 
 
+@pytest.mark.slow
 async def test_max_seconds_holds_for_an_approval_that_ignores_its_cancellation(
     actor: MakeActor, tmp_path: Path
 ) -> None:

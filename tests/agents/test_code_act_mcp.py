@@ -131,6 +131,7 @@ async def test_a_server_that_cannot_be_started_is_a_clear_error(
     await agent.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_is_told_and_started_anew(actor: MakeActor, log: Path) -> None:
     client = Client(python("x = 1\ncollapse()"), python("print(x, count('pears'))"), "5.")
     agent = actor(client, workbench=McpWorkbench(params(log)))

@@ -266,6 +266,7 @@ async def test_context_variables_reach_the_thread() -> None:
     assert answer.reason == "ada"
 
 
+@pytest.mark.slow
 def test_an_approval_that_never_returns_does_not_keep_the_interpreter() -> None:
     script = textwrap.dedent("""
         import asyncio, threading

@@ -224,6 +224,7 @@ def _nested() -> str:
     return text.replace("THIRD", agent("third").replace("{", "{component_type: agent, ", 1))
 
 
+@pytest.mark.slow
 async def test_a_team_in_a_coding_team_becomes_an_agent_that_does_the_same(tmp_path: Path) -> None:
     """Studio's builder drops teams that stand there."""
     file = write(tmp_path, _nested())

@@ -41,6 +41,7 @@ def written(folder: Path, text: str) -> list[str]:
     return mistakes(write(folder, text))
 
 
+@pytest.mark.slow
 def test_what_the_constructor_of_autogens_class_fills_in_is_not_required() -> None:
     schema: Any = validator().schema
     for name, needed in (("AssistantAgentConfig", {"name", "model_client"}), ("TokenUsageTerminationConfig", set())):

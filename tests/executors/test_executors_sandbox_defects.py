@@ -81,6 +81,7 @@ async def test_l11_links_that_code_makes_lead_nowhere(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"a.py": "untouched"}
 
 
+@pytest.mark.slow
 async def test_l11_not_even_while_code_swaps_folders_for_links(tmp_path: Path) -> None:
     work, outside = tmp_path / "work", tmp_path / "outside"
     outside.mkdir()

@@ -70,6 +70,7 @@ assert not any(folder.exists() for folder in folders)
 """
 
 
+@pytest.mark.slow
 def test_it_can_be_used_in_one_event_loop_after_another() -> None:
     # In a process of its own: sockets of a loop that is closed are left to the garbage collector, which warns of them.
     subprocess.run([sys.executable, "-c", LOOPS], check=True, timeout=60)
@@ -145,6 +146,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["kill", "end"])
 async def test_nothing_is_left_of_a_host_that_never_stopped_it(how: str) -> None:
     mark = f"sandbox-host-{os.getpid()}-{how}"

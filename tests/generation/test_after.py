@@ -63,9 +63,9 @@ async def test_a_property_sees_what_the_call_has_left(runner: TestRunner) -> Non
     [
         ("def f(xs, /, *, y): xs.append(y)", {"inputs": {"y": 2, "xs": [1]}, "property": "after == {'xs': [1, 2], 'y': 2}"}),
         pytest.param("async def f(xs): xs.clear()", {"inputs": {"xs": [1]}, "property": "after['xs'] == [] and xs == [1]"}, marks=pytest.mark.slow),
-        ("def f(d): d.update(a=1)\nclass P: ...", {"inputs": {"d": {}}, "property": "after['d'] == {'a': 1}"}),
+        pytest.param("def f(d): d.update(a=1)\nclass P: ...", {"inputs": {"d": {}}, "property": "after['d'] == {'a': 1}"}, marks=pytest.mark.slow),
         ("def f(xs): return xs.pop()", {"inputs": {"xs": [1, 2]}, "property": "after['xs'] + [result] == xs"}),
-        ("def f(s): s.discard(1)", {"inputs": {"s": {"$set": [1, 2]}}, "property": "after['s'] == {2}"}),
+        pytest.param("def f(s): s.discard(1)", {"inputs": {"s": {"$set": [1, 2]}}, "property": "after['s'] == {2}"}, marks=pytest.mark.slow),
         ("def f(xs): return len(xs)", {"inputs": {"xs": [1]}, "property": "result == 1 and after['xs'] == xs"}),
         ("def f(after): return after", {"inputs": {"after": 3}, "property": "result == after"}),
         (
@@ -130,6 +130,7 @@ async def test_the_file_for_pytest_says_the_same(runner: TestRunner, tmp_path: P
     await agrees(runner, tmp_path, right, freeze(tests), *wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["after", pytest.param("result", marks=pytest.mark.slow)])
 def test_in_a_module_that_is_called_like_what_the_file_uses(tmp_path: Path, name: str) -> None:
     source = f"SEEN = []\ndef {name}(xs): SEEN.append(xs.pop())"

@@ -73,6 +73,7 @@ async def test_answers_that_depend_on_state(sandbox: Sandbox) -> None:
     assert [[*STATES][number] for number in await passing(sandbox, [*STATES.values()])] == []
 
 
+@pytest.mark.slow
 async def test_values_that_are_not_equal(sandbox: Sandbox) -> None:
     functions = {
         f"f{number}": f"def f{number}():\n    return {text}\n" for number, (_, text, _) in enumerate(COMPARISONS)

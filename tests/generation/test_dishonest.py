@@ -109,7 +109,7 @@ def expectations(secret: str) -> list[FunctionTest]:
     ]
 
 
-@pytest.mark.parametrize("name", some(DISHONEST, "exits at once", "forges the end", "makes one two in its parent"))
+@pytest.mark.parametrize("name", some(DISHONEST, "forges the end", "makes one two in its parent"))
 async def test_it_does_not_pass_and_harms_no_other(hasty: TestRunner, name: str) -> None:
     secret = f"SECRET-{secrets.token_hex(8)}"
     honest = [test_of(f"{number}", inputs={"x": number}, expected_output=number + 1) for number in range(4)]
@@ -126,7 +126,7 @@ def median_tests() -> FrozenTests:
     return freeze({name: [FunctionTest.model_validate(each) for each in cases] for name, cases in TESTS.items()})
 
 
-@pytest.mark.parametrize("name", some(AT_CALL, "is an int that is equal to all", "patches whoever asks"))
+@pytest.mark.parametrize("name", some(AT_CALL, "patches whoever asks"))
 async def test_a_median_that_cheats_when_it_is_called(hasty: TestRunner, median_tests: FrozenTests, name: str) -> None:
     results = await hasty.run({"roman": ROMAN, "median": source_of_median(AT_CALL[name])}, median_tests)
     assert not all(each.passed for each in results if each.function == "median")

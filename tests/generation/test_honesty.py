@@ -386,13 +386,13 @@ async def test_noise_ends_with_a_reason(asked: Asked, name: str) -> None:
     ("step", "name"),
     [
         ("tests", "a refusal"),
-        ("tests", "json with comments"),
+        pytest.param("tests", "json with comments", marks=pytest.mark.slow),
         pytest.param("tests", "too many requests", marks=pytest.mark.slow),
         ("code", "garbage"),
-        ("code", "a tool call"),
+        pytest.param("code", "a tool call", marks=pytest.mark.slow),
         pytest.param("code", "20 megabytes of braces", marks=pytest.mark.slow),
         ("repair", "cut off"),
-        ("repair", "no choices"),
+        pytest.param("repair", "no choices", marks=pytest.mark.slow),
     ],
 )
 async def test_noise_in_later_answers_ends_with_a_reason(asked: Asked, step: str, name: str) -> None:

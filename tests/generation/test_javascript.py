@@ -385,6 +385,7 @@ class TestWritten:
         (folder / name).write_text(text)
         return not subprocess.run(["node", "--test", name], cwd=folder, capture_output=True, check=False).returncode
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("source", "expected"),
         [

@@ -226,6 +226,7 @@ async def test_properties(runner: TestRunner, tmp_path: Path) -> None:
     await agrees(runner, tmp_path, right, freeze({"f": tests}), *wrong)
 
 
+@pytest.mark.slow
 async def test_properties_see_the_inputs_as_they_were(runner: TestRunner, tmp_path: Path) -> None:
     tests = freeze({"add": [test_of(inputs={"x": [1], "add": 2}, property="result == x + [add]")]})
     right = {"add": "def add(x, add):\n    x.append(add)\n    return x"}

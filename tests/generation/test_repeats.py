@@ -173,6 +173,7 @@ OTHER_WAYS = {
 QUICK = ("defines it",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in OTHER_WAYS]
 )

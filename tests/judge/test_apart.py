@@ -29,6 +29,7 @@ async def apart() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
+@pytest.mark.slow
 async def test_code_behaves_in_another_room_as_in_one_process(apart: Sandbox) -> None:
     code, suite = ((HERE / name).read_text("utf-8") for name in ("shop.py", "shop_suite.py"))
     verdicts = await judge_suite(apart, {"shop.py": code}, TestFiles(files={"test_shop.py": suite}))

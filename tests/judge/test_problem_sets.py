@@ -71,6 +71,7 @@ def write(file: Path, lines: list[Any]) -> Path:
     return file
 
 
+@pytest.mark.slow
 async def test_samples_for_each_format(tmp_path: Path) -> None:
     problems = read_problems(write(tmp_path / "problems.jsonl", PROBLEMS))
     samples = read_samples(write(tmp_path / "samples.jsonl", [[line for line, _ in SAMPLES]]), problems)

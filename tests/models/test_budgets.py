@@ -41,6 +41,7 @@ def replies(*texts: str) -> list[dict[str, Any]]:
     return [{"content": text, "usage": usage} for text in texts]
 
 
+@pytest.mark.slow
 def test_a_run_stops_before_what_is_not_covered_and_goes_on_with_more(tmp_path: Path) -> None:
     (tmp_path / "prices.yaml").write_text("gpt-4o: [2.5, 10]\n")
     server_env = {"OPENAI_API_KEY": "test-key-1234", "CODEROOM_JOURNAL": str(tmp_path / "journal")}
@@ -220,6 +221,7 @@ def test_a_task_that_was_stopped_is_not_finished_without_a_budget_before_the_nex
     assert json.loads(done.stdout)["answer"] == "First."  # The one request of the second task.
 
 
+@pytest.mark.slow
 def test_an_instruction_has_a_budget_and_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     env = {"CODEROOM_JOURNAL": str(tmp_path / "journal")}
     model = recording(tmp_path / "r.json", [SPECS, TESTS, GOOD])

@@ -20,6 +20,7 @@ CODE = "```python\nimport random\nprint(random.randbytes(20_000).hex())\n```"
 RUN = ("run", "code-act", "Compute it.", "--wall", "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -77,6 +78,7 @@ def test_a_journal_in_a_read_only_folder_can_be_read(tmp_path: Path) -> None:
         assert ("Done." in done.stdout) or ("readonly" in done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "folder", "words"),
     [

@@ -233,6 +233,7 @@ def test_failures_of_the_service_are_retried(tmp_path: Path) -> None:
         assert run(tmp_path, command, server)["passed"] == 2
 
 
+@pytest.mark.slow
 def test_a_budget_ends_a_batch_which_goes_on_with_another_one(tmp_path: Path) -> None:
     command = [*tasks(tmp_path, 6), "--concurrency", "1"]
     with OpenAIServer(respond=double) as server:

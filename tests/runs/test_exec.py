@@ -387,6 +387,7 @@ def test_a_cancel_keeps_what_was_printed(tmp_path: Path, number: signal.Signals)
     assert errors == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["python", pytest.param("sh", marks=pytest.mark.slow)])
 def test_code_that_heeds_no_signal_is_cancelled_too(tmp_path: Path, language: str) -> None:
     code = {
@@ -404,6 +405,7 @@ def test_code_that_heeds_no_signal_is_cancelled_too(tmp_path: Path, language: st
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_second_wish_ends_what_does_not_heed_the_first(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
         "import time\n"
@@ -421,6 +423,7 @@ def test_a_second_wish_ends_what_does_not_heed_the_first(tmp_path: Path) -> None
     assert (process.returncode, json.loads(output)["runs"][0]["outcome"], errors) == (130, "cancelled", b"")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("while True: print('again')")
     with started("a.py", cwd=tmp_path) as process:

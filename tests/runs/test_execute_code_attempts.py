@@ -342,6 +342,7 @@ async def test_a_refused_key_is_told_with_the_way_out(keyless: pytest.MonkeyPatc
     assert "sk-secret" not in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_cancel_hangs_up_on_the_model(keyless: pytest.MonkeyPatch) -> None:
     with OpenAIServer([Stall(60)]) as server:
         keyless.setenv("OPENAI_BASE_URL", server.base_url)

@@ -58,6 +58,7 @@ def folder(tmp_path: Path) -> Folder:
 RUN = ("run", "code-act", "Compute it.", "--workspace", "work")
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(folder: Folder) -> None:
     reached, killed = threading.Event(), threading.Event()
     asked: list[int] = []
@@ -145,6 +146,7 @@ def test_a_failed_run_asks_only_what_was_not_answered(folder: Folder) -> None:
     assert folder.ran() == "first second "
 
 
+@pytest.mark.slow
 def test_equal_requests_are_answered_from_earlier_runs(folder: Folder) -> None:
     answers = ["```python\nprint(42)\n```", "It is 42."]
     with OpenAIServer([*answers, *answers]) as server:
@@ -196,6 +198,7 @@ def test_a_limit_can_be_raised(folder: Folder) -> None:
     assert len(server.requests) <= 4  # One may have been on its way when the limit was met.
 
 
+@pytest.mark.slow
 def test_a_team_goes_on_with_a_further_task(folder: Folder) -> None:
     with OpenAIServer([FIRST, "It is set.", SECOND, "It is 42."]) as server:
         first = folder.run(*RUN, server=server)
@@ -436,6 +439,7 @@ def test_a_step_costs_the_same_however_long_the_run_is(folder: Folder) -> None:
     assert isinstance(steps[0], Step)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_values_that_were_hidden(folder: Folder) -> None:
     line = "print('Contoso ${CUSTOMER} $${CUSTOMER} ${MY_TOKEN}')"
     code = f"```python\nopen('Contoso-report.txt', 'w').write('x')\n{line}\n```"

@@ -151,6 +151,7 @@ def acting() -> BaseGroupChat:
     return RoundRobinGroupChat([coder], max_turns=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("team", [retrying, acting])
 async def test_what_failed_code_has_set_is_there_after_a_resumption(team: Any, tmp_path: Path) -> None:
     dump_team(team(), tmp_path / "team.yaml")

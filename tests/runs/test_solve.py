@@ -90,6 +90,7 @@ def test_what_is_missing_is_said_and_written_too(tmp_path: Path) -> None:
     assert "-6" in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
     with OpenAIServer(WORDS) as server:
         env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "test"}
@@ -102,6 +103,7 @@ def test_the_second_time_it_comes_from_the_cache(tmp_path: Path) -> None:
         assert (none.returncode, len(server.requests)) == (1, 5)
 
 
+@pytest.mark.slow
 def test_a_similar_instruction_is_found_in_the_cache(tmp_path: Path) -> None:
     similar = ["--model", "openai:gpt-4o", "--embeddings", "letters", "--similarity", "0.9"]
     with OpenAIServer(WORDS) as server:
@@ -111,6 +113,7 @@ def test_a_similar_instruction_is_found_in_the_cache(tmp_path: Path) -> None:
     assert (done.returncode, "that of a similar instruction" in done.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_cache_is_shown_and_cleared(tmp_path: Path) -> None:
     def cache(*arguments: str) -> subprocess.CompletedProcess[str]:
         return coderoom("cache", *arguments, "--cache-dir", "cache", cwd=tmp_path)
@@ -340,6 +343,7 @@ def _helper(): ...
 """
 
 
+@pytest.mark.slow
 def test_tests_for_code_that_exists(tmp_path: Path) -> None:
     (tmp_path / "numbers_of.py").write_text(MODULE)
     cases = [{"name": f"{x}", "inputs": {"x": x}, "expected_output": 2 * x} for x in (1, 2, 3)]

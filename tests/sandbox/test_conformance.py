@@ -27,6 +27,7 @@ class TestStrongest(WallConformance):
     may_be_missing = True
 
 
+@pytest.mark.slow
 @pytest.mark.allwalls
 class TestNone(WallConformance):
     arguments = {"wall": "none"}

@@ -98,6 +98,7 @@ async def test_parameters_keep_their_shape(sandbox: Sandbox, parcels: StdioServe
     assert "to: {'street': str, 'code': str (five digits)}" in shown
 
 
+@pytest.mark.slow
 async def test_a_tool_whose_name_is_python_s_can_be_renamed(parcels: StdioServerParams) -> None:
     async with McpWorkbench(parcels) as workbench:
         with pytest.raises(RequestError, match=r"tool_overrides=\{'class': ToolOverride\(name='tool_class'\)\}"):

@@ -184,6 +184,7 @@ print(circles.VERSION, dots.VERSION, said.stdout.decode().strip(), writable, has
     assert not index.requested
 
 
+@pytest.mark.slow
 async def test_sandboxes_and_processes_build_at_the_same_time(index: Index) -> None:
     sets = [["many0", "many1"], ["many2"], ["many3", "many0"], ["many0", "many1"]]
     code = f"""
@@ -203,6 +204,7 @@ asyncio.run(main())
     assert len(set(said[0])) == 3
 
 
+@pytest.mark.slow
 async def test_a_build_that_is_killed_leaves_nothing_half(index: Index) -> None:
     index.gate.clear()
     code = "from coderoom.sandbox import Sandbox; import asyncio; asyncio.run(Sandbox(packages=['circles>1']).start())"

@@ -158,6 +158,7 @@ async def test_numpy(session: Session) -> None:
     assert [math.isnan(item) for item in mean.value] == [True, True]
 
 
+@pytest.mark.slow
 async def test_pandas() -> None:
     pytest.importorskip("pandas")
     async with Sandbox(preload=["pandas"]) as sandbox, sandbox.session() as session:

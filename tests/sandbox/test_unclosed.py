@@ -206,6 +206,7 @@ def is_alive(pid: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["dropped", "a session is open at the end", "a cell runs at the end", "the loop is closed at once"]
 )

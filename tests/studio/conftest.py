@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import actor, agents, coder, terminal
+from tests.agents.conftest import actor, agents, coder, lent, one_folder, terminal, tmp_path, warm
 from tests.studio import driving
 from tests.support.studio import Studio, start_studio
 
-__all__ = ["actor", "agents", "coder", "driver", "studio_server", "terminal"]
+__all__ = ["actor", "agents", "coder", "driver", "lent", "one_folder", "studio_server", "terminal", "tmp_path", "warm"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

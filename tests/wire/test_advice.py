@@ -83,6 +83,7 @@ async def test_an_address_without_tls_is_told_as_such() -> None:
         await client.close()
 
 
+@pytest.mark.slow
 async def test_an_address_where_nobody_answers_is_named() -> None:
     with OpenAIServer([]) as server:
         address = server.base_url
@@ -90,6 +91,7 @@ async def test_an_address_where_nobody_answers_is_named() -> None:
         await execute_code("Count.", model=f"{address}#mine")
 
 
+@pytest.mark.slow
 def test_the_run_says_it(tmp_path: Path) -> None:
     with OpenAIServer([Failure(429, code="insufficient_quota", message=SPENT)], repeat=True) as server:
         env = {"CODEROOM_MODEL": f"{server.base_url}#mine"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import openai
@@ -52,6 +53,14 @@ def events(body: bytes) -> Raw:
     return Raw(body, content_type="text/event-stream")
 
 
+def numbered(cases: Sequence[Step], slow: set[int]) -> list[Any]:
+    """Cases by their numbers; some that are like others belong to the full run."""
+    return [
+        pytest.param(case, id=str(number), marks=pytest.mark.slow if number in slow else ())
+        for number, case in enumerate(cases)
+    ]
+
+
 CUT_STREAMS = [
     events(b""),
     events(stream_of("The square is 1")),
@@ -85,7 +94,7 @@ CUT_REPLIES = [
 ]
 
 
-@pytest.mark.parametrize("cut", CUT_STREAMS, ids=range(len(CUT_STREAMS)))
+@pytest.mark.parametrize("cut", numbered(CUT_STREAMS, slow={6, 7, 8, 10}))
 async def test_a_stream_that_is_cut_is_asked_for_again_and_then_an_error(cut: Step) -> None:
     with OpenAIServer([cut, ANSWER, *[cut] * 20]) as server:
         client = client_of(server, max_retries=1)
@@ -102,7 +111,7 @@ async def test_a_stream_that_is_cut_is_asked_for_again_and_then_an_error(cut: St
         await client.close()
 
 
-@pytest.mark.parametrize("cut", CUT_REPLIES, ids=range(len(CUT_REPLIES)))
+@pytest.mark.parametrize("cut", numbered(CUT_REPLIES, slow={2, 6, 8, 9}))
 async def test_a_reply_that_is_cut_is_an_error_of_the_service_for_all(cut: Step) -> None:
     with OpenAIServer([cut] * 4) as server:
         client = client_of(server)

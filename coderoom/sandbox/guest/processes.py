@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from .isolation import linux
-from .isolation.boot import SOCKET_BYTES, descendants
+from .isolation.boot import SOCKET_BYTES, descendants, read_stat
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -136,8 +136,7 @@ class Processes:
 def _fields(pid: int) -> list[bytes]:
     """The fields of `/proc/PID/stat` after the name; empty if the process has ended."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()
+        return read_stat(pid).split()
     except OSError:
         return []
 

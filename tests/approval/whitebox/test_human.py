@@ -308,6 +308,7 @@ def run_script(timeouts: list[float], *args: str, **how: Any) -> tuple[list[Any]
     return [json.loads(line) for line in run.stdout.splitlines()], run.stderr
 
 
+@pytest.mark.slow
 def test_piped_input_answers_and_later_lines_are_left_alone() -> None:
     answers, shown = run_script([30, 30], "rest", input="y\nn because I say so\nthe rest\nof it\n")
     assert answers == [[True, "A person at the terminal said yes."], [False, "I say so"], "the rest\nof it\n"]

@@ -53,6 +53,7 @@ class TestProcesses:
             with pytest.raises(RequestError, match="closed"):
                 await session.run("1")
 
+    @pytest.mark.slow
     async def test_they_end_with_the_host(self) -> None:
         host = subprocess.Popen([sys.executable, "-c", _HOST], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert host.stdout is not None

@@ -94,6 +94,7 @@ class TestLimits:
         assert result.stdout.endswith("299999\n")
         assert len(result.stdout) < 2200
 
+    @pytest.mark.slow
     async def test_host_calls_and_sleeps_are_not_counted(self, sandbox: Sandbox) -> None:
         def add(a: int, b: int) -> int:
             return a + b
@@ -126,6 +127,7 @@ class TestSessions:
         with pytest.raises(RequestError, match="checkpoint is gone"):
             await session.rollback(mark)
 
+    @pytest.mark.slow
     async def test_hundreds_take_turns(self) -> None:
         async with Sandbox(engine="monty", concurrency=3) as sandbox:
             before = children()
@@ -135,6 +137,7 @@ class TestSessions:
             assert [result.value for result in results] == list(range(1, 201))
             assert len(children() - before) <= 3
 
+    @pytest.mark.slow
     async def test_large_states_do_not_keep_others_waiting(self) -> None:
         async with Sandbox(engine="monty", concurrency=1, limits=Limits(memory_bytes=64 << 20)) as sandbox:
             sessions = [sandbox.session() for _ in range(3)]

@@ -49,6 +49,7 @@ async def test_every_wall_says_something_and_the_first_that_works_is_taken() -> 
         assert sandbox.wall == next(report.name for report in reports if report.available)
 
 
+@pytest.mark.slow
 def test_without_user_namespaces_a_weaker_wall_is_taken_and_it_is_told() -> None:
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-Ur", "true"], check=False, capture_output=True).returncode:

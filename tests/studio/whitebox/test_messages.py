@@ -271,7 +271,7 @@ async def run(team: RoundRobinGroupChat) -> tuple[list[BaseAgentEvent | BaseChat
     return on_page(items[:-1]), items[-1]
 
 
-@pytest.mark.parametrize("kind", [CodingTeam, RoundRobinGroupChat])
+@pytest.mark.parametrize("kind", [CodingTeam, pytest.param(RoundRobinGroupChat, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("wrap", [None, RoundRobinGroupChat, CodingTeam, SocietyOfMindAgent, TeamAgent])
 async def test_each_step_is_shown_once_however_deep(
     wrap: Any, kind: type[RoundRobinGroupChat], coder: MakeCoder

@@ -357,14 +357,22 @@ def _kill(pids: list[int]) -> None:
                 os.kill(pid, number)
 
 
+def read_stat(pid: int) -> bytes:
+    """The fields of `/proc/PID/stat` behind the name."""
+    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:  # Without a file object, which costs more than all the rest; a line has at most 700 bytes.
+        return os.read(fd, 4096).rpartition(b")")[2]
+    finally:
+        os.close(fd)
+
+
 def descendants(root: int) -> list[int]:
     """The descendants of a process."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+                parents[int(name)] = int(read_stat(int(name)).split(None, 2)[1])
             except OSError:
                 continue
     found: set[int] = set()
