@@ -168,6 +168,11 @@ class SyncSession:
         """See `Session.release`."""
         self._loop.wait_for(self.session.release(checkpoint))
 
+    def fork(self, count: int = 1, *, reseed: bool = False) -> list[SyncSession]:
+        """See `Session.fork`."""
+        forks = self._loop.wait_for(self.session.fork(count, reseed=reseed))
+        return [SyncSession(self._loop, each) for each in forks]
+
     def restart(self) -> None:
         """See `Session.restart`."""
         self._loop.wait_for(self.session.restart())

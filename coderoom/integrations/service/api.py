@@ -93,6 +93,15 @@ class CheckpointRequest(BaseModel):
     files: bool = Field(default=False, description="Whether the files are kept, too.")
 
 
+class ForkRequest(BaseModel):
+    """Forks of a session."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    count: int = Field(default=1, ge=1, description="How many.")
+    reseed: bool = Field(default=False, description="Whether each gets random numbers of its own.")
+
+
 class NamesRequest(BaseModel):
     """Names of files."""
 
@@ -282,6 +291,13 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     @api.post("/sessions/{id}/restart", summary="Return to a fresh state", status_code=204)
     async def restart(id: str, tenant: Caller) -> None:
         await boxes.session(tenant, id).restart()
+
+    @api.post("/sessions/{id}/forks", summary="Make sessions with the state of one", status_code=201)
+    async def fork(id: str, body: ForkRequest, tenant: Caller) -> dict[str, Any]:
+        kept = boxes.session(tenant, id)
+        if kept.has_functions:
+            raise RequestError("A session with functions of the client cannot be forked.")
+        return {"sessions": [each.id for each in await boxes.fork(kept, body.count, body.reseed)]}
 
     @api.post("/sessions/{id}/checkpoints", summary="Keep the state", status_code=201)
     async def checkpoint(id: str, body: CheckpointRequest, tenant: Caller) -> dict[str, Any]:

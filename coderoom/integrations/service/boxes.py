@@ -55,6 +55,7 @@ class KeptSession:
         id: Its id.
         box: The box.
         session: The session.
+        has_functions: Whether its code may call functions of the client.
         checkpoints: The states that were kept, by ids.
         processes: Programs beside its cells, by ids.
         calls: The calls of its cells to functions of the client.
@@ -66,6 +67,7 @@ class KeptSession:
     id: str
     box: Box
     session: Session
+    has_functions: bool = False
     checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     calls: ClientCalls = field(default_factory=ClientCalls)
@@ -351,7 +353,7 @@ class Boxes:
             TooMuchError: The tenant has too many.
         """
         box.tenant.take(sessions=1)
-        kept = KeptSession(self._id("s"), box, box.sandbox.session(functions))
+        kept = KeptSession(self._id("s"), box, box.sandbox.session(functions), bool(functions))
         box.sessions[kept.id] = self._sessions[kept.id] = kept
         try:
             with box:
@@ -360,6 +362,29 @@ class Boxes:
             await run_uncancellable(self.close_session(kept))
             raise
         return kept
+
+    async def fork(self, kept: KeptSession, count: int, reseed: bool) -> list[KeptSession]:
+        """Fork a session.
+
+        Raises:
+            RequestError: It cannot be forked.
+            TooMuchError: The tenant has too many.
+        """
+        box = kept.box
+        box.tenant.take(sessions=count)
+        try:
+            with box:
+                sessions = await kept.session.fork(count, reseed=reseed)
+        except BaseException:
+            box.tenant.give(sessions=count)
+            raise
+        forks = [KeptSession(self._id("s"), box, each) for each in sessions]
+        for each in forks:
+            box.sessions[each.id] = self._sessions[each.id] = each
+        if box.id not in self._boxes:  # It was closed meanwhile.
+            for each in forks:
+                await self.close_session(each)
+        return forks
 
     async def close_session(self, kept: KeptSession) -> None:
         """Close a session; a second time does nothing."""

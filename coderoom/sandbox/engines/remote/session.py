@@ -68,11 +68,12 @@ class RemoteCheckpoint:
 class RemoteSession:
     """An interpreter state at a server; made by `RemoteEngine.open`."""
 
-    def __init__(self, engine: Owner, functions: Mapping[str, HostFunction]) -> None:
+    def __init__(self, engine: Owner, functions: Mapping[str, HostFunction], fork: str = "") -> None:
         self._engine = engine
+        self._is_fork = bool(fork)  # Its files are in memory there, and nothing can replace it.
         self._limits = engine.config.limits
         self._functions = functions
-        self._id = ""
+        self._id = fork
         self._used = self._lost = self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -132,7 +133,7 @@ class RemoteSession:
         try:
             for is_last in (False, True):
                 path = f"{self._engine.lease.path}/run" if once else f"{await self._opened()}/cells"
-                files = self._engine.lease.files
+                files = None if self._is_fork else self._engine.lease.files
                 try:
                     if files is not None:
                         await files.push()
@@ -152,7 +153,8 @@ class RemoteSession:
             if self._cancelling is not None:  # It must not meet the next cell.
                 await asyncio.wait((self._cancelling,))
         try:
-            result = await aside(result_from_json, facts, code, self._engine.config.workspace, large=_is_large(facts))
+            workspace = None if self._is_fork else self._engine.config.workspace
+            result = await aside(result_from_json, facts, code, workspace, large=_is_large(facts))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SandboxUnavailable(f"The server has sent something that is no result: {error!r:.200}") from error
         if calls is not None:
@@ -242,6 +244,22 @@ class RemoteSession:
                 await self._begin_again(False)
         raise AssertionError
 
+    async def fork(self, count: int, reseed: bool) -> list[RemoteSession]:
+        """Make sessions with this one's state and copies of its files; see `Session.fork`."""
+        if self._functions:
+            raise RequestError("A session with functions of the host cannot be forked at a server.")
+        path = f"{await self._opened()}/forks"
+        if self._engine.lease.files is not None and not self._is_fork:
+            await self._engine.lease.files.push()
+        facts = await self._engine.lease.client.ask("POST", path, {"count": count, "reseed": reseed})
+        made = facts.get("sessions")
+        if not isinstance(made, list) or len(made) != count:
+            raise SandboxUnavailable("The server has answered without the sessions.")
+        forks = [RemoteSession(self._engine, {}, id_of({"id": each})) for each in made]
+        for each in forks:
+            each._used, each._lost = self._used, self._lost
+        return forks
+
     async def rollback(self, handle: RemoteCheckpoint) -> None:
         """Return to a checkpoint; see `Session.rollback`."""
         if handle.session != self._id:
@@ -326,6 +344,8 @@ class RemoteSession:
 
     async def _begin_again(self, once: bool) -> None:
         """After the server has said that it does not know the session, or the sandbox."""
+        if self._is_fork:
+            raise SandboxUnavailable("The server has lost this fork of a session; make another one.")
         if once:
             self._engine.lease.lost = True
             await self._engine.start_again()

@@ -1,0 +1,66 @@
+"""Forks of sessions at a server: by the engine `remote`, without `async`, and by requests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.sandbox import RemoteSandbox, SyncSandbox
+from tests.support.sandbox_server import TOKEN, shared_server
+
+
+async def test_they_have_the_state_and_copies_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "given.txt").write_text("given")
+    async with RemoteSandbox(**shared_server(), workspace=tmp_path) as sandbox, sandbox.session() as session:
+        await session.run("x = [1]")
+        (tmp_path / "given.txt").write_text("again")
+        one, other = await session.fork(2)
+        await session.close()
+        result = await one.run("x.append(2)\nopen('given.txt', 'a').write('!')\nx, open('given.txt').read()")
+        assert result.value == ([1, 2], "again!")
+        assert [(each.name, each.data) for each in result.artifacts] == [("given.txt", b"again!")]
+        (tmp_path / "given.txt").unlink()
+        mark = await other.checkpoint()
+        await other.run("x = None")
+        await other.rollback(mark)
+        (deeper,) = await other.fork(reseed=True)
+        assert (await deeper.run("x, open('given.txt').read()")).value == ([1], "again")
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(RequestError, match="128 open forks"):
+            await other.fork(1000)
+
+
+async def test_functions_of_the_host_are_refused() -> None:
+    async with RemoteSandbox(**shared_server()) as sandbox, sandbox.session([len]) as session:
+        with pytest.raises(RequestError, match="functions"):
+            await session.fork()
+
+
+def test_without_async() -> None:
+    with SyncSandbox(**shared_server()) as sandbox, sandbox.session() as session:
+        session.run("x = 1")
+        with session.fork(2)[1] as fork:
+            assert fork.run("x + 1").value == 2
+
+
+def test_by_requests() -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=shared_server()["url"], headers=headers, timeout=30) as client:
+        box = client.post("/v1/sandboxes", json={}).json()["id"]
+        described = {"functions": [{"name": "add", "description": "", "parameters": {"properties": {}}}]}
+        session = client.post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
+        client.post(f"/v1/sessions/{session}/cells", json={"code": "x = 1"})
+        forks = client.post(f"/v1/sessions/{session}/forks", json={"count": 2}).json()["sessions"]
+        for each in forks:
+            assert client.post(f"/v1/sessions/{each}/cells", json={"code": "x = x + 1\nx"}).json()["value"] == 2
+        assert client.delete(f"/v1/sessions/{forks[0]}").status_code == 204
+        assert client.post(f"/v1/sessions/{forks[0]}/forks", json={}).status_code == 404
+        assert client.post(f"/v1/sessions/{session}/forks", json={"count": 0}).status_code == 400
+        calling = client.post(f"/v1/sandboxes/{box}/sessions", json=described).json()["id"]
+        refused = client.post(f"/v1/sessions/{calling}/forks", json={})
+        assert "functions of the client" in refused.json()["error"]["message"]
+        assert client.delete(f"/v1/sandboxes/{box}").status_code == 204
+        assert client.post(f"/v1/sessions/{forks[1]}/cells", json={"code": "x"}).status_code == 404
