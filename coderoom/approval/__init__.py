@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
     from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
+    from coderoom.approval.changes import approve_changes
     from coderoom.approval.human import HumanApproval, InputApproval, InputFunc
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "NeverApprove",
     "Rule",
     "RuleApproval",
+    "approve_changes",
     "approve_once",
     "ask_approval",
 ]
@@ -45,6 +47,7 @@ __getattr__, __dir__ = lazy(
         "autogen_agentchat.agents": "ApprovalFuncType ApprovalRequest ApprovalResponse",
         "coderoom.approval.automatic": "ModelApproval Rule RuleApproval",
         "coderoom.approval.base": "AlwaysApprove Approval ChainApproval NeverApprove approve_once ask_approval",
+        "coderoom.approval.changes": "approve_changes",
         "coderoom.approval.human": "HumanApproval InputApproval InputFunc",
     },
 )

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from coderoom._util.text import visible
 from coderoom.cli import app
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
 TeamWallOption = Annotated[str | None, app.option("NAME", app.WALL_HELP, "--wall")]
+WorkspaceModeOption = Annotated[
+    Literal["direct", "overlay"] | None,
+    app.option("MODE", "'overlay' keeps what code changes apart from the workspace, as a diff.", "--workspace-mode"),
+]
+ReviewOption = Annotated[
+    bool,
+    typer.Option("--review", help="Show what code has changed, and ask whether it is written into the workspace."),
+]
 MaxTurnsOption = Annotated[
     int | None, app.option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
 ]
@@ -61,6 +69,7 @@ def _request(
     *,
     model: app.ModelOption = None,
     workspace: WorkspaceOption = None,
+    workspace_mode: WorkspaceModeOption = None,
     wall: TeamWallOption = None,
     files: app.CopiedFilesOption = None,
     max_turns: MaxTurnsOption = None,
@@ -82,6 +91,7 @@ def _request(
         task,
         model=model,
         workspace=workspace,
+        workspace_mode=workspace_mode,
         wall=wall,
         files=files or (),
         trust=trust or (),
@@ -110,6 +120,7 @@ def run(
     goes_on: Annotated[
         bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
+    review: ReviewOption = False,
     record: app.RecordOption = None,
     cache: Annotated[
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
@@ -143,13 +154,15 @@ def run(
 
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     text = app.text_of(task)
+    if review:
+        options["workspace_mode"] = _mode_of(options["workspace_mode"], review)
     if last is not None:
         turns = options["max_turns"]
         going = Run.resume(last, kept, task=text, budget=limits, budgets=of_agents, max_turns=turns, recording=record)
     else:
         prepared = _request(source, text, of_agents, **options).prepare()
         going = Run.begin(prepared, kept, budget=make_budget(limits), cached=cache, recording=record)
-    return _go(going, context, console, as_json, debug, otlp)
+    return _go(going, context, console, as_json, debug, otlp, review)
 
 
 def _show_team(console: Console, name: str) -> None:
@@ -168,6 +181,7 @@ def _last_run(journal: Journal | None, team: str, cache: bool, options: Mapping[
         "allow_builds": "allow-builds",
         "credentials": "credential",
         "local_network": "local-network",
+        "workspace_mode": "workspace-mode",
     }
     given = {f"--{singular.get(name, name)}": value for name, value in options.items() if name != "max_turns"}
     given["--cache"] = cache or None
@@ -244,15 +258,24 @@ def budgets_of(
     return limits, of_agents
 
 
-def _go(run: Run, context: typer.Context, console: Console, as_json: bool, debug: bool, otlp: str | None) -> int:
+def _go(
+    run: Run,
+    context: typer.Context,
+    console: Console,
+    as_json: bool,
+    debug: bool,
+    otlp: str | None,
+    review: bool = False,
+) -> int:
     """Run it to its end and show it."""
     from coderoom._util.terminal import pausing_for_questions
-    from coderoom.runs import RunView, exporting
+    from coderoom.runs import RunView, asking_a_person, exporting
 
     view = RunView(console)
+    ask = asking_a_person(Path(run.prepared.request.workspace or "")) if review else None
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
-            record = asyncio.run(run.go(view.show, begin=view.begin, owns_process=bool(context.obj)))
+            record = asyncio.run(run.go(view.show, begin=view.begin, owns_process=bool(context.obj), ask=ask))
     finally:
         view.stop()
     view.end(record)
@@ -307,6 +330,12 @@ def _content(file: str) -> bytes:
         raise RequestError(f"Cannot read {file!r}: {getattr(error, 'strerror', None) or error}.") from error
 
 
+def _mode_of(mode: Literal["direct", "overlay"] | None, review: bool) -> Literal["direct", "overlay"]:
+    if review and mode == "direct":
+        raise RequestError("--review is about changes that are kept apart: leave out --workspace-mode direct.")
+    return "overlay" if review else mode or "direct"
+
+
 @app.command("exec")
 def execute(
     file: Annotated[
@@ -348,6 +377,8 @@ def execute(
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
+    workspace_mode: WorkspaceModeOption = None,
+    review: ReviewOption = False,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> int:
@@ -358,8 +389,10 @@ def execute(
     run; one marked no-run (```python no-run) does not.
     """
     from coderoom._util.terminal import make_console
-    from coderoom.runs import Writer, open_journal, read_blocks, run_file
+    from coderoom.runs import Writer, asking_a_person, open_journal, read_blocks, run_file
 
+    if review and "-" in (file, stdin):
+        raise RequestError("--review asks on standard input, which has the code or what it reads: name a file.")
     if file == stdin == "-":
         raise RequestError("Standard input has the code or what it reads, not both: name a file for one of them.")
     source = read_blocks(file, app.standard_input() if file == "-" else None, language)
@@ -393,6 +426,8 @@ def execute(
             writer=writer,
             observers=observers,
             stdin=given,
+            workspace_mode=_mode_of(workspace_mode, review),
+            ask=asking_a_person(workspace.resolve()) if review else None,
         )
         result = asyncio.run(run_it)
     if writer.failure:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from autogen_agentchat.base import Team
 from autogen_core import Component, ComponentLoader
@@ -81,6 +81,7 @@ def load_team(
     credentials: Mapping[str, Mapping[str, str]] | None = None,
     local_network: bool | None = None,
     server: str | None = None,
+    workspace_mode: Literal["direct", "overlay"] | None = None,
     agents: Collection[str] = (),
 ) -> Team:
     """Load a team from a file, or a shipped team by its name.
@@ -102,6 +103,7 @@ def load_team(
         local_network: Replaces `local_network` of every executor that has this field.
         server: The URL of a server of sandboxes, at which every executor runs its code that has the fields `engine` and
             `options`; its token is in CODEROOM_SERVER_TOKEN.
+        workspace_mode: Replaces `workspace_mode` of every executor that has this field.
         agents: The names of agents that the team must have.
 
     Returns:
@@ -123,7 +125,7 @@ def load_team(
     SandboxConfig(credentials=credentials or {})
     _replace(checked, "code_executor", network=network, timeout=timeout, local_network=local_network)
     _replace(checked, "code_executor", packages=packages or None, allowed_hosts=allowed_hosts or None)
-    _replace(checked, "code_executor", credentials=credentials or None)
+    _replace(checked, "code_executor", credentials=credentials or None, workspace_mode=workspace_mode)
     if server is not None:
         _move_to(checked, server)
     components: dict[Location, Any] = dict(checked.components)

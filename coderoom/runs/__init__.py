@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coderoom.runs.journal import Journal, RunEntry, Step, Writer, open_journal
     from coderoom.runs.observers import Recorder, exporting
     from coderoom.runs.record import RunRecord
+    from coderoom.runs.review import Reviewed, asking_a_person
     from coderoom.runs.run_log import RunLog
     from coderoom.runs.solving import Solved, resume_solve, solve
     from coderoom.runs.team_run import (
@@ -59,6 +60,7 @@ __all__ = [
     "ModelCheck",
     "PreparedRun",
     "Recorder",
+    "Reviewed",
     "Run",
     "RunEntry",
     "RunLog",
@@ -69,6 +71,7 @@ __all__ = [
     "Solved",
     "Step",
     "Writer",
+    "asking_a_person",
     "chat",
     "check_model",
     "examine",
@@ -104,6 +107,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.runs.exec_view": "ExecView",
         "coderoom.runs.execute_question": "ExecuteCodeResult execute_code",
         "coderoom.runs.interrupts": "EXIT_INTERRUPTED",
+        "coderoom.runs.review": "Reviewed asking_a_person",
         "coderoom.runs.journal": "Journal RunEntry Step Writer open_journal",
         "coderoom.runs.observers": "Recorder exporting",
         "coderoom.runs.record": "RunRecord",

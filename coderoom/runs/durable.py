@@ -21,6 +21,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry
 from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
+from coderoom.runs.review import Ask
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 from coderoom.steps import CODE, StepObserver, observing
@@ -161,6 +162,7 @@ class Run:
         owns_process: bool = False,
         close: bool = True,
         token: CancellationToken | None = None,
+        ask: Ask | None = None,
     ) -> RunRecord:
         """Run the last task, after the others, of which every step is known. The arguments are those of `run_team`.
 
@@ -177,7 +179,9 @@ class Run:
                 done = counted(self.log.known, "step")
                 record.notices.append(f"Resumed, with {done} from before, which nobody does again.")
             shown = partial(begin, record)
-            return await self.go_on(record, watch, begin=shown, owns_process=owns_process, close=close, token=token)
+            return await self.go_on(
+                record, watch, begin=shown, owns_process=owns_process, close=close, token=token, ask=ask
+            )
         except BaseException:
             if close:
                 await close_team(self.prepared.team)

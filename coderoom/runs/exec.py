@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic_core import to_json
 
@@ -26,6 +26,7 @@ from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Writer
+from coderoom.runs.review import Ask, review
 from coderoom.runs.workspace import FileChanges, open_workspace
 from coderoom.sandbox import (
     CANCELLED_CODE,
@@ -127,6 +128,8 @@ async def run_file(
     writer: Writer | None = None,
     observers: Sequence[StepObserver] = (),
     stdin: bytes | AsyncIterator[bytes] | None = None,
+    workspace_mode: Literal["direct", "overlay"] = "direct",
+    ask: Ask | None = None,
 ) -> FileResult:
     """Run a file's blocks in order, as cells of one session in a sandbox, up to the first that fails.
 
@@ -148,6 +151,8 @@ async def run_file(
         writer: Writes the run into the journal; `None`: it is not kept.
         observers: Who else is told of each block, such as a tracer.
         stdin: What each block reads from standard input, or what a single one reads as it comes; `None`: nothing.
+        workspace_mode: With `overlay`, the workspace stays as it is.
+        ask: Asks whether the changes are written into it then; `None`: they are not.
 
     Raises:
         SandboxUnavailable: The sandbox broke, or no wall works.
@@ -165,6 +170,7 @@ async def run_file(
         packages=list(dict.fromkeys(wanted)),
         local_network=local_network,
         credentials=credentials,
+        workspace_mode=workspace_mode,
         **at_server(server),
     )
     result = FileResult(source, folder, made)
@@ -173,7 +179,9 @@ async def run_file(
     request["network"] = network if isinstance(network, bool) else list(network)
     writer.begin("exec", source.name, "", None, request)
     try:
-        await _FileRun(result, sandbox, ExecView(console), arguments, fresh, writer, observers, stdin=stdin).run()
+        await _FileRun(
+            result, sandbox, ExecView(console), arguments, fresh, writer, observers, stdin=stdin, ask=ask
+        ).run()
     except (SystemExit, KeyboardInterrupt, BrokenPipeError):  # The reader of the output may be gone.
         result.cancelled = not result.succeeded
         raise
@@ -202,6 +210,9 @@ class _FileRun:
     cells: list[int] = field(default_factory=list)
     """The number of the block of each Python cell of the session, by which tracebacks name it."""
     stdin: bytes | AsyncIterator[bytes] | None = None
+    ask: Ask | None = None
+    last: Session | None = None
+    """The session that has the changes of the workspace, if they are kept apart."""
     room: int = 16 * 1024 * 1024
     """How many bytes of files that are displayed the journal still takes."""
 
@@ -213,6 +224,9 @@ class _FileRun:
             with self.interrupt.caught():
                 await self._start()
                 await self._run_blocks()
+                if self.last is not None:
+                    self.view.stop()
+                    result.reviewed = await review([self.last], self.ask)
         except asyncio.CancelledError:
             if not self.interrupt.requested:
                 raise
@@ -253,7 +267,9 @@ class _FileRun:
         if (journal := self.writer.journal) is None or shown.size > self.room:
             return facts
         with contextlib.suppress(OSError, RequestError):
-            data = read_inside(self.result.workspace, shown.name, self.room)
+            data = shown.data
+            if data is None:
+                data = read_inside(self.result.workspace, shown.name, self.room)
             text = data.decode("latin-1")
             if journal.hide(text) == text:
                 self.room -= len(data)
@@ -282,6 +298,10 @@ class _FileRun:
                 if session is None or self.fresh:
                     await stack.aclose()
                     session = await stack.enter_async_context(self.sandbox.session())
+                    if self.last is not None:
+                        await session.take_over(self.last)
+                    if self.sandbox.config.workspace_mode == "overlay":
+                        self.last = session
                     self.cells = [number] if first else []
                     if first:
                         await session.run(first)
@@ -296,7 +316,9 @@ class _FileRun:
 
     async def _run_block(self, session: Session, number: int, block: Block) -> BlockRun:
         source = self.result.source
-        problem = "" if source.kind == "script" else await save_named(block, self.sandbox, self.result.workspace)
+        problem = (
+            "" if source.kind == "script" else await save_named(block, self.sandbox, self.result.workspace, self.last)
+        )
         if problem:
             result = ExecutionResult(Outcome.ERROR, 1, error=CodeError("OSError", problem))
         else:

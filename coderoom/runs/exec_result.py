@@ -10,6 +10,7 @@ from typing import Any, Final
 from coderoom.blocks import Block
 from coderoom.outcome import Outcome
 from coderoom.runs.exec_source import Source
+from coderoom.runs.review import Reviewed
 from coderoom.sandbox import Artifact, CodeError, NetworkUse
 
 _STATE: Final = (
@@ -91,6 +92,7 @@ class FileResult:
         isolation: The wall that the code ran behind.
         files: The files in the folder that were made or changed.
         lock: The packages of the code as a requirements file with exact versions.
+        reviewed: What became of changes that were kept apart from the workspace; `None` if there are none.
     """
 
     source: Source
@@ -102,6 +104,7 @@ class FileResult:
     isolation: str = ""
     files: list[Path] = field(default_factory=list)
     lock: str = ""
+    reviewed: Reviewed | None = None
 
     @property
     def total(self) -> int:
@@ -131,6 +134,7 @@ class FileResult:
             "blocks": self.total,
             "files": list(map(str, self.files)),
             **({"lock": self.lock} if self.lock else {}),
+            **({"review": self.reviewed.to_json()} if self.reviewed else {}),
             "skipped": [{"line": block.line, "language": block.tag} for block in self.source.skipped],
             "runs": [run.to_json(self.source.kind == "notebook") for run in self.runs],
         }

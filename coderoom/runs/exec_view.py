@@ -132,6 +132,8 @@ class ExecView:
         if result.files:
             files = ", ".join(os.path.relpath(file) for file in result.files)
             show_line(self._console, f"files made or changed: {files}", "dim")
+        if result.reviewed is not None:
+            show_line(self._console, str(result.reviewed))
         for block in result.source.skipped:
             label = repr(visible(block.tag)) if block.tag else "no language"
             show_line(self._console, f"not run: the block at line {block.line} ({label})", "yellow")

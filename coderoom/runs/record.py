@@ -40,6 +40,7 @@ from coderoom.models.prices import cost_of
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
+from coderoom.runs.review import Reviewed
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.result import network_sum
 from coderoom.steps import CODE, MODEL, StepObserver
@@ -100,6 +101,7 @@ class RunRecord:
         asks: The agents that may ask a person about their code.
         network: The hosts that the code asked for, if it has a list of hosts that it may reach.
         lock: The packages of its code as a requirements file with exact versions.
+        reviewed: What became of changes that were kept apart from the workspace; `None` if there are none.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -127,6 +129,7 @@ class RunRecord:
     asks: frozenset[str] = frozenset()
     network: Sequence[NetworkUse] = ()
     lock: str = ""
+    reviewed: Reviewed | None = None
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0  # Of code, by agents that do not report them,
@@ -334,6 +337,7 @@ class RunRecord:
             "cost_usd_by_agent": self.cost_by_agent,
             "seconds": round(self.seconds, 3),
             "files": [str(path) for path in self.files],
+            **({"review": self.reviewed.to_json()} if self.reviewed else {}),
             "network": [asdict(use) for use in self.network],
             **({"lock": self.lock} if self.lock else {}),
         }

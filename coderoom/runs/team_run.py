@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from autogen_agentchat.base import TaskResult, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -46,6 +46,7 @@ from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.journal import FILES_IN, HOSTS_IN
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.record import RunFacts, RunRecord, watching
+from coderoom.runs.review import Ask, review
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.workspace import FileChanges, check_writable, copy_in, usable_folder
 from coderoom.sandbox import Sandbox
@@ -92,6 +93,7 @@ class RunRequest:
         allowed_hosts: Hosts that the code may reach, besides those of the team's file.
         credentials: What the proxy adds to requests to a host, besides those of the team's file.
         local_network: Whether the code may run servers, in place of what the team's file says.
+        workspace_mode: With `overlay`, the workspace stays as it is, in place of what the team's file says.
         server: The URL of a server that runs the code, in place of where the team's file says.
         budgets: Limits for agents, by their names: fields of a `Budget`, in place of those of the team's file.
         more_tasks: Whether tasks follow, so that the first one may be empty.
@@ -112,6 +114,7 @@ class RunRequest:
     credentials: Mapping[str, Mapping[str, str]] | None = None
     local_network: bool | None = None
     server: str | None = None
+    workspace_mode: Literal["direct", "overlay"] | None = None
     budgets: Mapping[str, Mapping[str, float]] | None = None
     more_tasks: bool = False
 
@@ -172,6 +175,7 @@ class RunRequest:
             credentials=self.credentials,
             local_network=self.local_network,
             server=self.server,
+            workspace_mode=self.workspace_mode,
             agents=self.budgets or (),
         )
         executors = executors_of(team)
@@ -277,6 +281,7 @@ async def run_team(
     log: RunLog | None = None,
     observers: Sequence[StepObserver] = (),
     token: CancellationToken | None = None,
+    ask: Ask | None = None,
 ) -> RunRecord:
     """Run `team` on the task of `record` and fill the record in.
 
@@ -292,6 +297,7 @@ async def run_team(
         log: The run's part of the journal; `None`: it is not kept.
         observers: Who else sees the steps of the run, such as a recorder.
         token: Ends the run cleanly, so that it is recorded as `cancelled`; `None`: SIGINT and SIGTERM do.
+        ask: Asks whether changes that are kept apart from the workspace are written into it; `None`: they are not.
 
     Returns:
         The same record.
@@ -336,6 +342,9 @@ async def run_team(
             begin()
             await _run(team, record, log, watch, token, spending)
             span.set_attribute("coderoom.outcome", record.outcome)
+            if close or ask is not None:
+                apart = [each for each in executors if getattr(each, "workspace_mode", "direct") == "overlay"]
+                record.reviewed = await await_with_token(review(apart, ask), token)
     finally:
         record.lock = next((lock for each in executors if (lock := getattr(each, "lock", ""))), "")
         for agent in agents_of(team, hidden=True):

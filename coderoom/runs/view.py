@@ -267,6 +267,7 @@ def _summary(record: RunRecord) -> RenderableType:
         "run": record.run,
         "go on": go_on,
         "files": "\n".join(map(_short, record.files)) or "none written",
+        "changes": None if record.reviewed is None else str(record.reviewed),
         "network": network_words(record.network),
     }
     styles = {"outcome": "bold green" if record.succeeded else "bold red"}
