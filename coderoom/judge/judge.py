@@ -75,6 +75,7 @@ class Judge:
         language: The language of the functions; `None`: Python.
         strict: Whether a case fails that passes alone, but not after the other tests in one process. Otherwise its
             result has a warning.
+        at_once: How many calls of `run` are at work at a time in its own sandbox, each with as many sessions.
         server: The URL of a server that has its own sandbox; `None`: it is here.
 
     Attributes:
@@ -98,12 +99,13 @@ class Judge:
         language: Harness | None = None,
         strict: bool = False,
         server: str | None = None,
+        at_once: int = 1,
     ) -> None:
         if sandbox is not None and sandbox.workspace is not None:
             raise RequestError("Tests would find each other's files: take a Sandbox without workspace=.")
-        if not (timeout is None or timeout > 0) or sessions < 1:
-            raise RequestError(f"timeout={timeout!r} and sessions={sessions!r} must be above 0.")
-        concurrency = 2 * sessions if sandbox is None else sandbox.concurrency
+        if not (timeout is None or timeout > 0) or sessions < 1 or at_once < 1:
+            raise RequestError(f"{timeout=}, {sessions=} and {at_once=} must be above 0.")
+        concurrency = 2 * sessions * at_once if sandbox is None else sandbox.concurrency
         if concurrency < 2:
             raise RequestError(
                 "Tests need two concurrent sessions, one of them for properties: Sandbox(concurrency=2)."
@@ -113,10 +115,10 @@ class Judge:
         self._own: dict[Callable[..., Sandbox], Sandbox] = {}
         self._timeout = timeout
         self._strict = strict
-        self._sessions = min(sessions, concurrency // 2)
+        self._sessions, self._concurrency = min(sessions, concurrency // 2), concurrency
         # More runs at a time could deadlock: all sessions taken, and each run waiting for another one.
         self._runs = asyncio.Semaphore(concurrency // (2 * self._sessions))
-        self._pairs = asyncio.Semaphore(self._sessions) if sandbox is None else self._runs
+        self._pairs = asyncio.Semaphore(concurrency // 2) if sandbox is None else self._runs
         self._known: dict[object, Answer] = {}
         self._calls: dict[bytes, KnownCalls] = {}
         self.language = language if language is not None else PythonHarness()
@@ -136,7 +138,7 @@ class Judge:
         if self._given is not None:
             return self._given
         if make not in self._own:
-            self._own[make] = make(self.wall, *more, **at_server(self.server), concurrency=2 * self._sessions)
+            self._own[make] = make(self.wall, *more, **at_server(self.server), concurrency=self._concurrency)
         return self._own[make]
 
     async def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -21,9 +20,10 @@ from coderoom.integrations.http import CALLER
 from coderoom.integrations.service import files
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.failures import NotFoundError
+from coderoom.integrations.service.places import SharedJudge
 from coderoom.integrations.service.streams import CallAnswer, Event, InputPiece, LimitedStream, sent_events, unless_left
 from coderoom.integrations.service.tenants import Tenant, Tenants
-from coderoom.judge import FrozenTests, Judge, Programs, TestCode, TestFiles
+from coderoom.judge import FrozenTests, Programs, TestCode, TestFiles
 from coderoom.sandbox import ExecutionResult, OutputChunk
 from coderoom.sandbox.cell import Input
 from coderoom.sandbox.engines.remote.wire import function_from_offer, result_to_json
@@ -144,7 +144,7 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
 
 
-def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
+def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
     """The routes."""
     api = APIRouter(prefix="/v1")
 
@@ -332,12 +332,12 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     @api.get("/sandboxes/{id}/files", summary="List the files")
     async def list_files(id: str, tenant: Caller) -> dict[str, Any]:
         with (box := boxes.box(tenant, id)):
-            return {"files": await asyncio.to_thread(files.list_files, box)}
+            return {"files": await box.in_thread(files.list_files)}
 
     @api.get("/sandboxes/{id}/archive", summary="Get files as a tar archive; all, or those named")
     async def get_archive(id: str, tenant: Caller, name: Annotated[list[str] | None, Query()] = None) -> Response:
         with (box := boxes.box(tenant, id)):
-            file = await asyncio.to_thread(files.pack, box, name)
+            file = await box.in_thread(files.pack, name)
         return LimitedStream(files.parts_of(file), files.SECONDS, media_type="application/x-tar")
 
     @api.post("/sandboxes/{id}/archive", summary="Get files as a tar archive, by names")
@@ -347,24 +347,24 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
     @api.put("/sandboxes/{id}/archive", summary="Write the files of a tar archive", status_code=204)
     async def put_archive(request: Request, id: str, tenant: Caller) -> None:
         with (box := boxes.box(tenant, id)), await files.received(request, box) as file:
-            await asyncio.to_thread(files.unpack, box, file)
+            await box.in_thread(files.unpack, file)
 
     @api.get("/sandboxes/{id}/files/{path:path}", summary="Read a file")
     async def read_file(id: str, path: str, tenant: Caller) -> Response:
         with (box := boxes.box(tenant, id)):
-            file = await asyncio.to_thread(files.opened, box, path)
+            file = await box.in_thread(files.opened, path)
         safe = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
         return LimitedStream(files.parts_of(file), files.SECONDS, media_type="application/octet-stream", headers=safe)
 
     @api.put("/sandboxes/{id}/files/{path:path}", summary="Write a file", status_code=204)
     async def write_file(request: Request, id: str, path: str, tenant: Caller) -> None:
         with (box := boxes.box(tenant, id)), await files.received(request, box) as file:
-            await asyncio.to_thread(files.write, box, path, file)
+            await box.in_thread(files.write, path, file)
 
     @api.delete("/sandboxes/{id}/files/{path:path}", summary="Remove a file", status_code=204)
     async def remove_file(id: str, path: str, tenant: Caller) -> None:
         with (box := boxes.box(tenant, id)):
-            await asyncio.to_thread(files.remove, box, path)
+            await box.in_thread(files.remove, path)
 
     # --- The judge ---
 
@@ -376,12 +376,8 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: Judge) -> APIRouter:
             if timeout is not None and timeout > most:
                 raise RequestError(f"timeout={timeout:g}: code may run for at most {most:g} s here.")
 
-        async def verdicts() -> list[dict[str, Any]]:
-            async with tenants.turn(tenant, 0):
-                found = await judge.run(body.code, tests, timeout=body.timeout, shared=body.shared)
-            return [to_jsonable_python(each) for each in found]
-
-        return JSONResponse({"verdicts": await unless_left(request, verdicts())})
+        running = judge.run(tenant, body.code, tests, timeout=body.timeout, shared=body.shared)
+        return JSONResponse({"verdicts": [to_jsonable_python(each) for each in await unless_left(request, running)]})
 
     @api.get("/", summary="What this server is")
     async def about() -> dict[str, Any]:

@@ -13,18 +13,19 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.peers import Peers
+from coderoom.integrations.service.places import Places
 from coderoom.integrations.service.streams import ClientCalls, ClientInput
 from coderoom.integrations.service.tenants import Tenant, Tenants, TooMuchError
 from coderoom.judge import make_sandbox
@@ -34,10 +35,13 @@ from coderoom.sandbox.config import OWN, SourceModule
 from coderoom.sandbox.engines.remote.wire import OPTIONS, VARIABLE, options_of
 from coderoom.sandbox.requirements import ALLOW_BUILDS, check_requirement
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _SESSIONS: Final = 8_192  # Of a worker; tenants have limits of their own.
 _LOOK_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 150.0  # For its turn, and to read what it has written.
 _PACKAGES_SECONDS: Final = 900.0  # To install them.
+_THREADS: Final = 4  # Fewer than asyncio has, on any machine.
 _WARM_SECONDS: Final = 300.0
 _MOST_WARM: Final = 2  # Of each tenant, that nothing uses.
 _MOST_SHARED: Final = 8
@@ -143,6 +147,7 @@ class Box:
         arriving: How many bytes of files clients send just now, and have sent that are not written.
         arrived: How many bytes of files clients have ever sent.
         inputs: What clients send to code that runs, by ids.
+        threads: Where its files are read and written.
     """
 
     id: str
@@ -150,6 +155,7 @@ class Box:
     sandbox: Sandbox
     folder: Path | None
     idle_seconds: float
+    threads: Places
     metadata: dict[str, Any] = field(default_factory=dict)
     shared: bool = False
     arriving: int = 0
@@ -187,6 +193,15 @@ class Box:
             del self.inputs[key]
             given.close()
 
+    async def in_thread(self, work: Callable[Concatenate[Box, P], T], *arguments: P.args, **more: P.kwargs) -> T:
+        """Do something with its files in a thread, of which tenants take turns.
+
+        Raises:
+            TooMuchError: As `Places.one`.
+        """
+        async with self.threads.one(self.tenant):
+            return await asyncio.to_thread(work, self, *arguments, **more)
+
     def __enter__(self) -> None:
         """Use it, so that it is not idle."""
         self.busy += 1
@@ -211,11 +226,13 @@ class Boxes:
     Args:
         defaults: The configuration of a sandbox of which nothing else was asked for.
         peers: The other processes of the server.
+        tenants: The tenants.
     """
 
-    def __init__(self, defaults: SandboxConfig, peers: Peers) -> None:
+    def __init__(self, defaults: SandboxConfig, peers: Peers, tenants: Tenants) -> None:
         self.defaults = defaults
         self.peers = peers
+        self._threads = Places(_THREADS, are_shared=tenants.are_several)
         self._boxes: dict[str, Box] = {}
         self._sessions: dict[str, KeptSession] = {}
         self._warm: dict[tuple[Tenant, str], _Warm] = {}
@@ -287,7 +304,7 @@ class Boxes:
             self._make_room(tenant)
             config = self._config(tenant, options)
             sandbox = self._take_warm(tenant, options, config)
-            box = Box(self._id("b"), tenant, sandbox, None, tenant.limits.idle_seconds, shared=True)
+            box = Box(self._id("b"), tenant, sandbox, None, tenant.limits.idle_seconds, self._threads, shared=True)
             self._shared[key] = self._boxes[box.id] = box
         return box
 
@@ -342,7 +359,7 @@ class Boxes:
             raise
         most = tenant.limits.idle_seconds
         idle = most if idle_seconds is None else min(idle_seconds, most)
-        box = Box(self._id("b"), tenant, sandbox, folder, idle, **more)
+        box = Box(self._id("b"), tenant, sandbox, folder, idle, self._threads, **more)
         self._boxes[box.id] = box
         return box
 

@@ -92,7 +92,7 @@ async def received(request: Request, box: Box) -> BinaryIO:
     """
     # Other files may arrive at the same time: before they are written, nothing else counts them.
     before = box.arriving - box.arrived
-    room = box.sandbox.limits.disk_bytes - sum(size for _, size, _ in await asyncio.to_thread(files_of, box))
+    room = box.sandbox.limits.disk_bytes - sum(size for _, size, _ in await box.in_thread(files_of))
     file = _Arriving(box)
     try:
         pieces = aiter(request.stream())

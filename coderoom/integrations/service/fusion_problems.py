@@ -20,9 +20,10 @@ from coderoom.errors import RequestError
 from coderoom.integrations.http import CALLER
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.fusion import LANGUAGES, command_of
+from coderoom.integrations.service.places import SharedJudge
 from coderoom.integrations.service.streams import unless_left
-from coderoom.integrations.service.tenants import Tenant, Tenants
-from coderoom.judge import Judge, Programs, TestCode, Verdict
+from coderoom.integrations.service.tenants import Tenant
+from coderoom.judge import Programs, TestCode, Verdict
 from coderoom.judge.problem_sets import Problem, read_problem, read_problems
 from coderoom.judge.scoring import files_of
 from coderoom.outcome import Outcome
@@ -86,7 +87,7 @@ def read_sets(folder: Path) -> dict[str, dict[str, Problem]]:
     return found
 
 
-def make_fusion_problems(sets: Mapping[str, Mapping[str, Problem]], tenants: Tenants, judge: Judge) -> APIRouter:
+def make_fusion_problems(sets: Mapping[str, Mapping[str, Problem]], judge: SharedJudge) -> APIRouter:
     """The routes."""
     api = APIRouter(tags=["SandboxFusion"])
 
@@ -142,13 +143,7 @@ def make_fusion_problems(sets: Mapping[str, Mapping[str, Problem]], tenants: Ten
         if language != "python":
             files = {f"main{PROGRAMS[language].suffixes[0]}": whole}
 
-        async def judged() -> list[Verdict]:
-            async with tenants.turn(tenant, 0) as turn:
-                found = await judge.run(files, problem.test, timeout=timeout)
-                turn.outcome = Outcome.OK
-                return found
-
-        verdicts = await unless_left(request, judged())
+        verdicts = await unless_left(request, judge.run(tenant, files, problem.test, timeout=timeout))
         passed = [each for each in verdicts if each.passed]
         return {
             "id": asked.id,

@@ -39,6 +39,7 @@ from coderoom.integrations.service.failures import NotFoundError, SessionLostErr
 from coderoom.integrations.service.fusion import make_fusion
 from coderoom.integrations.service.fusion_problems import make_fusion_problems
 from coderoom.integrations.service.peers import FORWARDED, Peers, new_owner
+from coderoom.integrations.service.places import SharedJudge
 from coderoom.integrations.service.processes import make_processes
 from coderoom.integrations.service.tenants import Tenant, TenantLimits, Tenants, TooMuchError
 from coderoom.integrations.service.tracing import below_client
@@ -90,18 +91,20 @@ class SandboxServer:
         self._config = config
         self._tenants = Tenants({} if tenants is None else tenants, concurrency)
         self._everybody = tenants is None
-        self._boxes = Boxes(config, peers or Peers(new_owner()))
-        self._judge = Judge(wall=config.wall, sessions=max(1, concurrency // 4))
+        self._boxes = Boxes(config, peers or Peers(new_owner()), self._tenants)
+        places = max(2, concurrency // 4)
+        self._judge = Judge(wall=config.wall, sessions=1, at_once=places)
+        judge = SharedJudge(self._judge, places, self._tenants)
         self._draining = False
         self._app = FastAPI(
             title="CodeRoom sandbox service", version=__version__, lifespan=self._running, docs_url=None, redoc_url=None
         )
         self._e2b = E2BSandboxes(self._boxes)
         self._routers = (
-            make_api(self._boxes, self._tenants, self._judge),
+            make_api(self._boxes, self._tenants, judge),
             make_processes(self._boxes, self._tenants),
             make_fusion(self._boxes, self._tenants),
-            make_fusion_problems(problems or {}, self._tenants, self._judge),
+            make_fusion_problems(problems or {}, judge),
             make_e2b(self._boxes, self._tenants, self._e2b),
         )
         for router in self._routers:

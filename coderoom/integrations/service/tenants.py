@@ -115,6 +115,16 @@ class Tenant:
             why = f"The tenant {self.name!r} may send {self.limits.requests_per_minute:,} requests in a minute."
             raise TooMuchError(why, after)
 
+    def check_waiting(self) -> None:
+        """Check that one more may wait.
+
+        Raises:
+            TooMuchError: Too many wait already.
+        """
+        waiting = self.usage.total("waiting")
+        if waiting >= self.limits.waiting:
+            raise TooMuchError(f"{waiting:,} runs of the tenant {self.name!r} wait already.")
+
     def check_network(self, wanted: bool | Sequence[str]) -> None:
         """Check a network that a sandbox asks for.
 
@@ -161,7 +171,7 @@ class Tenants:
     def __init__(self, tokens: Mapping[str, Tenant], concurrency: int) -> None:
         self._by_token = {token.encode(): tenant for token, tenant in tokens.items()}
         self._free = self._most = concurrency
-        self._shares = len(set(tokens.values())) > 1
+        self.are_several = len(set(tokens.values())) > 1
         self._rotation: deque[Tenant] = deque()
         self._looking: asyncio.TimerHandle | None = None
         self.refuses = False
@@ -215,7 +225,7 @@ class Tenants:
     def _begin(self, tenant: Tenant, memory_bytes: int, since: int) -> bool:
         """Begin a run, if that is possible now."""
         usage, limits = tenant.usage, tenant.limits
-        if self._free <= 0 or (self._shares and usage.own("running") >= self._free):
+        if self._free <= 0 or (self.are_several and usage.own("running") >= self._free):
             usage.wait_since(0)
             return False
         usage.add("running", 1)  # Before looking: another process may begin one, too.
@@ -251,8 +261,7 @@ class Tenants:
                 f"The tenant {tenant.name!r} may use {limits.memory_bytes:,} bytes of memory, and a run may "
                 f"have {memory_bytes:,}: close sessions, end programs, or ask for less by limits.memory_bytes."
             )
-        if usage.total("waiting") >= limits.waiting:
-            raise TooMuchError(f"{usage.total('waiting'):,} runs of the tenant {tenant.name!r} wait already.")
+        tenant.check_waiting()
         entry = _Waiting(asyncio.get_running_loop().create_future(), memory_bytes)
         tenant.waiting.append(entry)
         usage.add("waiting", 1)
