@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from coderoom.cli import app
 from coderoom.cli.app import typer
-from coderoom.cli.runs import MaxTurnsOption, NetworkOption, TeamWallOption, TimeoutOption, WorkspaceOption, budgets_of
+from coderoom.cli.runs import (
+    MaxTurnsOption,
+    NetworkOption,
+    TeamWallOption,
+    TimeoutOption,
+    WorkspaceModeOption,
+    WorkspaceOption,
+    budgets_of,
+)
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ def mcp(
     http: PortOption = None,
     host: HostOption = "127.0.0.1",
     workspace: WorkspaceOption = None,
+    workspace_mode: WorkspaceModeOption = None,
     wall: app.WallOption = "auto",
     network: app.NetworkOption = False,
     allowed_hosts: app.HostsOption = None,
@@ -76,6 +85,7 @@ def mcp(
         limits=limits,
         preload=preload or (),
         workspace=workspace,
+        workspace_mode=workspace_mode or "direct",
         local_network=local_network,
         credentials=app.credentials_of(credentials),
         **at_server(server),

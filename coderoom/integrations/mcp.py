@@ -251,6 +251,7 @@ class MCPServer:
             "timeout": timeout,
             "wall": wall,
             "server": sandbox.options.get("url") if sandbox.engine == "remote" else None,
+            "workspace_mode": None if sandbox.workspace_mode == "direct" else sandbox.workspace_mode,
             "network": sandbox.host_network or None,
             "allowed_hosts": () if isinstance(sandbox.network, bool) else sandbox.network or (OBSERVE,),
             "credentials": {
@@ -320,7 +321,7 @@ class MCPServer:
         _add_code(server)
         if self._processes:
             _add_processes(server)
-        _add_files(server)
+        _add_files(server) if self._sandbox.workspace_mode == "direct" else _add_changes(server)
         for team in self._teams:
             _add_team(server, team, self._journal, **self._options)
         return server
@@ -468,6 +469,32 @@ def _add_files(server: FastMCP[Client]) -> None:
         return f"Wrote {len(data):,} bytes to {path}."
 
 
+def _add_changes(server: FastMCP[Client]) -> None:
+    @server.tool(title="Show the changes", annotations=_READS, structured_output=False)
+    async def show_changes(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+        """Show what the code of a session has changed in the user's folder, which is as it was: a list and a diff."""
+        own = _client_of(ctx).session(session)
+
+        async def work() -> str:
+            changes, patch = await own.changes(), await own.diff()
+            return bound_output(f"{changes}\n\n{patch}".strip(), _MOST_CHARACTERS) or "Nothing has changed."
+
+        return encodable(await _watched(ctx, work()))
+
+    @server.tool(title="Write the changes", annotations=_WRITES, structured_output=False)
+    async def commit_changes(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+        """Write what a session has changed into the user's folder, unless somebody has changed the same files."""
+        done = await _watched(ctx, _client_of(ctx).session(session).commit())
+        lines = [*(f"written: {each}" for each in done.written), *map(str, done.refused)]
+        return encodable(bound_output("\n".join(lines), _MOST_CHARACTERS)) or "Nothing has changed."
+
+    @server.tool(title="Undo the changes", annotations=_WRITES, structured_output=False)
+    async def discard_changes(ctx: Context[Any, Client, Any], session: SessionName = _MAIN) -> str:
+        """Undo what a session has changed: it sees the user's folder as it is."""
+        await _watched(ctx, _client_of(ctx).session(session).discard())
+        return f"The session {session!r} has no changes."
+
+
 def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **options: Any) -> None:
     # AutoGen takes a second to be imported.
     from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
@@ -510,6 +537,8 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
             known = {name: facts[name] for name in kept}
             why = facts["error"] or facts["limit"]
             text = f"{facts['answer']}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
+            if record.reviewed is not None:  # The folder is as it was.
+                text += "\n\n" + bound_output(record.reviewed.diff, _MOST_CHARACTERS)
             return _result(text, known, is_error=not record.succeeded)
 
         return await _watched(ctx, work(), lines)
@@ -550,7 +579,9 @@ def _cell_result(client: Client, result: ExecutionResult, in_session: bool) -> C
         if artifact.media_type.startswith("image/") and artifact.size <= room:
             room -= artifact.size
             with suppress(OSError, RequestError):
-                data = read_inside(client.folder, artifact.name, _LARGEST_FILE)
+                data = artifact.data
+                if data is None:
+                    data = read_inside(client.folder, artifact.name, _LARGEST_FILE)
                 content.append(_content_of(artifact.name, data))
     value = _plain(result.value) if result.value_is_data else result.value_repr
     if len(json.dumps(value)) > _MOST_CHARACTERS:  # Some clients show it to their models.

@@ -352,3 +352,21 @@ def test_the_example_of_the_docs_runs(tmp_path: Path) -> None:
     ]
     assert block in example.read_text()
     subprocess.run([sys.executable, str(example)], cwd=tmp_path, env=environment(), check=True, timeout=60)
+
+
+async def test_a_folder_stays_as_it_is_until_the_changes_are_written(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\n")
+    async with stdio("--workspace", str(folder), "--workspace-mode", "overlay", cwd=tmp_path) as client:
+        assert "read_file" not in {tool.name for tool in (await client.list_tools()).tools}
+        await call(client, "run_code", code="open('a.txt', 'a').write('two\\n')")
+        shown = await call(client, "show_changes")
+        assert shown.startswith("modified a.txt")
+        assert "+two" in shown
+        assert (folder / "a.txt").read_text() == "one\n"
+        await call(client, "discard_changes")
+        assert await call(client, "show_changes") == "Nothing has changed."
+        await call(client, "run_code", code="open('b.txt', 'w').write('b')")
+        assert await call(client, "commit_changes") == "written: added b.txt"
+    assert (folder / "b.txt").read_text() == "b"
