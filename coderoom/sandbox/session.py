@@ -367,8 +367,8 @@ class Session:
         session goes on with the new state of the folder.
 
         Args:
-            unsafe: Also write what is refused otherwise: what is in `.git`, whose hooks and settings run programs on
-                this machine, and links that lead out of the workspace.
+            unsafe: Also write what is refused otherwise: what is in `.git`, `.hg` and `.jj`, where hooks and settings
+                run programs on this machine, and links that lead out of the workspace.
 
         Returns:
             What was written and what was refused.
@@ -511,6 +511,9 @@ class Session:
         if engine is None:
             engine = await self._open(await self._offer.list())
             self._have(engine)
+            overlay: Overlay | None = getattr(engine, "overlay", None)
+            if overlay is not None:
+                overlay.layer.begin()
             if self._closed:  # Closed meanwhile; `close` is waiting for the lock.
                 raise RequestError(_CLOSED)
         return engine

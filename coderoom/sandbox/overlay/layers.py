@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import stat
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from coderoom._util.temporary import remove_folder
 from coderoom.sandbox.overlay.patch import quoted
@@ -30,8 +31,8 @@ from coderoom.sandbox.overlay.tree import (
 _OPAQUE, _WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, which stamps files; the exact time may be later.
 _MOST_NAMES = 50_000
+T = TypeVar("T")
 _TOO_DEEP = "the folder is too deep to be looked at"
-_background = concurrent.futures.ThreadPoolExecutor(1, "coderoom-overlay")
 
 
 @dataclass
@@ -80,8 +81,25 @@ class Layer(Protocol):
     def inherit(self, other: Any) -> None:
         """Know the folder as it was when another layer of it was made."""
 
+    def begin(self) -> None:
+        """Get ready for a `changed_by_others` of later."""
+
     def close(self) -> None:
         """Forget the changes."""
+
+
+def _aside(work: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Do something in a thread that nothing waits for, not even the end of this process."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="coderoom-overlay", daemon=True).start()
+    return done
 
 
 class UpperLayer:
@@ -93,8 +111,9 @@ class UpperLayer:
         self.lower, self.read, self.write = Tree(lower), Tree(upper), Tree(merged)
         self._written: dict[str, tuple[Node | None, Node | None]] = {}  # There and here.
         self._close = weakref.finalize(self, _close_all, lower, upper, merged)
-        # In another thread: a session does not wait for it.
-        self._names: concurrent.futures.Future[set[str]] = _background.submit(_names, folder)
+        self._folder = folder
+        self._names: Future[set[str]] = Future()
+        self._names.set_result(set())
 
     def touched(self) -> Touched:
         """What the session has written."""
@@ -121,6 +140,10 @@ class UpperLayer:
     def is_written(self, path: str, here: Node | None) -> bool:
         """Whether what is here was written to the folder, and not changed here after that."""
         return path in self._written and self._written[path][1] == here
+
+    def begin(self) -> None:
+        """List what is there, aside."""
+        self._names = _aside(_names, self._folder)
 
     def inherit(self, other: UpperLayer) -> None:
         """Know the folder as it was when another layer of it was made."""
@@ -221,6 +244,9 @@ class CopyLayer:
         """Whether what is here was written to the folder, and not changed here after that."""
         return False  # It is not among what was touched then.
 
+    def begin(self) -> None:
+        """Nothing has to be done: all is known."""
+
     def inherit(self, other: CopyLayer) -> None:
         """Know the folder as it was when another layer of it was made."""
         for path, (there, _) in other._known.items():
@@ -303,5 +329,4 @@ def _close_all(*fds: int) -> None:
 
 def _end_copy(place: Path, *fds: int) -> None:
     _close_all(*fds)
-    # It may be large.
-    threading.Thread(target=remove_folder, args=(place,), daemon=True).start()
+    _aside(remove_folder, place)  # It may be large.

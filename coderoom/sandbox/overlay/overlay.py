@@ -26,7 +26,8 @@ from coderoom.sandbox.overlay.writing import Owner, Source, as_owner_of, write
 _MIB = 1 << 20
 _MOST_OF_A_FILE, _MOST_TEXT = 16 * _MIB, 64 * _MIB
 _STEPS = 20_000_000
-_GIT = "what is in .git can run programs on this machine"
+_CONTROLS = {".git", ".hg", ".jj"}
+_CONTROL = "what a version control system keeps can run programs on this machine"
 _OUTSIDE = "the link leads out of the workspace"
 _GUARDED = "this machine runs it"
 
@@ -381,8 +382,8 @@ class Overlay:
         refused = {}
         for path, difference in differences.items():
             after = difference.after
-            if _in_git(path):
-                refused[path] = _GIT
+            if not _CONTROLS.isdisjoint(path.lower().split("/")):
+                refused[path] = _CONTROL
             elif after is not None and after.kind == "link" and _leads_out(path, self.layer.read.link(path)):
                 refused[path] = _OUTSIDE
         return refused
