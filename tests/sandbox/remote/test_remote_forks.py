@@ -50,7 +50,7 @@ def test_by_requests() -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with httpx.Client(base_url=shared_server()["url"], headers=headers, timeout=30) as client:
         box = client.post("/v1/sandboxes", json={}).json()["id"]
-        described = {"functions": [{"name": "add", "description": "", "parameters": {"properties": {}}}]}
+        described = {"functions": [{"name": "add", "parameters": []}]}
         session = client.post(f"/v1/sandboxes/{box}/sessions", json={}).json()["id"]
         client.post(f"/v1/sessions/{session}/cells", json={"code": "x = 1"})
         forks = client.post(f"/v1/sessions/{session}/forks", json={"count": 2}).json()["sessions"]
