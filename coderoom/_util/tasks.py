@@ -6,13 +6,13 @@ Work that takes a while with much text is done in a thread, so that the event lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import fields, is_dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -37,6 +37,21 @@ async def await_with_token(call: Awaitable[T], cancellation_token: Token) -> T:
         future.cancel()
     cancellation_token.add_callback(lambda: call_in_loop(loop, future.cancel))
     return await future
+
+
+async def all_of(works: Iterable[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
+    """Do some works, a few at a time; the first failure is raised when all of them have ended."""
+    free = asyncio.Semaphore(at_once)
+
+    async def do(work: Callable[[], Awaitable[T]]) -> T:
+        async with free:
+            return await work()
+
+    done = await asyncio.gather(*map(do, works), return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return cast(list[T], done)
 
 
 async def run_uncancellable(work: Awaitable[T]) -> T:

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coderoom._util.distribution import install_command
-from coderoom._util.tasks import call_in_loop, cancel_and_wait
+from coderoom._util.tasks import all_of, call_in_loop, cancel_and_wait
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import WITHOUT_NETWORK, SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.copies import Copies
-from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, MOST_FORKS, Room
+from coderoom.sandbox.engines.cpython.room import FORKS_AT_ONCE, MOST_CHECKPOINTS, MOST_FORKS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
@@ -351,11 +351,13 @@ class Worker:
                 taken += 1
             assert self._control is not None
             async with parent.frozen(), parent.handed_over(forks=True) as (namespaces, folders):
-                for _ in range(count):
-                    within = [*namespaces[:2], *folders]
-                    room = await Room.open(self._control, self._largest, self._proxy, self._overlay, parent, within)
-                    self._all.add(room)
-                    rooms.append(room)
+                facts = self._control, self._largest, self._proxy, self._overlay, parent, [*namespaces[:2], *folders]
+
+                async def open_one() -> None:
+                    rooms.append(await Room.open(*facts))
+
+                await all_of([open_one] * count, FORKS_AT_ONCE)
+            self._all.update(rooms)
         except BaseException as error:
             for room in rooms:
                 self._drop(room)

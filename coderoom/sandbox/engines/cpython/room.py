@@ -38,6 +38,8 @@ from coderoom.sandbox.result import CodeError, ExecutionResult, FunctionCall, Li
 _PATIENCE = 20.0  # How many seconds a request to a process behind the wall may take.
 MOST_CHECKPOINTS = 64
 """How many checkpoints a room may have, each of which is a process."""
+FORKS_AT_ONCE = 4
+"""How many forks are made at the same time: the kernel limits how many descriptors are on their way."""
 MOST_FORKS = 128
 """How many open forks a session may have, whose processes count among its own for the kernel."""
 

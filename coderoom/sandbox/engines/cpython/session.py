@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import errno
 import fcntl
+import functools
 import itertools
 import logging
 import os
@@ -21,11 +22,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from typing import Any, Protocol
 
-from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import LARGE, all_of, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.room import (
+    FORKS_AT_ONCE,
     MOST_CHECKPOINTS,
     Ending,
     Entry,
@@ -457,8 +459,8 @@ class CPythonSession:
                         assert each.overlay is not None
                         await run_uncancellable(asyncio.to_thread(each.overlay.take_over, self.overlay))
             handle = await self.checkpoint(count)
-            for each in forks:  # One by one: the kernel limits how many descriptors are on their way.
-                await each._enter(handle, self._room, reseed)
+            entries = [functools.partial(each._enter, handle, self._room, reseed) for each in forks]
+            await all_of(entries, FORKS_AT_ONCE)
         except BaseException as error:
             for each in forks:
                 each.abandon()
