@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from coderoom._util.text import misfits
@@ -35,6 +36,9 @@ def failure_of(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
     """The status, the answer and the headers for a failure."""
     if isinstance(error, ValidationError):
         return 400, told("bad_request", f"{misfits(error)}."), {}
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        return 400, told("bad_request", f"{'.'.join(map(str, first['loc'][1:])) or 'The request'}: {first['msg']}."), {}
     for kind, status, code in _KNOWN:
         if isinstance(error, kind):
             headers = {"Retry-After": str(math.ceil(error.after))} if isinstance(error, TooMuchError) else {}

@@ -314,11 +314,6 @@ def _tokens(headers: Mapping[bytes, bytes]) -> Iterable[bytes]:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    if isinstance(error, RequestValidationError):
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"][1:]))
-        message = f"{place}: {first['msg']}." if place else f"{first['msg']}."
-        return JSONResponse(told("bad_request", message), 400)
     status, facts, headers = failure_of(error)
     return JSONResponse(facts, status, headers)
 

@@ -6,9 +6,9 @@ import contextlib
 import json
 import secrets
 import shlex
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -19,14 +19,14 @@ from starlette.types import Send
 
 from coderoom.errors import RequestError
 from coderoom.integrations.service.boxes import Boxes
-from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, Context, E2BRoute, E2BSandbox, refusal, sandbox_of
+from coderoom.integrations.service.e2b.connect import E2BRoute, Facts
+from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, Context, E2BSandbox, moment, sandbox_of
 from coderoom.integrations.service.failures import NotFoundError, failure_of
 from coderoom.integrations.service.streams import kept_alive, unless_left
 from coderoom.integrations.service.tenants import Tenants
 from coderoom.sandbox import LANGUAGES, OutputChunk
 from coderoom.sandbox.languages import language_named
 
-Facts = dict[str, Any]
 _JAVASCRIPT_VALUE: Final = """{
 const value = globalThis.__value, shown = typeof value === "string" ? value : require("util").inspect(value);
 if (value !== undefined) process.stdout.write(shown);
@@ -78,12 +78,7 @@ class ContextRequest(BaseModel):
 
 def default_context(sandbox: E2BSandbox, language: str) -> Context:
     """The context of code that names no context: in the main session, one for each language."""
-    for context in sandbox.contexts.values():
-        if context.default and context.language == language:
-            return context
-    context = Context(secrets.token_hex(16), sandbox.main, language, HOME, default=True)
-    sandbox.contexts[context.id] = context
-    return context
+    return sandbox.contexts.setdefault(language, Context(language, sandbox.main, language, HOME))
 
 
 def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
@@ -97,7 +92,6 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     async def run(sandbox: E2BSandbox, context: Context, body: ExecuteRequest) -> AsyncGenerator[Facts]:
         session, box = context.kept.session, sandbox.box
-        seconds = box.tenant.limits.seconds
         async with tenants.turn(box.tenant, context.kept.free_bytes):
             with box:
                 context.count += 1
@@ -106,31 +100,34 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
                 if before:
                     await session.run(before, language=context.language)
                 try:
-                    async with aclosing(
-                        session.stream(body.code, language=context.language, timeout=seconds)
-                    ) as pieces:
+                    stream = session.stream(body.code, language=context.language, timeout=box.tenant.limits.seconds)
+                    async with aclosing(stream) as pieces:
                         async for piece in pieces:
-                            if isinstance(piece, OutputChunk) and piece.stream == "shown":
+                            if not isinstance(piece, OutputChunk):
+                                result = piece
+                            elif piece.stream == "shown":
                                 yield _shown(json.loads(piece.text))
-                            elif isinstance(piece, OutputChunk):
-                                yield {"type": piece.stream, "text": piece.text, "timestamp": _now()}
                             else:
-                                context.kept.note(piece)
-                                if context.language == "javascript" and piece.success:
-                                    value = await session.run(_JAVASCRIPT_VALUE, language="javascript")
-                                    if value.stdout:
-                                        yield {"type": "result", "is_main_result": True, "text": value.stdout}
-                                if (error := piece.error) is not None:
-                                    told = error.traceback or f"{error.type}: {error.message}"
-                                    yield {
-                                        "type": "error",
-                                        "name": error.type,
-                                        "value": error.message,
-                                        "traceback": told,
-                                    }
+                                yield {"type": piece.stream, "text": piece.text, "timestamp": moment(time.time())}
+                    context.kept.note(result)
+                    if context.language == "javascript" and result.success:
+                        value = await session.run(_JAVASCRIPT_VALUE, language="javascript")
+                        if value.stdout:
+                            yield {"type": "result", "is_main_result": True, "text": value.stdout}
+                    if (error := result.error) is not None:
+                        yield _failure(error.type, error.message, error.traceback or f"{error.type}: {error.message}")
                 finally:
                     if after:
                         await session.run(after, language=context.language)
+
+    async def enter(context: Context) -> None:
+        if context.cwd == HOME:
+            return
+        with context.kept.box:
+            code = _change_folder(context.language, context.cwd)
+            result = await context.kept.session.run(code, language=context.language)
+        if result.error is not None:
+            raise RequestError(f"Failed to set working directory: {result.error.message}")
 
     @routes.post("/execute")
     async def execute(request: Request, body: ExecuteRequest) -> Response:
@@ -157,7 +154,7 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
             except Exception as error:
                 _, facts, _ = failure_of(error)
                 message = facts["error"]["message"]
-                yield _line({"type": "error", "name": type(error).__name__, "value": message, "traceback": message})
+                yield _line(_failure(type(error).__name__, message, message))
             finally:
                 await pieces.aclose()
             yield _line({"type": "end_of_execution"})
@@ -173,13 +170,11 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
         sandbox, language = sandbox_of(request), _language(body.language)
         kept = await boxes.open(sandbox.box)
         context = Context(secrets.token_hex(16), kept, language, body.cwd or HOME)
-        code = _change_folder(language, body.cwd) if body.cwd else ""
-        if code:
-            with sandbox.box:
-                result = await kept.session.run(code, language=language)
-            if not result.success:
-                await boxes.close_session(kept)
-                return refusal(500, f"Failed to set working directory: {result.error and result.error.message}")
+        try:
+            await enter(context)
+        except BaseException:
+            await boxes.close_session(kept)
+            raise
         sandbox.contexts[context.id] = context
         return _context_to_json(context)
 
@@ -190,9 +185,7 @@ def make_code(boxes: Boxes, tenants: Tenants) -> APIRouter:
         with sandbox.box:
             await context.kept.session.cancel()
             await context.kept.restart()
-            code = _change_folder(context.language, context.cwd) if context.cwd != HOME else ""
-            if code:
-                await context.kept.session.run(code, language=context.language)
+        await enter(context)
         context.count = 0
 
     @routes.delete("/contexts/{id}")
@@ -220,6 +213,10 @@ def _language(name: str | None) -> str:
 
 def _context_to_json(context: Context) -> Facts:
     return {"id": context.id, "language": context.language, "cwd": context.cwd}
+
+
+def _failure(name: str, value: str, traceback: str) -> Facts:
+    return {"type": "error", "name": name, "value": value, "traceback": traceback}
 
 
 def _shown(shown: Facts) -> Facts:
@@ -270,7 +267,3 @@ def _change_folder(language: str, folder: str) -> str:
 
 def _line(facts: Facts) -> bytes:
     return json.dumps(facts).encode() + b"\n"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

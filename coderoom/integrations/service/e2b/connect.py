@@ -1,4 +1,4 @@
-"""Connect's protocol as E2B's clients speak it: JSON in one piece, or in frames for a stream.
+"""How E2B's clients are answered. Calls are in Connect's protocol: JSON in one piece, or in frames for a stream.
 
 https://connectrpc.com/docs/protocol says what it is.
 """
@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
+from fastapi import HTTPException
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from coderoom.integrations.service.failures import failure_of
@@ -24,6 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 _STREAMED: Final = "application/connect+json"
 _LAST: Final = 2
 _MOST_SECONDS: Final = 86_400.0
+_CALL: Final = re.compile(r"/(process\.Process|filesystem\.Filesystem)/")
 _STATUS: Final[Mapping[str, int]] = {
     "invalid_argument": 400,
     "failed_precondition": 400,
@@ -42,9 +46,10 @@ _STATUS: Final[Mapping[str, int]] = {
 class RpcError(Exception):
     """Why a call has failed: one of Connect's codes, and a sentence."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.code = code if code in _STATUS else "internal"
+        self.headers = headers
         self.status = _STATUS[self.code]
 
 
@@ -52,13 +57,41 @@ def rpc_error(error: Exception) -> RpcError:
     """A failure as a client is told of it."""
     if isinstance(error, RpcError):
         return error
-    status, facts, _ = failure_of(error)
+    status, facts, headers = failure_of(error)
     code = next((code for code, known in _STATUS.items() if known == status), "internal")
-    return RpcError(code, facts["error"]["message"])
+    return RpcError(code, facts["error"]["message"], headers)
 
 
-def error_response(request: Request, error: RpcError) -> Response:
-    """The answer to a call that has failed."""
+def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error as the clients read it."""
+    return JSONResponse({"code": status, "message": message}, status, headers)
+
+
+class E2BRoute(APIRoute):
+    """A route whose failures are told as the clients read them."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except (HTTPException, ClientDisconnect):
+                raise
+            except Exception as error:
+                failure = rpc_error(error)
+                if failure.code == "internal" and failure is not error:
+                    raise
+                return _told(request, failure)
+
+        return handle
+
+
+def _told(request: Request, error: RpcError) -> Response:
+    if not _CALL.search(request.url.path):
+        no_space = error.code == "resource_exhausted" and request.url.path.endswith("/files")
+        return refusal(507 if no_space else error.status, str(error), error.headers)
     facts = {"code": error.code, "message": str(error)}
     if _is_streamed(request):
         return Response(_frame({"error": facts}, _LAST), media_type=_STREAMED)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -17,6 +17,7 @@ from coderoom.errors import RequestError
 from coderoom.integrations.http import CALLER
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.code import default_context
+from coderoom.integrations.service.e2b.connect import E2BRoute, refusal
 from coderoom.integrations.service.e2b.files import use_of
 from coderoom.integrations.service.e2b.sandboxes import (
     ENVD_VERSION,
@@ -26,18 +27,16 @@ from coderoom.integrations.service.e2b.sandboxes import (
     TEMPLATE,
     TEMPLATES,
     USER,
-    E2BRoute,
     E2BSandbox,
     E2BSandboxes,
     moment,
-    refusal,
 )
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.files import files_of
 from coderoom.integrations.service.peers import FORWARDED
 from coderoom.integrations.service.tenants import Tenant
 
-_DEFAULT_SECONDS: Final = 300
+_LIFE: Final = Field(default=300.0, ge=0, le=MOST_SECONDS)
 _MOST_LISTED: Final = 100
 _RULES: Final = ("allowOut", "denyOut", "allowPublicTraffic")
 _EVERYWHERE: Final = "0.0.0.0/0"
@@ -54,7 +53,7 @@ class NewSandbox(BaseModel):
     """A sandbox."""
 
     template: str = Field(default=TEMPLATE, alias="templateID")
-    timeout: float | None = None
+    timeout: float = _LIFE
     auto_pause: bool = Field(default=False, alias="autoPause")
     auto_pause_memory: bool = Field(default=True, alias="autoPauseMemory")
     auto_resume: dict[str, Any] | None = Field(default=None, alias="autoResume")
@@ -68,16 +67,10 @@ class NewSandbox(BaseModel):
 
 
 class NewTime(BaseModel):
-    """How long a sandbox lives."""
+    """How long a sandbox lives, and whether its memory is kept."""
 
-    timeout: float | None = None
-    memory: bool | None = None
-
-
-class NewPause(BaseModel):
-    """A pause."""
-
-    memory: bool | None = None
+    timeout: float = _LIFE
+    memory: bool = True
 
 
 def make_control(sandboxes: E2BSandboxes) -> APIRouter:
@@ -98,7 +91,6 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
                 f"There is no template {body.template!r:.100}: this server has {TEMPLATE!r}, also as {TEMPLATES[0]!r}."
             )
             return refusal(404, why)
-        seconds = _seconds(body.timeout)
         env = {**_ENV, **(body.env or {})}
         options: dict[str, Any] = {"env": env}
         network = _network(body, boxes, tenant)
@@ -114,37 +106,40 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         sandbox = E2BSandbox(box, main, name, env, box.sandbox.wall in _WALLS_WITH_HOME, pauses=body.auto_pause)
         sandbox.public = (body.network or {}).get("allowPublicTraffic") is True
         sandbox.keeps_memory = body.auto_pause_memory
-        sandbox.wakes = seconds if (body.auto_resume or {}).get("enabled") else None
+        sandbox.wakes = body.timeout if (body.auto_resume or {}).get("enabled") else None
         for language in ("python", "javascript"):
             default_context(sandbox, language)
         sandboxes.add(sandbox)
-        sandboxes.set_time(sandbox, seconds)
+        sandboxes.set_time(sandbox, body.timeout)
         return JSONResponse(_made(sandbox), 201)
 
     @routes.get("/sandboxes")
     @routes.get("/v2/sandboxes")
-    async def list_all(request: Request, metadata: str = "", limit: int = _MOST_LISTED, order: str = "") -> Response:
+    async def list_all(
+        request: Request,
+        metadata: str = "",
+        state: Annotated[list[str], Query()] = [],  # noqa: B006 (FastAPI copies it)
+        template: str = "",
+        since: Annotated[datetime | None, Query(alias="startedAfter")] = None,
+        begin: Annotated[int, Query(alias="nextToken", ge=0)] = 0,
+        limit: int = _MOST_LISTED,
+        order: str = "",
+    ) -> Response:
         wanted = dict(parse_qsl(metadata, keep_blank_values=True))
-        states = [each for given in request.query_params.getlist("state") for each in given.split(",")]
-        template = request.query_params.get("template")
-        since = _since(request.query_params.get("startedAfter"))
+        states = ",".join(state).split(",") if state else ["paused", "running"]
         found = [
             _described(each)
             for each in sandboxes.of(_tenant(request))
             if all(each.box.metadata.get(name) == value for name, value in wanted.items())
-            and (not states or _state(each) in states)
+            and _state(each) in states
             and (not template or template in (TEMPLATE, each.template))
-            and each.box.created >= since - _TICK
+            and (since is None or each.box.created >= since.timestamp() - _TICK)
         ]
         if request.scope.get(FORWARDED):
             return JSONResponse({"found": found})
         for answer in await boxes.peers.others(request):
             found += answer["found"]
         found.sort(key=lambda each: str(each["startedAt"]), reverse=order != "asc")
-        try:
-            begin = int(request.query_params.get("nextToken") or 0)
-        except ValueError:
-            raise RequestError("nextToken is none that this server has given.") from None
         end = begin + max(1, min(limit, _MOST_LISTED))
         headers = {"x-total-running": str(len(found))}
         if end < len(found):
@@ -168,15 +163,15 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         if sandbox.paused:
             raise NotFoundError(f"The sandbox {id!r:.100} is paused.")
         with sandbox.box:
-            sandboxes.set_time(sandbox, _seconds(body.timeout))
+            sandboxes.set_time(sandbox, body.timeout)
         return Response(status_code=204)
 
     @routes.post("/sandboxes/{id}/pause")
-    async def pause(request: Request, id: str, body: NewPause | None = None) -> Response:
+    async def pause(request: Request, id: str, body: NewTime | None = None) -> Response:
         sandbox = sandboxes.find(_tenant(request), id)
         if sandbox.paused:
             return refusal(409, f"The sandbox {id!r:.100} is paused already.")
-        await sandboxes.pause(sandbox, body is None or body.memory is not False)
+        await sandboxes.pause(sandbox, body is None or body.memory)
         return Response(status_code=204)
 
     @routes.post("/sandboxes/{id}/resume")
@@ -186,9 +181,9 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         sandbox = sandboxes.find(_tenant(request), id)
         was_paused = sandbox.paused
         with sandbox.box:
-            if was_paused and body.memory is False:
+            if was_paused and not body.memory:
                 await sandboxes.forget(sandbox)
-            sandboxes.resume(sandbox, _seconds(body.timeout))
+            sandboxes.resume(sandbox, body.timeout)
         return JSONResponse(_made(sandbox), 201 if was_paused else 200)
 
     @routes.get("/sandboxes/{id}/metrics")
@@ -232,13 +227,6 @@ def _tenant(request: Request) -> Tenant:
     return tenant
 
 
-def _seconds(timeout: float | None) -> float:
-    seconds = _DEFAULT_SECONDS if timeout is None else timeout
-    if not 0 <= seconds <= MOST_SECONDS:
-        raise RequestError(f"timeout={seconds:g}: a sandbox lives for at most {MOST_SECONDS:,} s.")
-    return seconds
-
-
 def _network(body: NewSandbox, boxes: Boxes, tenant: Tenant) -> bool | list[str] | None:
     """The network that a client asks for; if it does not say, all that the tenant may have, as E2B's sandboxes have."""
     rules = body.network or {}
@@ -253,13 +241,6 @@ def _network(body: NewSandbox, boxes: Boxes, tenant: Tenant) -> bool | list[str]
         return True
     most = tenant.limits.network
     return None if most is False else most if most is True else list(most)
-
-
-def _since(text: str | None) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp() if text else 0.0
-    except ValueError:
-        raise RequestError(f"startedAfter={text!r:.100} is not a time.") from None
 
 
 def _state(sandbox: E2BSandbox) -> str:

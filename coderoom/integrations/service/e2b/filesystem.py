@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import secrets
 import zlib
 from collections.abc import AsyncGenerator, Mapping
@@ -15,10 +16,11 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from coderoom.integrations.service.e2b.connect import Facts, RpcError, message_of, stream_response
+from coderoom.errors import RequestError
+from coderoom.integrations.service.e2b.connect import E2BRoute, Facts, RpcError, message_of, stream_response
 from coderoom.integrations.service.e2b.files import Helper
-from coderoom.integrations.service.e2b.process import RpcRoute, check_user
-from coderoom.integrations.service.e2b.sandboxes import INSIDE, E2BRoute, E2BSandbox, refusal, sandbox_of
+from coderoom.integrations.service.e2b.process import check_user
+from coderoom.integrations.service.e2b.sandboxes import INSIDE, E2BSandbox, sandbox_of
 from coderoom.integrations.service.files import parts_of, received
 
 _MOST_FILES: Final = 1_000
@@ -27,39 +29,19 @@ _MOST_EVENTS: Final = 10_000
 _METADATA: Final = "x-metadata-"
 
 
-class _Path(BaseModel):
+class _Message(BaseModel):
     path: str = ""
-
-
-class _Listing(_Path):
     depth: int = 1
-
-
-class _Move(BaseModel):
-    source: str
-    destination: str
-
-
-class _Watch(_Path):
+    source: str = ""
+    destination: str = ""
     recursive: bool = False
     entries: bool = Field(default=False, alias="includeEntry")
-
-
-class _Watcher(BaseModel):
-    id: str = Field(alias="watcherId")
-
-
-class _FileRoute(E2BRoute):
-    def told(self, request: Request, error: Exception) -> Response:
-        if isinstance(error, RpcError):
-            status = 507 if error.code == "resource_exhausted" else error.status
-            return refusal(status, str(error))
-        return super().told(request, error)
+    watcher: str = Field(default="", alias="watcherId")
 
 
 def make_files() -> APIRouter:
     """The routes for the content of files."""
-    routes = APIRouter(prefix=INSIDE, route_class=_FileRoute, include_in_schema=False)
+    routes = APIRouter(prefix=INSIDE, route_class=E2BRoute, include_in_schema=False)
 
     @routes.get("/files")
     async def download(request: Request, path: str = "") -> Response:
@@ -91,10 +73,14 @@ def make_files() -> APIRouter:
                     raise RpcError("invalid_argument", "Several files need paths of their own, not one in the query.")
                 files = [(path or name, parts_of(file)) for name, file in found]
             elif request.headers.get("content-encoding") == "gzip":
-                files = [(path, _unpacked(parts_of(body), sandbox.box.sandbox.limits.disk_bytes))]
+                unpacked: Any = gzip.GzipFile(fileobj=body, mode="rb")
+                files = [(path, _bounded(parts_of(unpacked), sandbox.box.sandbox.limits.disk_bytes))]
             else:
                 files = [(path, parts_of(body))]
-            entries = [await sandbox.files.write(name, parts, metadata) for name, parts in files]
+            try:
+                entries = [await sandbox.files.write(name, parts, metadata) for name, parts in files]
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise RpcError("invalid_argument", f"The content is not gzip: {error}.") from None
         told = ("name", "path", "metadata")
         return JSONResponse([{"type": "file", **{name: each[name] for name in told}} for each in entries])
 
@@ -114,50 +100,44 @@ async def _uploads(headers: Mapping[str, str], body: BinaryIO) -> list[tuple[str
     return found
 
 
-async def _unpacked(parts: AsyncGenerator[bytes], most: int) -> AsyncGenerator[bytes]:
-    unpack = zlib.decompressobj(wbits=31)
+async def _bounded(parts: AsyncGenerator[bytes], most: int) -> AsyncGenerator[bytes]:
+    left = most
     async for part in parts:
-        try:
-            while part:
-                data = unpack.decompress(part, 256 * 1024)
-                most -= len(data)
-                if most < 0:
-                    raise RpcError("resource_exhausted", "The content does not fit in the sandbox's disk.")
-                yield data
-                part = unpack.unconsumed_tail
-        except zlib.error as error:
-            raise RpcError("invalid_argument", f"The content is not gzip: {error}.") from None
+        left -= len(part)
+        if left < 0:
+            raise RequestError(f"The sandbox may have {most:,} bytes of files.")
+        yield part
 
 
 def make_filesystem() -> APIRouter:
     """The calls."""
-    routes = APIRouter(prefix=f"{INSIDE}/filesystem.Filesystem", route_class=RpcRoute, include_in_schema=False)
+    routes = APIRouter(prefix=f"{INSIDE}/filesystem.Filesystem", route_class=E2BRoute, include_in_schema=False)
 
-    def answers(call: str, op: str, kind: type[BaseModel]) -> None:
+    def answers(call: str, op: str, *names: str) -> None:
         @routes.post(f"/{call}")
         async def ask(request: Request) -> Response:
             sandbox = sandbox_of(request)
             check_user(request)
-            message = await message_of(request, kind)
+            message = await message_of(request, _Message)
             with sandbox.box:
-                return JSONResponse(await sandbox.files.ask(op, **message.model_dump()))
+                return JSONResponse(await sandbox.files.ask(op, **message.model_dump(include=set(names))))
 
-    answers("Stat", "stat", _Path)
-    answers("MakeDir", "make_dir", _Path)
-    answers("Move", "move", _Move)
-    answers("Remove", "remove", _Path)
-    answers("ListDir", "list", _Listing)
+    answers("Stat", "stat", "path")
+    answers("MakeDir", "make_dir", "path")
+    answers("Move", "move", "source", "destination")
+    answers("Remove", "remove", "path")
+    answers("ListDir", "list", "path", "depth")
 
     async def watch(request: Request) -> tuple[E2BSandbox, str, Helper]:
         sandbox = sandbox_of(request)
         check_user(request)
-        message = await message_of(request, _Watch)
+        message = await message_of(request, _Message)
         if len(sandbox.watchers) >= _MOST_WATCHERS:
             raise RpcError("resource_exhausted", f"At most {_MOST_WATCHERS} folders can be watched at a time.")
         key = secrets.token_hex(8)
         helper = sandbox.watchers[key] = await sandbox.files.start()
         try:
-            await helper.ask("watch", **message.model_dump())
+            await helper.ask("watch", **message.model_dump(include={"path", "recursive", "entries"}))
         except BaseException:
             await unwatch(sandbox, key)
             raise
@@ -188,7 +168,7 @@ def make_filesystem() -> APIRouter:
 
     @routes.post("/GetWatcherEvents")
     async def watcher_events(request: Request) -> Response:
-        sandbox, key = sandbox_of(request), (await message_of(request, _Watcher)).id
+        sandbox, key = sandbox_of(request), (await message_of(request, _Message)).watcher
         helper = sandbox.watchers.get(key)
         if helper is None:
             raise RpcError("not_found", f"watcher with id {key:.100} not found")
@@ -203,7 +183,7 @@ def make_filesystem() -> APIRouter:
 
     @routes.post("/RemoveWatcher")
     async def remove_watcher(request: Request) -> Response:
-        await unwatch(sandbox_of(request), (await message_of(request, _Watcher)).id)
+        await unwatch(sandbox_of(request), (await message_of(request, _Message)).watcher)
         return JSONResponse({})
 
     return routes

@@ -29,7 +29,7 @@ _MOST_ENTRIES = 50_000
 _METADATA = "user.e2b."
 _NEW = 0x100 | 0x80
 _KINDS = {"CREATE": _NEW, "WRITE": 0x2, "REMOVE": 0x200, "RENAME": 0x40, "CHMOD": 0x4}
-_OVERFLOW, _ONLY_FOLDER, _IS_FOLDER = 0x4000, 0x1000000, 0x40000000
+_ONLY_FOLDER, _IS_FOLDER = 0x1000000, 0x40000000
 _FIXED = struct.Struct("iIII")
 
 
@@ -260,7 +260,7 @@ class Watch:
                 at += _FIXED.size
                 name = os.fsdecode(data[at : at + size].rstrip(b"\0"))
                 at += size
-                if mask & _OVERFLOW or number not in self._folders or not name:
+                if number not in self._folders or not name:  # Some were lost, or it is the folder itself.
                     continue
                 name = os.path.join(self._folders[number], name)
                 for kind, bits in _KINDS.items():

@@ -10,15 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from coderoom.integrations.http import Message, Receive, Send
-from coderoom.integrations.service.e2b.sandboxes import (
-    INSIDE,
-    PORT,
-    TRAFFIC_TOKEN,
-    E2BRoute,
-    E2BSandbox,
-    refusal,
-    sandbox_of,
-)
+from coderoom.integrations.service.e2b.connect import E2BRoute, refusal
+from coderoom.integrations.service.e2b.sandboxes import INSIDE, PORT, TRAFFIC_TOKEN, E2BSandbox, sandbox_of
 from coderoom.integrations.service.failures import NotFoundError
 from coderoom.integrations.service.peers import Connection
 

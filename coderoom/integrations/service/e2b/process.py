@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from fastapi import APIRouter
 from pydantic import Base64Bytes, BaseModel, Field
@@ -16,16 +16,14 @@ from starlette.responses import JSONResponse, Response
 from coderoom.integrations.service.boxes import Boxes
 from coderoom.integrations.service.e2b.commands import Command
 from coderoom.integrations.service.e2b.connect import (
+    E2BRoute,
     Facts,
-    M,
     RpcError,
-    error_response,
     message_of,
-    rpc_error,
     seconds_of,
     stream_response,
 )
-from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BRoute, E2BSandbox, sandbox_of
+from coderoom.integrations.service.e2b.sandboxes import HOME, INSIDE, USER, E2BSandbox, sandbox_of
 from coderoom.integrations.service.streams import unless_left
 from coderoom.integrations.service.tenants import Tenants
 
@@ -61,36 +59,16 @@ class _Selector(BaseModel):
     tag: str | None = None
 
 
-class _Selected(BaseModel):
-    process: _Selector
-
-
-class _Signal(_Selected):
-    signal: Literal["SIGNAL_SIGTERM", "SIGNAL_SIGKILL"]
-
-
 class _Data(BaseModel):
     pty: Base64Bytes = b""
     stdin: Base64Bytes = b""
 
 
-class _Input(_Selected):
-    input: _Data
-
-
-class _Update(_Selected):
+class _Message(BaseModel):
+    process: _Selector = _Selector()
+    signal: str = ""
+    input: _Data = _Data()
     pty: _Terminal = _Terminal()
-
-
-class RpcRoute(E2BRoute):
-    """A route whose failures are told as Connect's clients read them."""
-
-    def told(self, request: Request, error: Exception) -> Response:
-        """See `E2BRoute.told`."""
-        failure = rpc_error(error)
-        if failure.code == "internal" and not isinstance(error, RpcError):
-            raise error
-        return error_response(request, failure)
 
 
 def check_user(request: Request) -> None:
@@ -113,12 +91,12 @@ def check_user(request: Request) -> None:
 
 def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
     """The calls."""
-    routes = APIRouter(prefix=f"{INSIDE}/process.Process", route_class=RpcRoute, include_in_schema=False)
+    routes = APIRouter(prefix=f"{INSIDE}/process.Process", route_class=E2BRoute, include_in_schema=False)
 
-    async def selected(request: Request, kind: type[M]) -> tuple[Command, M]:
+    async def selected(request: Request) -> tuple[Command, _Message]:
         """The command that a message is about, and the message."""
-        message: Any = await message_of(request, kind)
-        asked: _Selector = message.process
+        message = await message_of(request, _Message)
+        asked = message.process
         for each in sandbox_of(request).running:
             if each.number == asked.pid or (asked.tag is not None and each.facts.get("tag") == asked.tag):
                 return each, message
@@ -165,7 +143,7 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     @routes.post("/Connect")
     async def connect(request: Request) -> Response:
-        command, _ = await selected(request, _Selected)
+        command, _ = await selected(request)
         return stream_response(request, command.follow(), _KEEP_ALIVE)
 
     @routes.post("/List")
@@ -174,13 +152,15 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     @routes.post("/SendSignal")
     async def send_signal(request: Request) -> Response:
-        command, message = await selected(request, _Signal)
+        command, message = await selected(request)
+        if message.signal not in _SIGNALS:
+            raise RpcError("invalid_argument", f"signal is none of {', '.join(_SIGNALS)}")
         await command.kill(_SIGNALS[message.signal])
         return JSONResponse({})
 
     @routes.post("/SendInput")
     async def send_input(request: Request) -> Response:
-        command, message = await selected(request, _Input)
+        command, message = await selected(request)
         try:
             await command.process.write(message.input.pty or message.input.stdin)
         except BrokenPipeError:
@@ -189,13 +169,13 @@ def make_process(boxes: Boxes, tenants: Tenants) -> APIRouter:
 
     @routes.post("/CloseStdin")
     async def close_stdin(request: Request) -> Response:
-        command, _ = await selected(request, _Selected)
+        command, _ = await selected(request)
         await command.process.close_input()
         return JSONResponse({})
 
     @routes.post("/Update")
     async def update(request: Request) -> Response:
-        command, message = await selected(request, _Update)
+        command, message = await selected(request)
         command.process.resize(message.pty.size.rows, message.pty.size.cols)
         return JSONResponse({})
 

@@ -10,20 +10,18 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, quote
 
 from fastapi import HTTPException
-from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
 
 from coderoom.integrations.service.boxes import Box, Boxes, KeptSession
 from coderoom.integrations.service.e2b.commands import Command
+from coderoom.integrations.service.e2b.connect import refusal
 from coderoom.integrations.service.e2b.files import Files, Helper
 from coderoom.integrations.service.failures import NotFoundError, SessionLostError, failure_of
 from coderoom.integrations.service.tenants import Tenant
@@ -51,9 +49,9 @@ _TOKENS: Final = (b"x-access-token", TRAFFIC_TOKEN)
 class AdmissionError(Exception):
     """A client of E2B may not come in; `response` says why."""
 
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None, **more: str) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.response = JSONResponse({**more, "code": status, "message": message}, status, headers)
+        self.response = refusal(status, message, headers)
 
     @classmethod
     def of(cls, error: Exception, inside: bool) -> AdmissionError:
@@ -73,7 +71,6 @@ class Context:
         kept: The session.
         language: Its language.
         cwd: Its folder at the beginning.
-        default: Whether it has the code that names a language and no context.
         count: How much code it has run.
     """
 
@@ -81,7 +78,6 @@ class Context:
     kept: KeptSession
     language: str
     cwd: str
-    default: bool = False
     count: int = 0
 
 
@@ -255,18 +251,17 @@ class E2BSandboxes:
             AdmissionError: There is no such sandbox, it is paused, or the token is wrong.
         """
         id, port = _named(headers)
-        found: E2BSandbox | None
         if id is None:
             found = self.signed(scope, "write" if scope["method"] == "POST" else "read")
         else:
-            found = self._alive(id)
+            found = self._alive(id) or _nowhere()
             given = [headers[name] for name in _TOKENS if name in headers]
-            known = found is not None and any(hmac.compare_digest(found.token.encode(), each) for each in given)
-            known = known or (found is not None and found.public and port is not None)
-            if found is not None and found.paused and found.wakes is not None and known:
+            known = any(hmac.compare_digest(found.token.encode(), each) for each in given)
+            known = known or (found.public and port is not None)
+            if found.paused and found.wakes is not None and known:
                 self.resume(found, found.wakes)
-            if found is None or found.paused:
-                raise AdmissionError(502, "The sandbox was not found", sandboxId=id)
+            if found.paused:
+                _nowhere()
             if not known:
                 raise AdmissionError(401, "The access token of the sandbox is missing or wrong.")
         scope[SANDBOX] = found
@@ -297,6 +292,10 @@ class E2BSandboxes:
         path = f"{INSIDE}/signed/{'write' if scope['method'] == 'POST' else 'read'}"
         answers = await self.boxes.peers.answers({**scope, "method": "GET", "path": path})
         return next((str(each["owner"]) for each in answers), self.boxes.peers.owner)
+
+
+def _nowhere() -> NoReturn:
+    raise AdmissionError(502, "The sandbox was not found")
 
 
 def is_signed(scope: Any) -> bool:
@@ -334,39 +333,6 @@ def sandbox_of(request: Request) -> E2BSandbox:
     if found is None:
         raise HTTPException(404, "Not Found")
     return found
-
-
-class E2BRoute(APIRoute):
-    """A route whose failures are told as E2B's clients read them."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except (HTTPException, ClientDisconnect):
-                raise
-            except Exception as error:
-                return self.told(request, error)
-
-        return handle
-
-    def told(self, request: Request, error: Exception) -> Response:
-        """The answer to a request that has failed."""
-        if isinstance(error, RequestValidationError):
-            first = error.errors()[0]
-            return refusal(400, f"{'.'.join(map(str, first['loc'][1:])) or 'The request'}: {first['msg']}.")
-        status, facts, headers = failure_of(error)
-        if status == 500:
-            raise error
-        return refusal(status, facts["error"]["message"], headers)
-
-
-def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as the clients read it."""
-    return JSONResponse({"code": status, "message": message}, status, headers)
 
 
 def moment(seconds: float) -> str:

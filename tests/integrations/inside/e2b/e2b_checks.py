@@ -185,7 +185,8 @@ def test_callbacks(box: Sandbox) -> None:
     seen: list[Any] = []
     began = time.monotonic()
     box.run_code(
-        "import time, sys\nprint('a', flush=True)\ndisplay(1)\ntime.sleep(1)\nprint('b', file=sys.stderr)\n1/0",
+        "import time, sys\nsys.stdout.write('a\\n')\nsys.stdout.flush()\n"
+        "display(1)\ntime.sleep(1)\nprint('b', file=sys.stderr)\n1/0",
         on_stdout=lambda each: seen.append((each.line, time.monotonic() - began)),
         on_stderr=lambda each: seen.append(each.line),
         on_result=lambda each: seen.append(each.text),
@@ -280,6 +281,8 @@ def test_read_and_write(box: Sandbox) -> None:
     assert box.files.read("folder/b", format="bytes") == data
     assert b"".join(box.files.read("folder/b", format="stream")) == data
     assert box.commands.run("cat /tmp/c").stdout == "three"
+    box.files.write("folder/d", data, gzip=True)
+    assert box.files.read("folder/d", format="bytes") == data
     with pytest.raises(e2b.FileNotFoundException):
         box.files.read("nothing")
 
