@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from ..support.openai_server import OpenAIServer, Request, Step
+from ..support.processes import family, is_there
 from .scripted import ScriptedModel, function, test
 
 CHILD = """
@@ -70,28 +70,6 @@ class Counting:
 def start(server: OpenAIServer, folder: Path) -> subprocess.Popen[str]:
     arguments = [sys.executable, "-c", CHILD, server.base_url, str(folder)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
-
-
-def family(pid: int) -> dict[int, str]:
-    """The processes that live below one, each with the time of its start."""
-    facts: dict[int, list[str]] = {}
-    for path in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if path.name.isdigit():
-                facts[int(path.name)] = (path / "stat").read_text().rpartition(")")[2].split()
-    found: dict[int, str] = {}
-    left = {pid}
-    while left:
-        left = {each for each, told in facts.items() if int(told[1]) in left and told[0] != "Z"}
-        found.update({each: facts[each][19] for each in left})
-    return found
-
-
-def is_there(pid: int, began: str) -> bool:
-    with contextlib.suppress(OSError):
-        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return told[19] == began and told[0] != "Z"
-    return False
 
 
 def kill_at(child: subprocess.Popen[str], event: str, number: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import threading
 import time
@@ -14,6 +16,7 @@ import httpx
 import pytest
 
 from tests.integrations.service import client_of, process_serving
+from tests.support.processes import family, is_there
 
 WARNINGS = {"PYTHONWARNINGS": "error,ignore::DeprecationWarning"}  # Ray Serve uses what Pydantic will not have.
 
@@ -55,6 +58,10 @@ def sessions_by_owner(url: str, owners: int) -> dict[str, str]:
                 assert client.post(f"/v1/sessions/{session}/cells", json={"code": "x = 41"}).status_code == 200
                 found[owner_of(box)] = session
     return found
+
+
+def nothing_is_left(processes: dict[int, str]) -> bool:
+    return not any(is_there(*each) for each in processes.items())
 
 
 def test_a_node_dies_under_load_and_its_runs_are_done_by_the_other(cluster: Any, tmp_path: Path) -> None:
@@ -102,8 +109,51 @@ def test_a_node_dies_under_load_and_its_runs_are_done_by_the_other(cluster: Any,
             eventually(lambda: _gauge(client, "sessions") == 1)  # What the dead had counts no more.
         cluster.add_node(num_cpus=2)
         assert len(sessions_by_owner(url, 2).keys() - {dead}) == 2  # Another replica is in the place of the dead.
-        process.terminate()
+        replicas = [pid for pid in family(os.getpid()) if _name(pid).startswith("ray::ServeReplica")]
+        assert len(replicas) == 2
+        below = {pid: began for replica in replicas for pid, began in family(replica).items()}
+        assert below  # Their sandboxes.
+        process.kill()
+        eventually(lambda: nothing_is_left(below) and not any(map(_name, replicas)))
+
+
+def test_the_limits_of_a_tenant_hold_at_all_replicas_and_nothing_is_left_after_sigterm(tmp_path: Path) -> None:
+    """On a cluster of this machine, which the command starts. The tenant may have two sandboxes."""
+    options = ["--engine", "ray", "--min-replicas", "2", "--cpus", "0.5", "--drain-seconds", "20"]
+    with process_serving(tmp_path, *options, env=WARNINGS) as (url, process):
+        with client_of(url) as client, client_of(url, "small") as small:
+
+            def make() -> httpx.Response:
+                return small.post("/v1/sandboxes", json={"options": {"limits": {"disk_bytes": 1_000_000}}})
+
+            made = [make() for _ in range(4)]
+            assert [each.status_code for each in made] == [201, 201, 429, 429]
+            ids = [each.json()["id"] for each in made[:2]]
+            assert len(set(map(owner_of, ids))) == 2
+            assert {each["id"] for each in small.get("/v1/sandboxes").json()["sandboxes"]} == set(ids)
+            assert small.delete(f"/v1/sandboxes/{ids[0]}").status_code == 204
+            assert [make().status_code for _ in range(2)] == [201, 429]  # What was given back, once.
+            assert [client.post("/v1/run", json={"code": str(n)}).json()["value"] for n in range(6)] == list(range(6))
+            ran = 'coderoom_run_seconds_count{tenant="one",outcome="ok"} 6'
+            eventually(lambda: ran in client.get("/metrics").text)
+            below = family(process.pid)
+            code = {"code": "import time; print('begun', flush=True); time.sleep(4); print('done')", "stream": True}
+            with client.stream("POST", "/v1/run", json=code) as answer:
+                lines = answer.iter_lines()
+                next(lines)
+                process.terminate()
+                eventually(lambda: small.post("/v1/run", json={"code": "1"}).status_code == 503)
+                results = [json.loads(line[6:]) for line in lines if line.startswith('data: {"outcome"')]
+            assert results[0]["stdout"] == "begun\ndone\n"
         assert process.wait(60) == 0
+        eventually(lambda: nothing_is_left(below))
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _gauge(client: httpx.Client, name: str) -> int:

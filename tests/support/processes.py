@@ -1,7 +1,8 @@
-"""Runs a script in many processes that import its modules only once."""
+"""Runs a script in many processes that import its modules only once; which processes live below another."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -46,3 +47,26 @@ def run_often(imports: str, body: str, times: int, folder: Path, *arguments: str
     complaints += done.stderr
     assert (done.returncode, complaints) == (0, ""), complaints
     return done.stdout + printed
+
+
+def family(pid: int) -> dict[int, str]:
+    """The processes that live below one, each with the time of its start."""
+    facts: dict[int, list[str]] = {}
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if path.name.isdigit():
+                facts[int(path.name)] = (path / "stat").read_text().rpartition(")")[2].split()
+    found: dict[int, str] = {}
+    left = {pid}
+    while left:
+        left = {each for each, told in facts.items() if int(told[1]) in left and told[0] != "Z"}
+        found.update({each: facts[each][19] for each in left})
+    return found
+
+
+def is_there(pid: int, began: str) -> bool:
+    """Whether a process that began then still lives."""
+    with contextlib.suppress(OSError):
+        told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return told[19] == began and told[0] != "Z"
+    return False

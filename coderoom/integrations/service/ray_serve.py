@@ -12,7 +12,7 @@ import math
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ from coderoom.integrations.service.replicas import (
     EXCHANGE_SECONDS,
     MOST_PROCESSES,
     Answer,
+    ForFront,
     Front,
     Membership,
     News,
-    OnlyFront,
     Register,
 )
 from coderoom.integrations.service.server import ANYBODY, STRANGERS, SandboxServer
@@ -173,7 +173,7 @@ class RayService:
             raise SandboxUnavailable(f"The replicas of the server cannot start: {why}") from error
 
     async def _serve(self, listener: socket.socket, drain_seconds: float, ready: Callable[[], None]) -> None:
-        membership = Membership(self._front.owner, None, self._tenants, self._exchange)
+        membership = Membership(self._front.owner, None, self._tenants, _calling(self._register))
         self._front.join(membership)
         await membership.exchange()
 
@@ -188,9 +188,6 @@ class RayService:
             await serve_sockets(self._server.app, [listener], self, drain_seconds)
         finally:
             await cancel_and_wait(keeping)
-
-    async def _exchange(self, news: News) -> Answer | None:
-        return await self._register.exchange.remote(news)  # type: ignore[no-any-return]
 
     def _lost(self, owner: str) -> None:
         self._register.end.remote(owner)
@@ -262,28 +259,28 @@ class Replica:
         )
         await server.try_out()
         listener = listen(ray.util.get_node_ip_address(), 0)  # type: ignore[no-untyped-call]
-        membership = Membership(peers.owner, listener.getsockname()[:2], self._tenants, self._exchange)
+        membership = Membership(peers.owner, listener.getsockname()[:2], self._tenants, _calling(self._register))
         await membership.exchange()
         ending = asyncio.Event()
-        serving = asyncio.ensure_future(serve_sockets(OnlyFront(server.app, peers), [listener], ending=ending))
+        serving = asyncio.ensure_future(
+            serve_sockets(ForFront(server.app, peers, membership), [listener], ending=ending)
+        )
         started.set_result(None)
         try:
-            while await membership.exchange(leaves=self._leaves):
+            while await membership.exchange():
+                membership.leaves = self._leaves
                 if membership.stage == "draining":
                     server.drain(refuse=True)
                 if membership.stage == "ended" or (self._leaves and not _in_use(self._tenants, Usage.own, _IN_USE)):
                     break
                 await asyncio.sleep(EXCHANGE_SECONDS)
-        except RayError:  # The front has died, and with it the register.
+        except ConnectionError:  # The front has died, and with it the register.
             serve.delete(setup.name, _blocking=False)
         finally:
             ending.set()
             await serving
-            with suppress(RayError):
+            with suppress(ConnectionError):
                 await membership.exchange(gone=True)
-
-    async def _exchange(self, news: News) -> Answer | None:
-        return await self._register.exchange.remote(news)  # type: ignore[no-any-return]
 
 
 def wanted_replicas(context: Any) -> tuple[int, dict[str, Any]]:
@@ -292,6 +289,16 @@ def wanted_replicas(context: Any) -> tuple[int, dict[str, Any]]:
     places = max(facts.get("places", {}).values(), default=0)
     work = sum(facts.get("work", {}).values())
     return (max(1, math.ceil(work / places)) if places else context.target_num_replicas), {}
+
+
+def _calling(register: Any) -> Callable[[News], Awaitable[Answer | None]]:
+    async def exchange(news: News) -> Answer | None:
+        try:
+            return await register.exchange.remote(news)  # type: ignore[no-any-return]
+        except RayError as error:
+            raise ConnectionError("The front of this server has ended.") from error
+
+    return exchange
 
 
 def _everyone(tenants: Any) -> list[Tenant]:

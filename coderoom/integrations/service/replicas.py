@@ -11,9 +11,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from coderoom.contracts import WebApp
 from coderoom.errors import SandboxUnavailable
 from coderoom.integrations.http import Message, Receive, Send
 from coderoom.integrations.service.failures import SessionLostError
@@ -167,26 +169,50 @@ class Membership:
         self._tenants = tenants
         self._exchange = exchange
         self._sent: dict[int, bytes] = {}
+        self._exchanging = asyncio.Lock()
+        self._next: asyncio.Future[bool] | None = None
         self.replicas: dict[str, tuple[tuple[str, int], bool]] = {}
         self.stage = ""
+        self.leaves = False
 
-    async def exchange(self, *, leaves: bool = False, gone: bool = False) -> bool:
-        """Tell what has changed, and hear it; whether this process still is a member."""
-        news, rows = self._news, {number: each.usage.row for number, each in enumerate(self._tenants)}
-        news.rows = {number: row for number, row in rows.items() if self._sent.get(number) != row} if news.known else {}
-        news.leaves, news.gone = leaves, gone
-        answer = await self._exchange(news)
-        if answer is None:
-            return False
-        if news.known:
-            self._sent = rows
-        else:
-            for each in self._tenants:  # An earlier process may have had the number; what it did still counts.
-                each.usage.count_as(answer.number)
-        for (process, number), row in answer.rows.items():
-            self._tenants[number].usage.put(process, row)
-        news.known, self.replicas, self.stage = answer.known, answer.replicas, answer.stage
-        return True
+    async def exchange(self, *, gone: bool = False) -> bool:
+        """Tell what has changed, and hear it; whether this process still is a member.
+
+        Raises:
+            OSError: The register has ended.
+        """
+        async with self._exchanging:
+            self._next = None
+            news, rows = self._news, {number: each.usage.row for number, each in enumerate(self._tenants)}
+            changed = {number: row for number, row in rows.items() if self._sent.get(number) != row}
+            news.rows = changed if news.known else {}
+            news.leaves, news.gone = self.leaves, gone
+            answer = await self._exchange(news)
+            if answer is None:
+                return False
+            if news.known:
+                self._sent = rows
+            else:
+                for each in self._tenants:  # An earlier process may have had the number; what it did still counts.
+                    each.usage.count_as(answer.number)
+            for (process, number), row in answer.rows.items():
+                self._tenants[number].usage.put(process, row)
+            news.known, self.replicas, self.stage = answer.known, answer.replicas, answer.stage
+            return True
+
+    async def refresh(self) -> None:
+        """Exchange now, if there are other replicas. Those who ask while others wait for it share one exchange."""
+        if self.replicas:
+            if self._next is None:
+                self._next = asyncio.ensure_future(self.exchange())
+            with suppress(OSError):
+                await asyncio.shield(self._next)
+
+    @property
+    def uses_more_or_less(self) -> bool:
+        """Whether what this process uses has changed since the last exchange."""
+        gauges = (each.usage.gauges for each in self._tenants)
+        return any(not self._sent.get(number, b"").startswith(each) for number, each in enumerate(gauges))
 
 
 class _Replicas:
@@ -282,22 +308,33 @@ class Front(Peers):
         raise SandboxUnavailable("There is no replica of this server just now; try again.")
 
 
-class OnlyFront:
-    """Lets in the front alone.
+class ForFront:
+    """Lets in the front alone. Hears of the others before something new, and tells them before it answers.
 
     Args:
         app: The application.
         peers: What knows the secret of the front.
+        membership: Tells the others.
     """
 
-    def __init__(self, app: Any, peers: Peers) -> None:
+    def __init__(self, app: WebApp, peers: Peers, membership: Membership) -> None:
         self._app = app
         self._peers = peers
+        self._membership = membership
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request of the front."""
-        if scope["type"] == "http" and self._peers.sender(dict(scope["headers"])) is None:
-            await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await self._app(scope, receive, send)
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._membership.uses_more_or_less:
+                await self._membership.refresh()
+            await send(message)
+
+        if scope["type"] == "http":
+            if self._peers.sender(dict(scope["headers"])) is None:
+                await send({"type": "http.response.start", "status": 403, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            if scope["method"] == "POST":
+                await self._membership.refresh()
+        await self._app(scope, receive, told)

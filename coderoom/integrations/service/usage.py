@@ -74,6 +74,11 @@ class Usage:
         """The counts of this process."""
         return self._cells[self._row : self._row + _WIDTH].tobytes()
 
+    @property
+    def gauges(self) -> bytes:
+        """What this process uses: the beginning of `row`."""
+        return self._cells[self._row : self._row + len(GAUGES)].tobytes()
+
     def put(self, process: int, row: bytes) -> None:
         """Take over the counts of a process of another machine."""
         self._cells[process * _WIDTH : (process + 1) * _WIDTH] = memoryview(row).cast("q")
