@@ -4,27 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from coderoom._util.tasks import call_in_loop
 from coderoom.errors import RequestError
-from coderoom.sandbox.cell import Input
 from coderoom.sandbox.functions.callables import Offered
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.remote import RemoteSandbox
-from coderoom.sandbox.result import ExecutionResult, OutputChunk
 from coderoom.sandbox.sandbox import Sandbox
-from coderoom.sandbox.session import Checkpoint, Session
+from coderoom.sandbox.session import Session
 
+Behind = TypeVar("Behind")
+P = ParamSpec("P")
 T = TypeVar("T")
 _CLOSING_SECONDS: Final = 10.0
 
 
-class SyncSandbox:
+class _Face(Generic[Behind]):
+    """An object without `async`: the methods are those of another one, which an event loop calls."""
+
+    def __init__(self, loop: _Loop, behind: Behind) -> None:
+        self._loop = loop
+        self._behind = behind
+
+
+def _waiting(
+    method: Callable[Concatenate[Behind, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Face[Behind], P], T]:
+    """A method with the same arguments that waits for the result."""
+
+    @functools.wraps(method)
+    def wait(face: _Face[Behind], /, *arguments: P.args, **more: P.kwargs) -> T:
+        return face._loop.wait_for(method(face._behind, *arguments, **more))
+
+    return wait
+
+
+def _iterating(
+    method: Callable[Concatenate[Behind, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[_Face[Behind], P], Generator[T]]:
+    """A method with the same arguments that yields what the other one does."""
+
+    @functools.wraps(method)
+    def iterate(face: _Face[Behind], /, *arguments: P.args, **more: P.kwargs) -> Generator[T]:
+        return face._loop.iterate(lambda: method(face._behind, *arguments, **more))
+
+    return iterate
+
+
+class SyncSandbox(_Face[Sandbox]):
     """A sandbox without `async`; its methods are those of `Sandbox`, and wait.
 
         with SyncSandbox(preload=["numpy"]) as sandbox:
@@ -51,7 +84,7 @@ class SyncSandbox:
             self.sandbox = RemoteSandbox(url, token, **({} if sandbox == "auto" else {"wall": sandbox}), **arguments)
         else:
             self.sandbox = Sandbox(sandbox, **arguments)
-        self._loop = _Loop()
+        super().__init__(_Loop(), self.sandbox)
         # For a sandbox that is never closed.
         self._dropped = weakref.finalize(self, _close, self._loop, self.sandbox)
         self._dropped.atexit = False  # The end of what the sandbox has made later would come before.
@@ -78,38 +111,29 @@ class SyncSandbox:
         """See `Sandbox.facts`."""
         return self.sandbox.facts
 
-    def start(self) -> None:
-        """See `Sandbox.start`."""
-        self._loop.wait_for(self.sandbox.start())
-
     def close(self) -> None:
         """See `Sandbox.close`."""
         atexit.unregister(self._dropped)
         self._dropped.detach()
         self._loop.end(self.sandbox.close())
 
-    def run(
-        self, code: str, *, language: str = "python", timeout: float | None = None, stdin: Input | None = None
-    ) -> ExecutionResult:
-        """See `Sandbox.run`."""
-        return self._loop.wait_for(self.sandbox.run(code, language=language, timeout=timeout, stdin=stdin))
-
-    def stream(
-        self, code: str, *, language: str = "python", timeout: float | None = None, stdin: Input | None = None
-    ) -> Generator[OutputChunk | ExecutionResult]:
-        """See `Sandbox.stream`."""
-        return self._loop.iterate(lambda: self.sandbox.stream(code, language=language, timeout=timeout, stdin=stdin))
+    start = _waiting(Sandbox.start)
+    run = _waiting(Sandbox.run)
+    stream = _iterating(Sandbox.stream)
 
     def session(self, functions: Sequence[Offered] = ()) -> SyncSession:
         """See `Sandbox.session`. Functions that are not async run in threads, others in the thread of the sandbox."""
         return SyncSession(self._loop, self._loop.call(self.sandbox.session, functions))
 
 
-class SyncSession:
-    """A session without `async`; its methods are those of `Session`, and wait. Made by `SyncSandbox.session`."""
+class SyncSession(_Face[Session]):
+    """A session without `async`; its methods are those of `Session`, and wait. Made by `SyncSandbox.session`.
+
+    `on_output` is called in another thread, and `cancel` is for another thread than the one that waits for the cell.
+    """
 
     def __init__(self, loop: _Loop, session: Session) -> None:
-        self._loop = loop
+        super().__init__(loop, session)
         self.session = session
 
     def __enter__(self) -> Self:
@@ -123,70 +147,31 @@ class SyncSession:
         """See `Session.start`."""
         return SyncProcess(self._loop, self._loop.wait_for(self.session.start(argv, **how)))
 
-    def run(
-        self,
-        code: str,
-        *,
-        language: str = "python",
-        timeout: float | None = None,
-        stdin: Input | None = None,
-        on_output: Callable[[OutputChunk], None] | None = None,
-        final: bool = False,
-    ) -> ExecutionResult:
-        """See `Session.run`; `on_output` is called in another thread."""
-        return self._loop.wait_for(
-            self.session.run(code, language=language, timeout=timeout, stdin=stdin, on_output=on_output, final=final)
-        )
-
-    def stream(
-        self,
-        code: str,
-        *,
-        language: str = "python",
-        timeout: float | None = None,
-        stdin: Input | None = None,
-        final: bool = False,
-    ) -> Generator[OutputChunk | ExecutionResult]:
-        """See `Session.stream`."""
-        return self._loop.iterate(
-            lambda: self.session.stream(code, language=language, timeout=timeout, stdin=stdin, final=final)
-        )
-
-    def cancel(self) -> None:
-        """See `Session.cancel`; for another thread than the one that waits for the cell."""
-        self._loop.wait_for(self.session.cancel())
-
-    def checkpoint(self, *, files: bool = False) -> Checkpoint:
-        """See `Session.checkpoint`."""
-        return self._loop.wait_for(self.session.checkpoint(files=files))
-
-    def rollback(self, checkpoint: Checkpoint) -> None:
-        """See `Session.rollback`."""
-        self._loop.wait_for(self.session.rollback(checkpoint))
-
-    def release(self, checkpoint: Checkpoint) -> None:
-        """See `Session.release`."""
-        self._loop.wait_for(self.session.release(checkpoint))
+    run = _waiting(Session.run)
+    stream = _iterating(Session.stream)
+    cancel = _waiting(Session.cancel)
+    checkpoint = _waiting(Session.checkpoint)
+    rollback = _waiting(Session.rollback)
+    release = _waiting(Session.release)
+    restart = _waiting(Session.restart)
+    changes = _waiting(Session.changes)
+    diff = _waiting(Session.diff)
+    commit = _waiting(Session.commit)
+    discard = _waiting(Session.discard)
+    put = _waiting(Session.put)
+    close = _waiting(Session.close)
 
     def fork(self, count: int = 1, *, reseed: bool = False) -> list[SyncSession]:
         """See `Session.fork`."""
         forks = self._loop.wait_for(self.session.fork(count, reseed=reseed))
         return [SyncSession(self._loop, each) for each in forks]
 
-    def restart(self) -> None:
-        """See `Session.restart`."""
-        self._loop.wait_for(self.session.restart())
 
-    def close(self) -> None:
-        """See `Session.close`."""
-        self._loop.wait_for(self.session.close())
-
-
-class SyncProcess:
+class SyncProcess(_Face[Process]):
     """A program that stays in a session, without `async`; its methods are those of `Process`, and wait."""
 
     def __init__(self, loop: _Loop, process: Process) -> None:
-        self._loop = loop
+        super().__init__(loop, process)
         self.process = process
 
     def __enter__(self) -> Self:
@@ -200,33 +185,13 @@ class SyncProcess:
         """See `Process`."""
         return self.process.exit_code
 
-    def read(self, timeout: float | None = None) -> str:
-        """See `Process.read`."""
-        return self._loop.wait_for(self.process.read(timeout))
-
-    def write(self, data: str | bytes) -> None:
-        """See `Process.write`."""
-        self._loop.wait_for(self.process.write(data))
-
-    def close_input(self) -> None:
-        """See `Process.close_input`."""
-        self._loop.wait_for(self.process.close_input())
-
-    def wait(self) -> int:
-        """See `Process.wait`."""
-        return self._loop.wait_for(self.process.wait())
-
-    def send_signal(self, number: int) -> None:
-        """See `Process.send_signal`."""
-        self._loop.wait_for(self.process.send_signal(number))
-
-    def kill(self) -> int:
-        """See `Process.kill`."""
-        return self._loop.wait_for(self.process.kill())
-
-    def stop(self, timeout: float = 2.0) -> int:
-        """See `Process.stop`."""
-        return self._loop.wait_for(self.process.stop(timeout))
+    read = _waiting(Process.read)
+    write = _waiting(Process.write)
+    close_input = _waiting(Process.close_input)
+    wait = _waiting(Process.wait)
+    send_signal = _waiting(Process.send_signal)
+    kill = _waiting(Process.kill)
+    stop = _waiting(Process.stop)
 
     def resize(self, rows: int, columns: int) -> None:
         """See `Process.resize`."""
