@@ -44,6 +44,17 @@ async def test_a_cell_that_computes_for_long_gets_a_lower_priority_and_others_ke
         assert (await sandbox.run(PRIORITY)).value == 0
 
 
+@pytest.mark.slow
+async def test_that_of_a_fork_is_its_own() -> None:
+    async with Sandbox(limits=Limits(yield_seconds=1)) as sandbox, sandbox.session() as session:
+        (fork,) = await session.fork()
+        assert (await session.run(COMPUTES)).value >= 10
+        assert (await fork.run(PRIORITY)).value == 0
+        await session.restart()
+        assert (await fork.run(COMPUTES)).value >= 10
+        assert (await session.run(PRIORITY)).value == 0
+
+
 @on_both_shapes
 async def test_output_that_is_not_kept_is_counted_as_ever(place: Place) -> None:
     limits = Limits(yield_seconds=0.2, output_bytes=10_000)

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from .isolation.boot import descendants
+from .processes import status_of
 
 _NICE = 15
 _FEWEST_TICKS = 2  # Between two looks; less is not computing.
@@ -17,16 +18,35 @@ class Priorities:
     def __init__(self) -> None:
         self._ticks: dict[int, int] = {}
 
-    def look(self, room: int, *, first: bool) -> None:
-        """Lower the priority of what runs in a room if it has computed since the last look; not at the first."""
+    def look(self, room: int, *, first: bool, parent: int, entered: int) -> None:
+        """Lower the priority of what runs in a room if it has computed since the last look; not at the first.
+
+        One process in a fork's room is a child of the supervisor of the room `parent`, where its number is `entered`.
+        """
         if first:
             self._ticks = {pid: ticks for pid, ticks in self._ticks.items() if os.path.exists(f"/proc/{pid}")}
-        pids = descendants(room) if room > 1 else []
+        pids = _processes(room, parent, entered) if room > 1 else []
         ticks = sum(map(_ticks, [room, *pids]))
         before, self._ticks[room] = self._ticks.get(room, 0), ticks
         if not first and ticks - before >= _FEWEST_TICKS:
             for pid in pids:  # Not the supervisor, which enforces the limits.
                 _lower(pid)
+
+
+def _processes(room: int, parent: int, entered: int) -> list[int]:
+    """The processes of a room but its supervisor, and none of its forks."""
+    depth, pids = len(_numbers(room)), descendants(room)
+    for pid in descendants(parent) if parent > 1 else []:
+        status = status_of(pid)
+        numbers = status.get("NSpid", "").split()
+        if status.get("PPid") == str(parent) and len(numbers) == depth and numbers[-2] == str(entered):
+            pids += [pid, *descendants(pid)]
+    return [pid for pid in pids if len(_numbers(pid)) == depth]
+
+
+def _numbers(pid: int) -> list[str]:
+    """The numbers of a process in the process namespaces that it is in."""
+    return status_of(pid).get("NSpid", "").split()
 
 
 def _ticks(pid: int) -> int:

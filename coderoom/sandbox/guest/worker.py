@@ -66,7 +66,9 @@ def serve(control_fd: int) -> None:
         if message.get("op") == "room" and fds:
             _open_room(channel, message, fds, config, runner)
         elif message.get("op") == "look":
-            priorities.look(message["pid"], first=message["first"])
+            priorities.look(
+                message["pid"], first=message["first"], parent=message["parent"], entered=message["entered"]
+            )
 
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:

@@ -428,6 +428,7 @@ class Room(ForkServerClient):
     Attributes:
         spare: A runner with a fresh state that has run nothing yet.
         parent: The room of whose session this is a fork.
+        entered: The number there of the process that has entered this one.
         forks: The rooms of the forks of its session. They are inside of its namespaces, so that it outlives them.
         has_forked: Whether it has had such.
         left: Whether its session has ended, and only they keep it.
@@ -446,6 +447,7 @@ class Room(ForkServerClient):
         self.parent: Room | None = None
         self.forks: set[Room] = set()
         self.left = self.has_forked = False
+        self.entered = 0
         self._depth = 0
         self._spare_number = 0
         self._kept: list[int] = []
@@ -561,9 +563,11 @@ class Room(ForkServerClient):
             return
         loop = asyncio.get_running_loop()
 
+        request = {"op": "look", "pid": self._pid, "parent": self.parent._pid if self.parent else 0}
+
         def look(first: bool) -> None:
             if self._worker is not None:
-                self._worker.send_now({"op": "look", "pid": self._pid, "first": first})
+                self._worker.send_now({**request, "entered": self.entered, "first": first})
             timers[0] = loop.call_later(_LOOK_AGAIN, look, False)
 
         timers = [loop.call_later(seconds, look, True)]

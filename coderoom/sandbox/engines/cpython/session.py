@@ -492,6 +492,7 @@ class CPythonSession:
         await handle.start(entry, "enter", reseed=reseed)
         await parent.wait_unless_stuck(asyncio.wait((entry.done,)))
         await self._get_ready(runner)
+        self._room.entered = runner.entered
         await parent.adopt(runner)
 
     async def close(self) -> None:
