@@ -41,11 +41,12 @@ from coderoom.agents.tools import (
     load_tool,
     unrun_code,
     with_functions,
+    with_help,
 )
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
-from coderoom.sandbox import PROCESSES_HELP, OnOutput
+from coderoom.sandbox import OnOutput
 
 _REMEMBERED = 50
 
@@ -381,8 +382,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         system_message = self._system_message
         if system_message and not self._keeps_variables:
             system_message = system_message.replace(_STAY, _GO)
-        if getattr(self._code_executor, "processes", False):
-            system_message = f"{system_message or ''}\n\n{PROCESSES_HELP}".lstrip()
+        system_message = with_help(system_message, self._code_executor)
         self._instructions = with_functions(
             system_message,
             self._code_format,

@@ -21,11 +21,11 @@ from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
 from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn, execution_event, facts, final_message
 from coderoom.agents.metadata import StopReason
+from coderoom.agents.tools import with_help
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints
 from coderoom.models.budgets import Budget
 from coderoom.outcome import Outcome
-from coderoom.sandbox import PROCESSES_HELP
 from coderoom.steps import tell_step
 
 RetryFrom = Literal["failed", "clean"]
@@ -199,8 +199,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             handoffs=handoffs,
             budget=budget,
         )
-        if getattr(code_executor, "processes", False):
-            self._instructions = f"{system_message or ''}\n\n{PROCESSES_HELP}".lstrip()
+        self._instructions = with_help(system_message or None, code_executor)
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
         self._supported_languages = self._languages

@@ -14,13 +14,21 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from autogen_core import ComponentModel
+from autogen_core.code_executor import CodeExecutor
 from autogen_core.tools import BaseTool, FunctionTool, Workbench
 
 from coderoom._util.autogen import is_started
 from coderoom.agents.attempt import CodeFormat
 from coderoom.blocks import extract_code_blocks, normalize_language, without_thoughts
 from coderoom.outcome import Outcome
-from coderoom.sandbox import FunctionCall, HostFunction, check_functions, host_functions
+from coderoom.sandbox import (
+    EDITING_HELP,
+    PROCESSES_HELP,
+    FunctionCall,
+    HostFunction,
+    check_functions,
+    host_functions,
+)
 
 # AutoGen cannot dump a `FunctionTool` that was loaded from a config: it no longer finds its source.
 _loaded: WeakKeyDictionary[BaseTool[Any, Any], ComponentModel] = WeakKeyDictionary()
@@ -179,6 +187,13 @@ _TEXTS = (
     "These give text (str), also where it is a number or JSON, or a list if there are several parts; int(...) or "
     "json.loads(...) make data of it. They are called without await: {names}."
 )
+
+
+def with_help(system_message: str | None, executor: CodeExecutor) -> str | None:
+    """The system message with what a model has to know of the functions that an executor offers to code."""
+    helps = {"processes": PROCESSES_HELP, "editing": EDITING_HELP}
+    parts = [text for name, text in helps.items() if getattr(executor, name, False)]
+    return "\n\n".join(([system_message] if system_message else []) + parts) if parts else system_message
 
 
 def with_functions(

@@ -239,5 +239,6 @@ class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
             shows_values=self._shows_values,
             temporary=temporary,
             processes=config.processes,
+            editing=config.editing,
             leave=Sandbox.close if lender is None else lender.leave,
         )

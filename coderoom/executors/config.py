@@ -165,6 +165,13 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             "`diff`, `commit` and `discard` of the executor are about what the code has changed; `stop` forgets it."
         ),
     )
+    editing: bool = Field(
+        default=False,
+        description=(
+            "Whether Python code may call functions for the files of a repository: `list_files`, `search`, "
+            "`read_file`, `edit_file`, `write_file` and `apply_diff`; CodeRoom's agents tell their models."
+        ),
+    )
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:
@@ -178,6 +185,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
             raise ValueError("workspace_mode='overlay' needs a work_dir, the folder that stays as it is")
         if self.processes and self.state != "session":
             raise ValueError("processes stay only with state='session'")
+        if self.editing and (self.state != "session" or self.policy == "restricted"):
+            raise ValueError("editing needs state='session' and policy='open'")
         return self
 
     @field_serializer("limits")

@@ -154,6 +154,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         credentials: Mapping[str, Credential | Mapping[str, Any]] | None = None,
         processes: bool = False,
         workspace_mode: Literal["direct", "overlay"] = "direct",
+        editing: bool = False,
         **of_autogen: Any,
     ) -> None:
         _check_first("SandboxCodeExecutor", work_dir)
@@ -182,6 +183,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
                     credentials=credentials or {},
                     processes=processes,
                     workspace_mode=workspace_mode,
+                    editing=editing,
                 )
             )
         except ValidationError as error:
@@ -213,6 +215,11 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
     def processes(self) -> bool:
         """Whether the code may start programs that stay."""
         return self._settings.processes
+
+    @property
+    def editing(self) -> bool:
+        """Whether Python code may call functions for the files of a repository."""
+        return self._settings.editing
 
     @property
     def state(self) -> State:

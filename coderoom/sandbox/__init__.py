@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coderoom.sandbox.cell import STATE_LOST, remark_on
     from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule, WallName
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
+    from coderoom.sandbox.editing import EDITING_HELP
     from coderoom.sandbox.functions.callables import check_functions, host_functions
     from coderoom.sandbox.functions.function import HostFunction
     from coderoom.sandbox.functions.recorder import CallRecorder, RecordedCall
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANCELLED_CODE",
+    "EDITING_HELP",
     "INTERPRETERS",
     "LANGUAGES",
     "PROCESSES_HELP",
@@ -120,6 +122,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.sandbox.cell": "STATE_LOST remark_on",
         "coderoom.sandbox.config": "Credential EngineName Limits SandboxConfig SourceModule WallName",
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
+        "coderoom.sandbox.editing": "EDITING_HELP",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",
         "coderoom.sandbox.functions.function": "HostFunction",
         "coderoom.sandbox.functions.recorder": "CallRecorder RecordedCall",

@@ -17,6 +17,7 @@ from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST, remark_on
+from coderoom.sandbox.editing import EDITING_NAMES
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.process_tools import ProcessTools
 from coderoom.sandbox.result import CANCELLED_CODE, Artifact, ExecutionResult, OnOutput, network_sum
@@ -112,6 +113,7 @@ class BlocksRun:
         shows_values: Whether the output has the value of a last expression.
         temporary: Whether the folder is emptied by a restart, and removed at the end.
         processes: Whether the code of the session may call the functions of `ProcessTools`.
+        editing: Whether Python code of the session has the functions for files of a repository.
         leave: Takes the sandbox at the end.
 
     Attributes:
@@ -128,6 +130,7 @@ class BlocksRun:
         shows_values: bool,
         temporary: bool,
         processes: bool,
+        editing: bool,
         leave: Callable[[Sandbox], Awaitable[object]],
     ) -> None:
         self.sandbox = sandbox
@@ -137,6 +140,8 @@ class BlocksRun:
         self._shows_values = shows_values
         self._temporary = temporary
         self._processes = processes
+        self._editing = editing
+        self._lacks_names = editing
         self._leave = leave
         self.loop = asyncio.get_running_loop()
         self.interrupted: ExecutionResult | None = None
@@ -226,12 +231,14 @@ class BlocksRun:
                 await run_uncancellable(_end_cell(session, cell))
             if cell.done() and not cell.cancelled() and cell.exception() is None:
                 self._lost = lost or cell.result().state_lost
+                self._lacks_names = self._editing and (self._lacks_names or self._lost)
                 results.append(self._worded(cell.result(), asyncio.current_task() not in self._ended_runs))
             raise
         try:
             result = self._worded(cell.result(), is_kept=True)
         except (MissingDependencyError, RequestError) as error:  # The language is unknown, or not installed.
             result = ExecutionResult(Outcome.ERROR, 1, output=f"{error}\n")
+        self._lacks_names = self._editing and (self._lacks_names or result.state_lost)
         if lost and not result.state_lost:
             result = replace(result, output=f"[{STATE_LOST}]\n{result.output}", state_lost=True)
         results.append(result)
@@ -255,6 +262,9 @@ class BlocksRun:
             tools = ProcessTools(lambda: session).functions if self._processes else ()
             session = self._session = self.sandbox.session([*self._functions, *tools])
         await self._session.start()
+        if self._lacks_names:
+            await self._session.run(EDITING_NAMES)
+            self._lacks_names = False
         if self._before is not None:
             await self._session.take_over(self._before)
             self._before = None
@@ -262,6 +272,7 @@ class BlocksRun:
 
     async def _drop_session(self) -> None:
         session, self._session = self._session, None
+        self._lacks_names = self._editing
         if session is not None:
             self._lost = self._in_session
             with contextlib.suppress(SandboxUnavailable):

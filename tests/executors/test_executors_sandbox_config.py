@@ -45,7 +45,7 @@ def test_f6_every_argument_survives_a_round_trip(tmp_path: Path) -> None:
     given = every_argument(tmp_path)
     dumped = SandboxCodeExecutor(**given).dump_component()
     assert dumped.provider == "coderoom.executors.SandboxCodeExecutor"
-    assert dumped.config == given | {"engine": "cpython", "processes": False}
+    assert dumped.config == given | {"engine": "cpython", "processes": False, "editing": False}
     again = SandboxCodeExecutor.load_component(json.loads(dumped.model_dump_json()))
     assert again.dump_component() == dumped
     defaults = SandboxCodeExecutor().dump_component().config
@@ -59,6 +59,9 @@ def test_f6_every_argument_survives_a_round_trip(tmp_path: Path) -> None:
     assert SandboxCodeExecutor(processes=True).dump_component().config["processes"] is True
     with pytest.raises(RequestError, match="processes stay only with state='session'"):
         SandboxCodeExecutor(processes=True, state="fresh")
+    assert SandboxCodeExecutor(editing=True).dump_component().config["editing"] is True
+    with pytest.raises(RequestError, match="editing needs state='session' and policy='open'"):
+        SandboxCodeExecutor(editing=True, policy="restricted")
 
 
 async def test_f6_nothing_of_this_machine_gets_into_a_config(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,7 @@ class MontyEngine:
         "wall",
         "stdin",
         "processes",
+        "editing",
     )
     wall = "monty"
 

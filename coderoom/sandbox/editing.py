@@ -1,0 +1,21 @@
+"""Functions with which code of a session works on the files of a repository, and what a model has to know of them.
+
+The functions are in `guest/editing.py`: they run behind the wall.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+EDITING_HELP: Final = (
+    "To work on the files of a repository, which are in the current folder, Python code may call "
+    "list_files(pattern='*'), search(pattern, path='.', files='*') with a regular expression, "
+    "read_file(path, first=1, last=None), edit_file(path, old, new, every=False), which replaces a text that is in "
+    "the file exactly once, write_file(path, text) and apply_diff(diff) with a unified diff. Each returns text; print "
+    "it. Line numbers are not part of the text of a file."
+)
+"""What a model has to know of the functions."""
+EDITING_NAMES: Final = (
+    "from coderoom_guest.editing import apply_diff, edit_file, list_files, read_file, search, write_file"
+)
+"""The cell that gives their names to a Python session."""
