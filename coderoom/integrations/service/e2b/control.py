@@ -187,15 +187,17 @@ def make_control(sandboxes: E2BSandboxes) -> APIRouter:
         return JSONResponse(_made(sandbox), 201 if was_paused else 200)
 
     @routes.get("/sandboxes/{id}/metrics")
-    async def metrics(request: Request, id: str) -> list[dict[str, Any]]:
-        sandbox = sandboxes.find(_tenant(request), id)
+    async def metrics(request: Request, id: str, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
+        sandbox, began = sandboxes.find(_tenant(request), id), int(time.time())
+        if began < start or (end is not None and began > end):
+            return []  # There is no record of the past.
         box, limits = sandbox.box, sandbox.box.sandbox.limits
         with box:
             used = await asyncio.gather(*(use_of(each) for each in box.sessions.values()))
             disk = sum(size for _, size, _ in await asyncio.to_thread(files_of, box))
         now = {
-            "timestamp": moment(time.time()),
-            "timestampUnix": int(time.time()),
+            "timestamp": moment(began),
+            "timestampUnix": began,
             "cpuCount": _PROCESSORS,
             "cpuUsedPct": round(100 * sum(share for _, share in used), 1),
             "memUsed": sum(memory for memory, _ in used),
