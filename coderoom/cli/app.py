@@ -185,6 +185,10 @@ CredentialsOption = Annotated[
         "--credential",
     ),
 ]
+CodeTimeoutOption = Annotated[float | None, option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)]
+PreloadOption = Annotated[
+    list[str] | None, option("MODULE", "Import this once, for all code. May be repeated.", "--preload")
+]
 ServerOption = Annotated[
     str | None,
     option(

@@ -46,12 +46,8 @@ def mcp(
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
     credentials: app.CredentialsOption = None,
-    timeout: Annotated[
-        float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
-    ] = None,
-    preload: Annotated[
-        list[str] | None, app.option("MODULE", "Import this once, for all sessions. May be repeated.", "--preload")
-    ] = None,
+    timeout: app.CodeTimeoutOption = None,
+    preload: app.PreloadOption = None,
     team: Annotated[
         list[str] | None, app.option("TEAM", "Offer this team as a tool. May be repeated.", "--team")
     ] = None,

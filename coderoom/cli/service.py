@@ -50,12 +50,8 @@ def serve(
     local_network: app.LocalNetworkOption = False,
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
-    timeout: Annotated[
-        float | None, app.option("SEC", "The timeout of code.", "--timeout", min=0.1, max=86_400)
-    ] = None,
-    preload: Annotated[
-        list[str] | None, app.option("MODULE", "Import this once, for all runs. May be repeated.", "--preload")
-    ] = None,
+    timeout: app.CodeTimeoutOption = None,
+    preload: app.PreloadOption = None,
     concurrency: Annotated[
         int | None, app.option("N", "Runs and cells at a time; 8 for each core.", "--concurrency", min=1)
     ] = None,
