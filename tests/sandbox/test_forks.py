@@ -22,6 +22,62 @@ sizes["Private_Dirty:"] + sizes["Private_Clean:"]
 PIDS = "import os\nsorted(int(name) for name in os.listdir('/proc') if name.isdigit())"
 
 
+ENTERS = r"""
+import ctypes, errno, fcntl, os, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+own = os.readlink("/proc/self/ns/user")
+def space(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user")
+    except OSError:
+        return own
+pid = next(name for name in os.listdir("/proc") if name.isdigit() and space(name) != own)
+def call(name, *values):
+    if getattr(libc, name)(*values) < 0:
+        raise OSError(ctypes.get_errno(), name)
+def set_option(level, name):
+    with socket.socket() as sock:
+        sock.setsockopt(level, name, b"x" * 100)
+def set_flags():
+    with socket.socket() as sock:
+        fcntl.ioctl(sock, 0x8914, struct.pack("16sh14x", b"lo", 0))
+attempts = [
+    lambda: call("mount", b"none", b"/tmp", b"tmpfs", 0, None),
+    lambda: call("umount2", b"/tmp", 2),
+    lambda: call("unshare", 0x20000),
+    lambda: call("chroot", b"/tmp"),
+    lambda: call("sethostname", b"x", 1),
+    lambda: call("ptrace", 16, int(pid), 0, 0),
+    lambda: call("setns", os.open("/proc/1/ns/user", os.O_RDONLY), 0x10000000),
+    lambda: open("/proc/sys/net/ipv4/tcp_rmem", "w").write("4096 65536 99999999"),
+    lambda: set_option(0, 64),
+    lambda: set_option(41, 64),
+    set_flags,
+    lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 255),
+    lambda: os.mknod("/tmp/disk", 0o60600, 0x0801),
+    lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
+]
+reader, writer = os.pipe()
+child = os.fork()
+if not child:
+    spaces = [(os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY), number) for kind, number in
+              (("user", 0x10000000), ("ipc", 0x08000000), ("net", 0x40000000), ("pid", 0x20000000))]
+    entered = [libc.setns(*each) for each in spaces][0] == 0
+    said = [str(int(entered))]
+    for attempt in attempts:
+        try:
+            attempt()
+            said.append("done")
+        except OSError as error:
+            said.append(errno.errorcode[error.errno])
+    os.write(writer, " ".join(said).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+entered, *failed = os.read(reader, 10_000).decode().split()
+(entered == "1", failed)
+"""
+
+
 async def value_of(session: Session, code: str) -> Any:
     result = await session.run(code)
     assert result.success, result.output
@@ -296,6 +352,17 @@ caps = {line.split()[1].strip("0") for line in status.splitlines() if line.start
             assert "entered" not in entered
             assert made == -1
         await fork.close()
+
+    @pytest.mark.parametrize("more", [{}, {"local_network": True}])
+    async def test_use_the_rights_in_a_fork_of_their_session(self, more: dict[str, Any]) -> None:
+        # Code can enter the namespaces of its session's forks, as of all that it starts, and has rights there.
+        async with Sandbox(**more) as sandbox, sandbox.session() as session:
+            (fork,) = await session.fork()
+            entered, failed = await value_of(session, ENTERS)
+            assert entered
+            assert set(failed) <= {"EPERM", "EACCES", "EROFS", "EINVAL", "ENOENT"}
+            assert len(failed) == 14
+            await fork.close()
 
     async def test_fool_the_host_by_a_process_that_enters(self, session: Session) -> None:
         # The process that enters is a fork of one in which code has run.
