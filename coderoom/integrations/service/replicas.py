@@ -31,6 +31,7 @@ _START_SECONDS: Final = (
     15.0  # So long a request waits for the first replica, or for one in the place of those that died.
 )
 _LOOK_SECONDS: Final = 0.1
+_MOST_DEATHS: Final = 3  # So often a request may be there when a replica dies, which it may have caused.
 _ANY: Final = ""
 
 
@@ -275,8 +276,8 @@ class Front(Peers):
             return
         if self.refuses:
             raise SandboxUnavailable("The server ends; another takes its place, or will.")
-        body, tried = await receive(), set[str]()
-        while True:
+        body, tried, deaths = await receive(), set[str](), 0
+        while deaths < _MOST_DEATHS:
             parts = [body]
 
             async def received(parts: list[Message] = parts) -> Message:
@@ -289,11 +290,12 @@ class Front(Peers):
                 await super().forward(chosen, scope, received, send)
                 return
             except SandboxUnavailable:
-                pass
-            except SessionLostError:
+                deaths += 1
+            except SessionLostError:  # It has not even heard the request.
                 self._lost(chosen)
             finally:
                 self._working[chosen] -= 1
+        raise SandboxUnavailable(f"{deaths} replicas have ended before they answered.")
 
     async def _choose(self, tried: Collection[str]) -> str:
         """The replica that does least, and of these the one whose turn it is."""
