@@ -148,6 +148,8 @@ def test_the_judge_answers_with_verdicts(url: str) -> None:
             request = {"code": {"answer.py": code}, "kind": "code", "tests": tests}
             (verdict,) = client.post("/v1/judge", json=request).json()["verdicts"]
             assert verdict["passed"] is passes, verdict
+    with client_of(url, "small") as client:  # It has the memory for one run.
+        assert client.post("/v1/judge", json=request).status_code == 200
 
 
 def test_tenants_see_nothing_of_each_other(url: str) -> None:

@@ -14,7 +14,6 @@ from coderoom.outcome import Outcome
 from coderoom.sandbox import Limits
 
 _WAIT_SECONDS: Final = 60.0
-_ROOMS: Final = 2  # Of the judge, for the code and for its tests.
 
 
 class Places:
@@ -113,7 +112,7 @@ class SharedJudge:
         Raises:
             TooMuchError: The tenant runs too much, or the server has too much to do.
         """
-        async with self._places.one(tenant), self._tenants.turn(tenant, _ROOMS * Limits().memory_bytes) as turn:
+        async with self._places.one(tenant), self._tenants.turn(tenant, Limits().memory_bytes) as turn:
             verdicts = await self._judge.run(code, tests, **how)
             turn.outcome = Outcome.OK
             return verdicts
