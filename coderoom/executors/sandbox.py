@@ -297,10 +297,11 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         async with self._session_with_changes() as session:
             return await session.diff()
 
-    async def commit(self, *, unsafe: bool = False) -> Committed:
+    async def commit(self, patch: Patch | None = None, *, unsafe: bool = False) -> Committed:
         """Write the changes into the folder, unless somebody has changed the same files meanwhile.
 
         Args:
+            patch: See `coderoom.sandbox.Session.commit`.
             unsafe: See `coderoom.sandbox.Session.commit`.
 
         Raises:
@@ -309,7 +310,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
             SandboxUnavailable: The sandbox broke or cannot be built.
         """
         async with self._session_with_changes() as session:
-            return await session.commit(unsafe=unsafe)
+            return await session.commit(patch, unsafe=unsafe)
 
     async def discard(self) -> None:
         """Undo the changes; see `changes`."""

@@ -26,8 +26,8 @@ class HasChanges(Protocol):
     async def diff(self) -> Patch:
         """Make a patch of them."""
 
-    async def commit(self) -> Committed:
-        """Write them into the workspace."""
+    async def commit(self, patch: Patch, /) -> Committed:
+        """Write them into the workspace, if they are those of the patch."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ async def review(owners: Iterable[HasChanges], ask: Ask | None) -> Reviewed | No
         why, written = NOT_ASKED if ask is None else await ask(changes, patch), False
         if not why:
             try:
-                committed = await owner.commit()
+                committed = await owner.commit(patch)
                 written = True
                 why = "\n".join(map(str, committed.refused))
             except RequestError as error:

@@ -360,13 +360,15 @@ class Session:
         async with self._overlaid() as overlay:
             return await aside(overlay.diff, large=True)
 
-    async def commit(self, *, unsafe: bool = False) -> Committed:
+    async def commit(self, patch: Patch | None = None, *, unsafe: bool = False) -> Committed:
         """Write the changes into the workspace, unless somebody has changed the same files there meanwhile.
 
         Each file is replaced at once; if a content cannot be written, nothing is changed. No link is followed. The
         session goes on with the new state of the folder.
 
         Args:
+            patch: The result of `diff` that somebody has agreed to: if the code has changed anything after it, nothing
+                is written. `None`: what there is now is written.
             unsafe: Also write what is refused otherwise: what is in `.git`, `.hg` and `.jj`, where hooks and settings
                 run programs on this machine, and links that lead out of the workspace.
 
@@ -375,11 +377,11 @@ class Session:
 
         Raises:
             ChangedMeanwhile: Files were changed by others since the session was opened; its `paths` names them.
-            RequestError: As `changes`; or the folder cannot be written to.
+            RequestError: As `changes`; or the folder cannot be written to, or there are other changes than in `patch`.
             SandboxUnavailable: As `changes`.
         """
         async with self._overlaid() as overlay:
-            return await aside(overlay.commit, unsafe, large=True)
+            return await aside(overlay.commit, patch, unsafe, large=True)
 
     async def discard(self) -> None:
         """Undo the changes: the session sees the workspace as it is.

@@ -241,6 +241,23 @@ async def test_a_rollback_and_discard_return_to_the_files(place: Place, tmp_path
         assert seen == f"{sorted(os.listdir(folder))} x\n\n"  # noqa: PTH208
 
 
+async def test_what_was_changed_after_the_diff_is_not_written(tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    async with Sandbox(workspace=folder, workspace_mode="overlay") as sandbox, sandbox.session() as session:
+        await ok(
+            session,
+            "import mmap, os\nopen('notes.txt', 'w').write('good'); os.mkdir('d'); open('d/x', 'w').close()\n"
+            "memory = mmap.mmap(os.open('notes.txt', os.O_RDWR), 4); memory[:4] = b'good'",
+        )
+        patch = await session.diff()
+        await ok(session, "memory[:4] = b'evil'")  # This leaves no trace in the file's times.
+        with pytest.raises(RequestError, match="after this diff"):
+            await session.commit(patch)
+        assert (folder / "notes.txt").read_bytes() == FILES["notes.txt"]
+        await session.commit(await session.diff())
+        assert (folder / "notes.txt").read_text() == "evil"
+
+
 async def test_the_changes_have_the_limit_of_the_disk(tmp_path: Path) -> None:
     folder = make(tmp_path / "folder")
     limits = Limits(disk_bytes=1 << 20)

@@ -155,11 +155,12 @@ class Overlay:
                 break
             texts.append(text)
         said = [f"# Left out: {each}\n" for each in left_out]
-        return Patch("".join([*said, *texts]) if texts or said else "", tuple(left_out))
+        return Patch("".join([*said, *texts]), tuple(left_out), self._state(plan))
 
-    def commit(self, unsafe: bool = False) -> Committed:
+    def commit(self, patch: Patch | None = None, unsafe: bool = False) -> Committed:
         """Write the changes into the folder; see `Session.commit`."""
         plan = self._plan()
+        self._check_state(plan, patch)
         if not plan.complete:
             raise RequestError(f"There are more than {len(plan.differences):,} changes, too many to write them back.")
         refused = {} if unsafe else self._refused(plan.differences)
@@ -191,6 +192,7 @@ class Overlay:
         def check() -> None:
             if changed := self._changed_meanwhile(wanted):
                 raise ChangedMeanwhile(changed)
+            self._check_state(plan, patch)
 
         listed = list(self._listed(plan, refused))
         if wanted:
@@ -287,6 +289,28 @@ class Overlay:
                 left_out.append(f"{quoted(path)}: {error.strerror}")
         return _Plan(differences, tuple(left_out), found.complete)
 
+    def _state(self, plan: _Plan) -> str:
+        """A digest of all that has changed.
+
+        Of the contents: code can change a file that it has mapped into its memory without a trace in its times.
+        """
+        whole = hashlib.sha256()
+        for path, difference in plan.differences.items():
+            after, content = difference.after, b""
+            if after is not None and after.kind == "link":
+                content = os.fsencode(self.layer.read.link(path))
+            elif after is not None and after.kind == "file":
+                try:
+                    content = _digest(self.layer.read, path)
+                except OSError:
+                    content = b"cannot be read"
+            whole.update(repr((path, after and (after.kind, after.mode), content)).encode())
+        return whole.hexdigest()
+
+    def _check_state(self, plan: _Plan, patch: Patch | None) -> None:
+        if patch is not None and patch.state != self._state(plan):
+            raise RequestError("The code has changed files after this diff was made, and nothing was written.")
+
     def _same(self, path: str, before: Node | None, after: Node | None) -> bool:
         if before is None or after is None:
             return before is after
@@ -356,8 +380,7 @@ class Overlay:
 
         def digest(tree: Tree, path: str) -> bytes:
             if path not in digests:
-                with os.fdopen(tree.open(path), "rb") as file:
-                    digests[path] = hashlib.file_digest(file, "sha256").digest()
+                digests[path] = _digest(tree, path)
             return digests[path]
 
         for path, difference in differences.items():
@@ -403,6 +426,11 @@ class Overlay:
 
 class _TooLargeError(Exception):
     pass
+
+
+def _digest(tree: Tree, path: str) -> bytes:
+    with os.fdopen(tree.open(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _in_git(path: str) -> bool:

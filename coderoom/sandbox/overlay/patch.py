@@ -6,7 +6,7 @@ import base64
 import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coderoom.sandbox.overlay.myers import Block, Effort, same_lines
 
@@ -24,10 +24,12 @@ class Patch:
     Attributes:
         text: The diff; contents that are not UTF-8 text are binary patches in it.
         left_out: What is not in it, and why.
+        state: What `commit` knows the files by, so that it writes none that was changed after this.
     """
 
     text: str
     left_out: tuple[str, ...] = ()
+    state: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
