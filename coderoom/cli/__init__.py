@@ -22,12 +22,25 @@ from coderoom._util.text import visible
 
 # Each module adds its commands to the application, in this order.
 # isort: off
-from coderoom.cli import app, runs, batch, judge, journal, solving, teams, doors, service, machine
+from coderoom.cli import app, runs, batch, judge, journal, solving, fixing, teams, doors, service, machine
 
 # isort: on
 from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError
 
-__all__ = ["app", "batch", "doors", "journal", "judge", "machine", "main", "runs", "service", "solving", "teams"]
+__all__ = [
+    "app",
+    "batch",
+    "doors",
+    "fixing",
+    "journal",
+    "judge",
+    "machine",
+    "main",
+    "runs",
+    "service",
+    "solving",
+    "teams",
+]
 
 
 def main(*, owns_process: bool = True) -> NoReturn:

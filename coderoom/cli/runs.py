@@ -134,9 +134,9 @@ def run(
 ) -> int:
     """Run a team on a task, and show what it does.
 
-    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves. Without --workspace,
-    the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works, nothing runs unless
-    you pass --wall none.
+    Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves, maintainer. Without
+    --workspace, the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works,
+    nothing runs unless you pass --wall none.
     """
     from rich.console import Console
 

@@ -127,10 +127,11 @@ async def judge_repository(
 
 def files_that_count(code: Mapping[str, str], repository: Repository) -> dict[str, str]:
     """The files of the code that do not belong to the tests."""
-    return {name: content for name, content in code.items() if not _belongs_to_tests(name, repository)}
+    return {name: content for name, content in code.items() if not belongs_to_tests(name, repository)}
 
 
-def _belongs_to_tests(path: str, repository: Repository) -> bool:
+def belongs_to_tests(path: str, repository: Repository) -> bool:
+    """Whether a path is of a file that belongs to the tests, or would take the place of their runner."""
     frozen, parts = (*FROZEN, *repository.frozen), path.lower().split("/")
     if any(fnmatchcase(part, pattern) for part in parts for pattern in frozen):
         return True

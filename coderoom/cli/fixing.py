@@ -1,0 +1,103 @@
+"""The command `fix`: a team changes a repository, and its tests judge the change."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from coderoom.cli import app
+from coderoom.cli.app import typer
+from coderoom.cli.runs import BudgetOption, budgets_of
+from coderoom.errors import RequestError
+
+if TYPE_CHECKING:
+    from coderoom.runs import RunRecord
+
+
+@app.command("fix")
+def fix(
+    context: typer.Context,
+    repository: Annotated[Path, typer.Argument(metavar="REPO", help="The folder of the repository.")],
+    problem: Annotated[str, typer.Argument(help="What is wrong; '-' reads standard input.")] = "",
+    test: Annotated[str, app.option("COMMAND", "The test command of the repository.")] = "pytest -q",
+    issue: Annotated[Path | None, app.option("FILE", "A file that says what is wrong.")] = None,
+    out: Annotated[
+        Path | None, app.option("FILE", "The file of the patch; by default REPO-fix.patch, here.", "--out", "-o")
+    ] = None,
+    team: Annotated[
+        str, app.option("TEAM", "Another team, whose executor has 'work_dir: ${CODEROOM_WORKSPACE}'.")
+    ] = "maintainer",
+    model: app.ModelOption = None,
+    wall: Annotated[str, app.option("NAME", app.WALL_HELP, "--wall")] = "auto",
+    timeout: Annotated[float | None, app.option("SEC", "The timeout of the test command.", min=0.1, max=86_400)] = None,
+    budget: BudgetOption = None,
+    record: app.RecordOption = None,
+    journal: app.JournalOption = None,
+    no_journal: app.NoJournalOption = False,
+    as_json: app.JsonOption = False,
+    debug: app.DebugOption = False,
+) -> int:
+    """Fix a repository, which stays as it is: the result is a patch.
+
+    A team works on a copy. The repository's tests are run before and after, as they were: changes of tests and of
+    their configuration do not count, and are named. Exit code 1: there is no patch, or not all tests pass with it.
+    """
+    from rich.console import Console
+
+    folder = repository.resolve()
+    if not folder.is_dir():
+        raise RequestError(f"{str(repository)!r} is no folder of a repository.")
+    text = "\n\n".join(filter(None, (app.text_of(problem).strip(), _content(issue).strip())))
+    if not text:
+        raise RequestError("Say what is wrong, as the second argument or with --issue FILE.")
+    file = out or _unused(folder.name)
+    if file.resolve().is_relative_to(folder):
+        raise RequestError("The patch would be in the repository, which stays as it is: name another place by --out.")
+    app.hasten_autogen()
+    from coderoom.models.budgets import make_budget
+    from coderoom.runs import Run, RunRequest, RunView, open_journal
+    from coderoom.runs.fix import fix, task_of
+
+    console, (limits, of_agents) = Console(quiet=as_json), budgets_of(budget)
+    request = RunRequest(
+        team,
+        task_of(folder, text, test),
+        model=model,
+        workspace=folder,
+        wall=None if wall == "auto" else wall,
+        workspace_mode="overlay",
+        budgets=of_agents,
+    )
+    run = Run.begin(
+        request.prepare(), open_journal(journal, off=no_journal), budget=make_budget(limits), recording=record
+    )
+    view = RunView(console)
+
+    async def work() -> RunRecord:
+        done = await run.go(view.show, begin=view.begin, owns_process=bool(context.obj))
+        view.stop()
+        view.end(done)
+        return done
+
+    try:
+        fixed = asyncio.run(fix(folder, test, work, out=file, wall=wall, timeout=timeout))
+    finally:
+        view.stop()
+    if not as_json:
+        typer.echo(str(fixed))
+    return app.end(fixed, as_json)
+
+
+def _content(file: Path | None) -> str:
+    try:
+        return "" if file is None else file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise RequestError(f"Cannot read {str(file)!r}: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def _unused(name: str) -> Path:
+    """The file of a patch that is not there yet."""
+    names = (Path(f"{name}-fix{f'-{number}' if number else ''}.patch") for number in count())
+    return next(each for each in names if not each.exists())
