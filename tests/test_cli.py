@@ -85,6 +85,7 @@ def test_every_shipped_team_runs(tmp_path: Path) -> None:
         "code-act": [code, "It is 42."],
         "test-driven": [SPECS, TESTS, GOOD, APPROVED],
         "human-approves": [code, "It is 42."],
+        "maintainer": [code, "It is 42.", APPROVED],
     }
     assert set(replies) == set(shipped_teams())
     for team, words in replies.items():
