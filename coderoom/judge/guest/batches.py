@@ -74,12 +74,11 @@ def _files() -> Dict[str, Tuple[int, ...]]:
     return found
 
 
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_PR_SET_CHILD_SUBREAPER = 36
 _MOST_PRINTED = 10_000
 _CHUNK = 65_536
 
 _fork: List[Callable[[], int]] = []
-_prctl: List[Callable[..., int]] = []
 
 
 class Printed(io.BufferedIOBase):
@@ -106,13 +105,11 @@ def begin() -> None:
     """Record the state before the first job."""
     remember()
     _fork[:] = [os.fork]
-    _prctl.clear()
     try:
         import ctypes
 
         here = ctypes.PyDLL(None)
         here.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _prctl[:] = [here.prctl]
         # `os.fork` handles threads in each child, which costs as much as everything else. There are no threads here.
         _fork[0] = here.fork
     except Exception:  # Then processes that a job leaves running are ended by the rollback.
@@ -120,22 +117,8 @@ def begin() -> None:
 
 
 def fork() -> int:
-    """Fork; see `begin`. Until `end_child`, the fork's code can neither read nor write the memory of this process."""
-    _share_memory(False)
-    try:
-        pid = _fork[0]()
-    except BaseException:
-        _share_memory(True)
-        raise
-    if not pid:
-        _share_memory(True)
-    return pid
-
-
-def _share_memory(shared: bool) -> None:
-    """Set whether processes of the same user may open this one's memory in `/proc`."""
-    for prctl in _prctl:
-        prctl(_PR_SET_DUMPABLE, int(shared), 0, 0, 0)
+    """Fork; see `begin`."""
+    return _fork[0]()
 
 
 def alone(job: Dict[str, Any]) -> str:
@@ -258,8 +241,6 @@ def end_child(pid: int, kill: Callable[[int, int], None] = os.kill) -> int:
         return os.wait4(pid, 0)[2].ru_maxrss * 1024
     except OSError:
         return 0
-    finally:
-        _share_memory(True)
 
 
 warm()

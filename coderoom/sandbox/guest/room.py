@@ -222,8 +222,10 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     processes = None
     locked = dict(config["lockdown"])
     if locked.get("use_seccomp", True) and locked.get("read") is None:
-        # Landlock is used for its scopes: signals and abstract sockets cannot leave the room.
-        locked["read"] = locked["write"] = ["/"]
+        # Landlock is used for its scopes: signals and abstract sockets cannot leave the room. And code cannot write to
+        # `/proc`, which has the memory of other processes: of checkpoints, and of those that run other tests.
+        locked["read"] = ["/"]
+        locked["write"] = [f"/{name}" for name in os.listdir("/") if name != "proc"]
     if config["terminals"]:
         locked["write"] = [*locked.get("write", ()), *landlock.TERMINALS]
     # Since Linux 5.14, RLIMIT_NPROC counts the processes of a user namespace; before, all of the user.

@@ -199,17 +199,12 @@ class Runner:
             soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
             if soft != hard:
                 resource.setrlimit(resource.RLIMIT_NPROC, (min(soft + places, hard), hard))
-            # The code of this process, another thread of it included, must not open the memory of the checkpoint. It
-            # can reach its forks in any case, whose memory must be measured.
-            linux.prctl(linux.PR_SET_DUMPABLE, int(places > 1))
             pid = forks.fork()
         except OSError as error:
-            linux.prctl(linux.PR_SET_DUMPABLE, 1)
             with socket.socket(fileno=fd) as sock:
                 Channel(sock, self._channel.key).send({"event": "failed", "error": str(error)})
             return
         if pid:
-            linux.prctl(linux.PR_SET_DUMPABLE, 1)
             self._forks.append(pid)
             os.close(fd)
             return
@@ -224,7 +219,6 @@ class Runner:
         os._exit(0)
 
     def _resume(self, message: dict[str, Any], fds: list[int]) -> None:
-        linux.prctl(linux.PR_SET_DUMPABLE, 1)
         self._channel.key = bytes.fromhex(message["key"])
         self.connect(fds)
         for fd in fds:
