@@ -222,10 +222,10 @@ def _lockdown(config: dict[str, Any], nested: bool) -> lockdown.Lockdown:
     processes = None
     locked = dict(config["lockdown"])
     if locked.get("use_seccomp", True) and locked.get("read") is None:
-        # Landlock is used for its scopes: signals and abstract sockets cannot leave the room. And code cannot write to
-        # `/proc`, which has the memory of other processes: of checkpoints, and of those that run other tests.
+        # Landlock is used for its scopes: signals and abstract sockets cannot leave the room. And without mounts of its
+        # own it keeps code from writing to `/proc`, which has the memory of other processes; see `enter_room`.
         locked["read"] = ["/"]
-        locked["write"] = [f"/{name}" for name in os.listdir("/") if name != "proc"]
+        locked["write"] = ["/"] if nested else [f"/{name}" for name in os.listdir("/") if name != "proc"]
     if config["terminals"]:
         locked["write"] = [*locked.get("write", ()), *landlock.TERMINALS]
     # Since Linux 5.14, RLIMIT_NPROC counts the processes of a user namespace; before, all of the user.

@@ -220,8 +220,9 @@ def enter_room(config: dict[str, Any], tell: Callable[[int], None], within: Sequ
         for name in ("tcp_rmem", "tcp_wmem"):
             with open(f"/proc/sys/net/ipv4/{name}", "w") as file:  # They would grow to what nobody counts.
                 file.write(f"4096 65536 {SOCKET_BYTES}")
-        # A process that enters this room has rights here for a moment.
-        mounts.bind("/proc/sys", "/proc/sys")
+    # It has the memory of other processes: of checkpoints, and of those that run other tests. And a process that enters
+    # this room has rights here for a moment.
+    mounts.make_read_only("/proc")
     for place in dict.fromkeys(
         [*config["in_memory"], *([config["workspace"]] if within and not config["overlay"] else [])]
     ):

@@ -146,8 +146,8 @@ def build_root(layout: dict[str, Any]) -> None:
     else:
         bind(_OLD + layout["workspace"], workspace, writable=layout["writable"])
     # Otherwise code could fill the memory with files here. Last, when all places to mount on are made.
-    _remount_read_only(_NEW)
-    _remount_read_only(_NEW + "/dev")
+    make_read_only(_NEW)
+    make_read_only(_NEW + "/dev")
     _mount(None, _OLD, None, _MS_REC | _MS_PRIVATE | _MS_SILENT)
     linux.libc("umount2", _OLD.encode(), _MNT_DETACH)
     # This moves the scratch tree over the new one, and unmounts it there.
@@ -157,7 +157,8 @@ def build_root(layout: dict[str, Any]) -> None:
     os.chdir("/")
 
 
-def _remount_read_only(target: str) -> None:
+def make_read_only(target: str) -> None:
+    """Take the right of writing from what is mounted at a place."""
     _mount(None, target, None, _MS_BIND | _MS_REMOUNT | _MS_SILENT | _MS_RDONLY | _flags_of(target))
 
 
