@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -175,16 +176,20 @@ os.makedirs("sub/.GIT/hooks"); open("sub/.GIT/hooks/post-checkout", "w").write("
 open(".git/config", "a").write("fsmonitor = evil")
 os.symlink("/etc/passwd", "absolute"); os.symlink("../x", "up"); os.symlink("inside/..", "through")
 os.symlink("..", "sub/fine"); os.symlink(".", "sub/itself")
+for name in ("objects", "refs", "hooks"): os.makedirs(f"bare/{name}")
+for name in ("bare/HEAD", "bare/config", "bare/hooks/post-checkout", "sub/config"): open(name, "w").write("x")
 open("notes.txt", "w").write("new")
 """
     async with overlay(place, folder) as sandbox, sandbox.session() as session:
         await ok(session, code)
         refused = {each.path for each in await session.changes() if each.refused}
-        assert refused == {"sub/.GIT/hooks/post-checkout", ".git/config", "absolute", "up", "through"}
+        bare = {"bare/HEAD", "bare/config", "bare/hooks/post-checkout"}
+        assert refused == {"sub/.GIT/hooks/post-checkout", ".git/config", "absolute", "up", "through", *bare}
         assert "evil" not in str(await session.diff())
         committed = await session.commit()
         assert {each.path for each in committed.refused} == refused
-        assert {each.path for each in committed.written} == {"notes.txt", "sub/fine", "sub/itself"}
+        written = {"notes.txt", "sub/fine", "sub/itself", "sub/config", "bare/objects", "bare/refs"}
+        assert {each.path for each in committed.written} == written
         assert (folder / ".git" / "config").read_text() == "[core]\n"
         assert not os.path.lexists(folder / "absolute")
         await session.commit(unsafe=True)
@@ -218,6 +223,56 @@ os.chdir(here)
         await session.commit()
         assert (folder / "gone").read_bytes() == FILES["gone"]
         assert (folder / "sparse").stat().st_blocks == 0
+
+
+@pytest.mark.slow
+@on_both_shapes
+async def test_what_seems_larger_than_it_is_costs_little(place: Place, tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    sparse = """
+import os
+for number in range(300):
+    with open(f"sparse {number}", "w") as file:
+        file.truncate((15 if number % 2 else 200) << 20)
+"""
+    links = """
+with open("large", "wb") as file:
+    file.write(b"x"); file.truncate(200 << 20)
+for number in range(10): os.link("large", f"link {number}")
+"""
+    paths = """
+for _ in range(190):
+    os.mkdir("d" * 250); os.chdir("d" * 250)
+for number in range(800): open(f"{number}", "w").close()
+"""
+    async with overlay(place, folder) as sandbox, sandbox.session() as session:
+        await ok(session, sparse)
+        patch = await session.diff()
+        assert any("the diff is too large" in each for each in patch.left_out)
+        await session.commit(patch)
+        assert sum(path.stat().st_blocks for path in folder.glob("sparse*")) == 0
+        await ok(session, links)
+        for work in (session.commit(), session.checkpoint(files=True)):
+            with pytest.raises(RequestError, match="hard links"):
+                await work
+        assert not (folder / "large").exists()
+        await session.discard()
+        await ok(session, paths)
+        with pytest.raises(RequestError, match="too many"):
+            await session.commit()
+
+
+@on_both_shapes
+async def test_others_get_no_right_to_write(place: Place, tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    (folder / "notes.txt").chmod(0o664)
+    code = "import os\nfor name in ('new', 'notes.txt', 'gone'): open(name, 'a').write('x'); os.chmod(name, 0o777)"
+    async with overlay(place, folder) as sandbox, sandbox.session() as session:
+        await ok(session, code)
+        await session.commit()
+        assert not await session.changes()
+    modes = {name: (folder / name).stat().st_mode & 0o7777 for name in ("new", "notes.txt", "gone")}
+    assert modes == {"new": 0o755, "notes.txt": 0o775, "gone": 0o755}
 
 
 @on_both_shapes
@@ -256,6 +311,53 @@ async def test_what_was_changed_after_the_diff_is_not_written(tmp_path: Path) ->
         assert (folder / "notes.txt").read_bytes() == FILES["notes.txt"]
         await session.commit(await session.diff())
         assert (folder / "notes.txt").read_text() == "evil"
+
+
+# A process that is in the namespace of a fork is not stopped with the others.
+FLIPS = r"""
+import ctypes, os, random, time
+libc = ctypes.CDLL(None)
+own = os.readlink("/proc/self/ns/user")
+def space(pid):
+    try:
+        return os.readlink(f"/proc/{pid}/ns/user")
+    except OSError:
+        return own
+pid = next(name for name in os.listdir("/proc") if name.isdigit() and space(name) != own)
+def write(text):
+    with os.fdopen(os.open("notes.txt", os.O_WRONLY), "w") as file:
+        file.write(text)
+write("good" * 5000)
+for number in range(20):  # They take time between looks at the same file.
+    open(f"{number}", "w").write("x")
+if not os.fork():
+    for kind, number in (("user", 0x10000000), ("pid", 0x20000000)):
+        libc.setns(os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY), number)
+    if not os.fork():
+        file = os.open("notes.txt", os.O_WRONLY)
+        os.ftruncate(file, 20_000)
+        while True:
+            for text in (b"evil", b"good"):
+                os.pwrite(file, text * 5000, 0)
+                time.sleep(0.004 * random.random())
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.attack
+async def test_a_process_that_is_not_stopped_cannot_get_unseen_files_written(tmp_path: Path) -> None:
+    folder = make(tmp_path / "folder")
+    async with Sandbox(workspace=folder, workspace_mode="overlay") as sandbox, sandbox.session() as session:
+        (fork,) = await session.fork()
+        await ok(session, FLIPS)
+        for _ in range(600):
+            patch = await session.diff()
+            shown = [line[1:] for line in str(patch).splitlines() if line.startswith(("+good", "+evil"))]
+            with contextlib.suppress(RequestError):  # The process has changed something.
+                await session.commit(patch)
+                assert not shown or shown == [(folder / "notes.txt").read_text()]
+        await fork.close()
 
 
 async def test_the_changes_have_the_limit_of_the_disk(tmp_path: Path) -> None:

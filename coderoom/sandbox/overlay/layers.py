@@ -31,6 +31,7 @@ from coderoom.sandbox.overlay.tree import (
 _OPAQUE, _WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, which stamps files; the exact time may be later.
 _MOST_NAMES = 50_000
+_MOST_CHARACTERS = 32 << 20  # Of all paths.
 T = TypeVar("T")
 _TOO_DEEP = "the folder is too deep to be looked at"
 
@@ -45,10 +46,12 @@ class Touched:
     nodes: dict[str, Node | None] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     complete: bool = True
+    characters: int = 0
 
     def add(self, path: str, node: Node | None) -> None:
         """Add a path."""
-        if len(self.nodes) >= MOST_ENTRIES:
+        self.characters += len(path)
+        if len(self.nodes) >= MOST_ENTRIES or self.characters > _MOST_CHARACTERS:
             raise TooManyError
         self.nodes[path] = node
 

@@ -9,8 +9,8 @@ import errno
 import hashlib
 import os
 import weakref
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,13 +20,15 @@ from coderoom.sandbox.overlay.changes import Change, ChangedMeanwhile, Changes, 
 from coderoom.sandbox.overlay.layers import Layer
 from coderoom.sandbox.overlay.myers import Effort
 from coderoom.sandbox.overlay.patch import Patch, Side, file_patch, quoted
-from coderoom.sandbox.overlay.tree import Node, Tree, names_in, read, same_content, write_file
+from coderoom.sandbox.overlay.tree import Node, Tree, digest, names_in, read, same_content, write_file
 from coderoom.sandbox.overlay.writing import Owner, Source, as_owner_of, write
 
 _MIB = 1 << 20
-_MOST_OF_A_FILE, _MOST_TEXT = 16 * _MIB, 64 * _MIB
+_MOST_OF_A_FILE, _MOST_TEXT, _MOST_READ = 16 * _MIB, 64 * _MIB, 128 * _MIB
+_MOST_LINKED = 1024 * _MIB
 _STEPS = 20_000_000
 _CONTROLS = {".git", ".hg", ".jj"}
+_BARE = {"HEAD", "config", "config.worktree", "commondir", "hooks"}
 _CONTROL = "what a version control system keeps can run programs on this machine"
 _OUTSIDE = "the link leads out of the workspace"
 _GUARDED = "this machine runs it"
@@ -57,6 +59,7 @@ class Saved:
         self._files: dict[str, Path] = {}
         folder = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            _check_links(self.nodes.values())
             for path, node in self.nodes.items():
                 if node is not None and node.kind == "link":
                     self._links[path] = overlay.layer.read.link(path)
@@ -124,7 +127,8 @@ class Overlay:
         """The changes as a unified diff."""
         plan = self._plan()
         left_out = [*plan.left_out, *([] if plan.complete else ["there are more changes than can be listed"])]
-        effort, texts, size = Effort(_STEPS), [], 0
+        effort, texts, size, to_read = Effort(_STEPS), [], 0, _MOST_READ
+        shown: dict[str, bytes] = {}
         changes = list(self._listed(plan))
         for change in sorted(changes, key=lambda change: change.kind != "deleted"):
             path = change.path
@@ -137,6 +141,10 @@ class Overlay:
             before, after = difference.before, difference.after
             if change.old_path is not None:
                 before = plan.differences[change.old_path].before
+            to_read -= sum(node.size for node in (before, after) if node is not None and node.size <= _MOST_OF_A_FILE)
+            if to_read < 0 or size > _MOST_TEXT:
+                left_out.append(f"{quoted(path)}: the diff is too large")
+                continue
             try:
                 old = self._side(self.layer.lower, change.old_path or path, before)
                 new = self._side(self.layer.read, path, after)
@@ -151,25 +159,29 @@ class Overlay:
             text = file_patch(old, new, effort)
             size += len(text)
             if size > _MOST_TEXT:
-                left_out.append(f"{quoted(path)} and what comes after it: the diff is too large")
-                break
+                left_out.append(f"{quoted(path)}: the diff is too large")
+                continue
+            if new is not None and after is not None:
+                shown[path] = new.content if after.kind == "link" else digest(_Content(new.content).open(path))
             texts.append(text)
         said = [f"# Left out: {each}\n" for each in left_out]
-        return Patch("".join([*said, *texts]), tuple(left_out), self._state(plan))
+        return Patch("".join([*said, *texts]), tuple(left_out), self._state(plan, shown))
 
     def commit(self, patch: Patch | None = None, unsafe: bool = False) -> Committed:
         """Write the changes into the folder; see `Session.commit`."""
         plan = self._plan()
-        self._check_state(plan, patch)
+        self._check_state(plan, patch, {})
         if not plan.complete:
             raise RequestError(f"There are more than {len(plan.differences):,} changes, too many to write them back.")
         refused = {} if unsafe else self._refused(plan.differences)
         refused.update({path: _GUARDED for path in plan.differences if self._is_guarded(path)})
+        above = _above(refused)
         for path, difference in plan.differences.items():
-            kept = next((name for name in refused if name.startswith(f"{path}/")), None)
+            kept = above.get(path)
             if kept is not None and path not in refused and difference.before is not None:
                 refused[path] = f"{quoted(kept)} in it stays"
         wanted = {path: each for path, each in plan.differences.items() if path not in refused}
+        _check_links(each.after for each in wanted.values())
         lower, source = self.layer.lower, self.layer.read
         facts = os.fstat(lower.fd)
 
@@ -189,16 +201,18 @@ class Overlay:
             except OSError:  # The folder that it is in is new.
                 return facts.st_uid, facts.st_gid
 
-        def check() -> None:
-            if changed := self._changed_meanwhile(wanted):
-                raise ChangedMeanwhile(changed)
-            self._check_state(plan, patch)
+        def check(stage: Tree, staged: Mapping[str, str]) -> None:
+            self._check_meanwhile(wanted)
+            # Of what is about to be in the folder: a process may still run, and write one thing and then another.
+            known = {path: _content(stage, name, wanted[path].after) for path, name in staged.items()} if patch else {}
+            self._check_state(plan, patch, known)
 
         listed = list(self._listed(plan, refused))
         if wanted:
-            check()
+            self._check_meanwhile(wanted)
+            written = {path: (_mode_kept(each), source) for path, each in wanted.items()}
             try:
-                write(lower, {path: (each.after, source) for path, each in wanted.items()}, check, owner_or_folder)
+                write(lower, written, check, owner_or_folder)
             except OSError as error:
                 raise RequestError(f"The changes cannot be written to {str(self.folder)!r}: {error}.") from error
             for path, each in wanted.items():
@@ -289,26 +303,29 @@ class Overlay:
                 left_out.append(f"{quoted(path)}: {error.strerror}")
         return _Plan(differences, tuple(left_out), found.complete)
 
-    def _state(self, plan: _Plan) -> str:
-        """A digest of all that has changed.
+    def _state(self, plan: _Plan, known: Mapping[str, bytes]) -> str:
+        """A digest of all that has changed, where some contents, as `_content` has them, are known.
 
         Of the contents: code can change a file that it has mapped into its memory without a trace in its times.
         """
+        read: dict[tuple[int, ...], bytes] = {}  # Of each file once, however many hard links it has.
         whole = hashlib.sha256()
         for path, difference in plan.differences.items():
-            after, content = difference.after, b""
-            if after is not None and after.kind == "link":
-                content = os.fsencode(self.layer.read.link(path))
-            elif after is not None and after.kind == "file":
+            after, content = difference.after, known.get(path)
+            if content is None and after is not None:
+                content = read.get(after.stamp)
+            if content is None:
                 try:
-                    content = _digest(self.layer.read, path)
+                    content = _content(self.layer.read, path, after)
                 except OSError:
                     content = b"cannot be read"
+                if after is not None and after.kind == "file":
+                    read[after.stamp] = content
             whole.update(repr((path, after and (after.kind, after.mode), content)).encode())
         return whole.hexdigest()
 
-    def _check_state(self, plan: _Plan, patch: Patch | None) -> None:
-        if patch is not None and patch.state != self._state(plan):
+    def _check_state(self, plan: _Plan, patch: Patch | None, known: Mapping[str, bytes]) -> None:
+        if patch is not None and patch.state != self._state(plan, known):
             raise RequestError("The code has changed files after this diff was made, and nothing was written.")
 
     def _same(self, path: str, before: Node | None, after: Node | None) -> bool:
@@ -323,7 +340,7 @@ class Overlay:
             return True
         return before.size == after.size and same_content(lower.open(path), read.open(path))
 
-    def _changed_meanwhile(self, wanted: Mapping[str, _Difference]) -> list[str]:
+    def _check_meanwhile(self, wanted: Mapping[str, _Difference]) -> None:
         lower = self.layer.lower
         changed = []
         for path, difference in wanted.items():
@@ -336,7 +353,8 @@ class Overlay:
             elif _is_folder(now) and not _is_folder(difference.after):
                 with lower.opened(path) as folder:
                     changed += [each for name in names_in(folder) if (each := f"{path}/{name}") not in wanted]
-        return sorted(set(changed))
+        if changed:
+            raise ChangedMeanwhile(sorted(set(changed)))
 
     def _listed(self, plan: _Plan, refused: Mapping[str, str] | None = None) -> Iterator[Change]:
         """The changes as people see them: with renames, and with folders only where they are all there is."""
@@ -371,41 +389,61 @@ class Overlay:
 
     def _moved(self, differences: Mapping[str, _Difference]) -> dict[str, str]:
         """New paths of files that were moved as they were, with the old ones."""
-        gone: dict[int, list[str]] = {}
+        by_size: dict[int, list[str]] = {}
+        gone: dict[tuple[bool, bytes], list[str]] = {}
+        read: dict[tuple[int, ...], bytes] = {}
+
+        def content(tree: Tree, path: str, node: Node) -> bytes:
+            if node.stamp not in read:
+                try:
+                    read[node.stamp] = _content(tree, path, node)
+                except OSError:
+                    read[node.stamp] = os.urandom(32)  # Like no other.
+            return read[node.stamp]
+
         for path, difference in differences.items():
             if difference.after is None and difference.before is not None and difference.before.kind == "file":
-                gone.setdefault(difference.before.size, []).append(path)
+                by_size.setdefault(difference.before.size, []).append(path)
         moved: dict[str, str] = {}
-        digests: dict[str, bytes] = {}
-
-        def digest(tree: Tree, path: str) -> bytes:
-            if path not in digests:
-                digests[path] = _digest(tree, path)
-            return digests[path]
-
         for path, difference in differences.items():
             after = difference.after
             if difference.before is not None or after is None or after.kind != "file" or not after.size:
                 continue
-            for old in gone.get(after.size, ()):
-                nested = f"{path}/".startswith(f"{old}/") or f"{old}/".startswith(f"{path}/")
-                if nested or _in_git(old) != _in_git(path):
-                    continue
-                try:
-                    same = digest(self.layer.lower, old) == digest(self.layer.read, path)
-                except OSError:
-                    continue
-                if same:
+            if after.size not in by_size:
+                continue
+            for old in by_size[after.size]:
+                before = differences[old].before
+                assert before is not None
+                gone.setdefault((_in_git(old), content(self.layer.lower, old, before)), []).append(old)
+            by_size[after.size] = []
+            found = gone.get((_in_git(path), content(self.layer.read, path, after)), [])
+            for old in found:
+                if not (f"{path}/".startswith(f"{old}/") or f"{old}/".startswith(f"{path}/")):
                     moved[path] = old
-                    gone[after.size].remove(old)
+                    found.remove(old)
                     break
         return moved
 
     def _refused(self, differences: Mapping[str, _Difference]) -> dict[str, str]:
         refused = {}
+        bare: dict[str, bool] = {}
+
+        def exists(path: str) -> bool:
+            difference = differences.get(path)
+            return (self.layer.lower.node(path) if difference is None else difference.after) is not None
+
+        def is_bare(folder: str) -> bool:
+            """Whether git will take a folder for a repository."""
+            if folder not in bare:
+                has_all = exists(f"{folder}objects") and exists(f"{folder}refs")
+                bare[folder] = exists(f"{folder}HEAD") and (has_all or exists(f"{folder}commondir"))
+            return bare[folder]
+
         for path, difference in differences.items():
             after = difference.after
-            if not _CONTROLS.isdisjoint(path.lower().split("/")):
+            parts = path.split("/")
+            folders = ("".join(f"{each}/" for each in parts[:at]) for at, name in enumerate(parts) if name in _BARE)
+            if not _CONTROLS.isdisjoint(path.lower().split("/")) or any(map(is_bare, folders)):
                 refused[path] = _CONTROL
             elif after is not None and after.kind == "link" and _leads_out(path, self.layer.read.link(path)):
                 refused[path] = _OUTSIDE
@@ -428,9 +466,43 @@ class _TooLargeError(Exception):
     pass
 
 
-def _digest(tree: Tree, path: str) -> bytes:
-    with os.fdopen(tree.open(path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+def _content(tree: Tree, path: str, node: Node | None) -> bytes:
+    """The target of a link, or a digest of a file."""
+    if node is None or node.kind not in ("file", "link"):
+        return b""
+    return os.fsencode(tree.link(path)) if node.kind == "link" else digest(tree.open(path))
+
+
+def _check_links(nodes: Iterable[Node | None]) -> None:
+    """Refuse hard links to large files, each of which would become a file of its own on the disk of the host."""
+    seen, more = set(), 0
+    for node in nodes:
+        if node is not None and node.kind == "file":
+            more += node.size if node.stamp in seen else 0
+            seen.add(node.stamp)
+    if more > _MOST_LINKED:
+        raise RequestError(
+            f"There are hard links to large files, which would become files of {more:,} bytes more than there are."
+        )
+
+
+def _mode_kept(difference: _Difference) -> Node | None:
+    """What is wanted, without new rights for other users to write."""
+    before, after = difference.before, difference.after
+    if after is None or after.kind != "file":
+        return after
+    return replace(after, mode=after.mode & (0o755 | (0 if before is None else before.mode)))
+
+
+def _above(paths: Iterable[str]) -> dict[str, str]:
+    """The folders above some paths, each with one of those below it."""
+    found: dict[str, str] = {}
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in found:
+            found[folder] = path
+            folder = folder.rpartition("/")[0]
+    return found
 
 
 def _in_git(path: str) -> bool:

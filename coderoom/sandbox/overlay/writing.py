@@ -28,7 +28,7 @@ class Source(Protocol):
 def write(
     target: Tree,
     wanted: Mapping[str, tuple[Node | None, Source]],
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[Tree, Mapping[str, str]], None] = lambda stage, staged: None,
     owner: Callable[[str], Owner | None] = lambda path: None,
 ) -> None:
     """Make each path what is wanted there: a node with its content, or nothing.
@@ -38,7 +38,7 @@ def write(
     Args:
         target: The folder.
         wanted: What is wanted, with the source of its content, by path.
-        check: Called before the first change.
+        check: Called before the first change, with the folder of what is written, and the name there of each path.
         owner: Whom a path is to belong to; `None`: whoever makes it.
     """
     with _staging(target) as stage:
@@ -55,7 +55,7 @@ def write(
                 os.symlink(link, name, dir_fd=stage)
                 if (user := owner(path)) is not None:
                     os.chown(name, *user, dir_fd=stage, follow_symlinks=False)
-        check()
+        check(Tree(stage), staged)
         for path in sorted(wanted, reverse=True):  # What is in a folder before the folder.
             node, now = wanted[path][0], target.node(path)
             if now is not None and (node is None or (now.kind == "folder") != (node.kind == "folder")):
