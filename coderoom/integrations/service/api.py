@@ -98,7 +98,7 @@ class ForkRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    count: int = Field(default=1, ge=1, description="How many.")
+    count: int = Field(default=1, ge=1, le=10_000, description="How many.")
     reseed: bool = Field(default=False, description="Whether each gets random numbers of its own.")
 
 

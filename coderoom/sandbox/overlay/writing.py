@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from coderoom.sandbox.guest.isolation import linux
-from coderoom.sandbox.overlay.tree import Node, Tree, names_in, write_file
+from coderoom.sandbox.overlay.tree import Node, Tree, names_in, node_in, write_file
 
 Owner = tuple[int, int]
 
@@ -33,7 +33,7 @@ def write(
 ) -> None:
     """Make each path what is wanted there: a node with its content, or nothing.
 
-    All contents are written beside, first; if that fails, or `check` raises, nothing has changed.
+    All files and folders are made beside, first; if that fails, or `check` raises, nothing has changed.
 
     Args:
         target: The folder.
@@ -44,9 +44,12 @@ def write(
     with _staging(target) as stage:
         staged: dict[str, str] = {}
         for path, (node, source) in wanted.items():
-            if node is None or node.kind == "folder":
+            if node is None:
                 continue
             staged[path] = name = str(len(staged))
+            if node.kind == "folder":
+                _make_folder(stage, name, node.mode, owner(path))
+                continue
             with _as(os.geteuid(), os.getegid()):
                 content, link = (source.open(path), "") if node.kind == "file" else (-1, source.link(path))
             if node.kind == "file":
@@ -60,16 +63,18 @@ def write(
             node, now = wanted[path][0], target.node(path)
             if now is not None and (node is None or (now.kind == "folder") != (node.kind == "folder")):
                 _remove(target, path, now)
-        for path in sorted(wanted):
+        for path, name in sorted(staged.items()):  # A folder before what is in it.
             node = wanted[path][0]
-            if node is not None and node.kind == "folder" and target.node(path) is None:
-                with target.parent(path) as (folder, name):
-                    os.mkdir(name, node.mode | 0o700, dir_fd=folder)
-                    if (user := owner(path)) is not None:
-                        os.chown(name, *user, dir_fd=folder, follow_symlinks=False)
-        for path, name in staged.items():
+            if node is not None and node.kind == "folder" and target.node(path) is not None:
+                continue
             with target.parent(path) as (folder, last):
                 _move(stage, name, folder, last)
+
+
+def _make_folder(above: int, name: str, mode: int, owner: Owner | None) -> None:
+    os.mkdir(name, mode | 0o700, dir_fd=above)
+    if owner is not None:
+        os.chown(name, *owner, dir_fd=above, follow_symlinks=False)
 
 
 def _remove(target: Tree, path: str, now: Node) -> None:
@@ -92,6 +97,9 @@ def _move(stage: int, name: str, folder: int, last: str) -> None:
             raise
         # Another file system is mounted there.
         facts = os.stat(name, dir_fd=stage, follow_symlinks=False)
+        if Node.of(facts).kind == "folder":
+            _make_folder(folder, last, facts.st_mode & 0o777, (facts.st_uid, facts.st_gid))
+            return
         beside = f".coderoom-{secrets.token_hex(8)}"
         if Node.of(facts).kind == "link":
             os.symlink(os.readlink(name, dir_fd=stage), beside, dir_fd=folder)
@@ -112,7 +120,8 @@ def _staging(target: Tree) -> Iterator[int]:
                 yield stage
             finally:
                 for left in names_in(stage):
-                    os.unlink(left, dir_fd=stage)
+                    node = node_in(stage, left)
+                    (os.rmdir if node is not None and node.kind == "folder" else os.unlink)(left, dir_fd=stage)
     finally:
         os.rmdir(name, dir_fd=target.fd)
 

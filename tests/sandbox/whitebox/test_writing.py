@@ -1,0 +1,28 @@
+"""Writing changes into a folder on a disk that gets full."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+WRITES = """
+import os, sys
+from coderoom.sandbox.overlay.tree import Node, Tree, open_folder
+from coderoom.sandbox.overlay.writing import write
+for number in range(10):
+    open(f"{number}", "w").write("kept")
+here, folder = Tree(open_folder(".")), Node("folder", 0o755, 0, (), 0)
+paths = ["/".join(map(str, range(number, end))) for number in range(10) for end in range(number + 1, 13)]
+try:
+    write(here, {path: (folder, here) for path in paths})
+except OSError as error:
+    print(error.strerror, [open(f"{number}").read() for number in range(10)] == ["kept"] * 10, len(os.listdir()))
+"""
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    mount = 'mount -t tmpfs -o nr_inodes=40 tmpfs "$1" && cd "$1" && exec "$2" -c "$3"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", str(tmp_path)]
+    done = subprocess.run([*command, sys.executable, WRITES], capture_output=True, text=True, check=True)
+    assert done.stdout == "No space left on device True 10\n"
