@@ -61,7 +61,7 @@ def play(fd):
         kept.extend(fds)
         REPLY
 kept = []
-type(runner)._checkpoint = lambda self, fd: threading.Thread(target=play, args=(fd,), daemon=True).start()
+type(runner)._checkpoint = lambda self, fd, *_: threading.Thread(target=play, args=(fd,), daemon=True).start()
 """
 PLAYS = {
     "a wrong pid": ("say(event='holding', pid='x')", "pass"),
