@@ -50,14 +50,15 @@ def _copy(origin: int, place: int, device: int, depth: int) -> None:
         elif stat.S_ISREG(facts.st_mode):
             file, copied = os.open(name, _READ, dir_fd=origin), os.open(name, _WRITE, 0o600, dir_fd=place)
             try:
-                _copy_content(file, copied, facts.st_size)
+                copy_content(file, copied, facts.st_size)
                 _finish(copied, facts)
             finally:
                 os.close(file)
                 os.close(copied)
 
 
-def _copy_content(file: int, copied: int, size: int) -> None:
+def copy_content(file: int, copied: int, size: int) -> None:
+    """Copy a file of some bytes into an empty one."""
     os.ftruncate(copied, size)  # Keeps holes.
     offset = 0
     while offset < size:

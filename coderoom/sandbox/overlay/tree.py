@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from coderoom.sandbox.guest.copying import copy_content
+
 Kind: TypeAlias = Literal["file", "link", "folder", "other"]
 MOST_ENTRIES = 100_000
 DEEPEST = 200
@@ -205,24 +207,7 @@ def write_file(source: int, folder: int, name: str, mode: int, owner: tuple[int,
         try:
             fcntl.ioctl(made, _FICLONE, source)
         except OSError:
-            _copy_content(source, made)
+            copy_content(source, made, os.fstat(source).st_size)
         if owner is not None:
             os.fchown(made, *owner)
         os.fchmod(made, mode)
-
-
-def _copy_content(source: int, made: int) -> None:
-    size = os.fstat(source).st_size
-    os.ftruncate(made, size)  # Keep holes.
-    offset = 0
-    while offset < size:
-        try:
-            offset = os.lseek(source, offset, os.SEEK_DATA)
-        except OSError:
-            return
-        hole = os.lseek(source, offset, os.SEEK_HOLE)
-        while offset < hole:
-            data = os.pread(source, min(_CHUNK, hole - offset), offset)
-            if not data:
-                return
-            offset += os.pwrite(made, data, offset)
