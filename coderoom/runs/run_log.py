@@ -32,7 +32,7 @@ from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord, network_in
 from coderoom.runs.story import Check, message_of, tell_steps
-from coderoom.steps import CODE, MODEL, StepObserver
+from coderoom.steps import CODE, MODEL, StepObserver, branch
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
 _FACTS: Final = ("isolation", "stop_reason", "error", "seconds", "notices", "models")
@@ -166,6 +166,8 @@ class RunLog(Writer, StepObserver):
             if kind == MODEL:
                 messages = self._last[2].written(self._number + 1)
                 request = {**_kept_of(request), "priced_as": request.get("priced_as", ""), "messages": messages}
+            if in_branch := branch.get():
+                request = {**request, "branch": in_branch}
             contents, self._new = {**self._new, **files}, {}
             self._number += 1
             number = self._number
@@ -178,11 +180,12 @@ class RunLog(Writer, StepObserver):
     def _key(self, kind: str, request: Any) -> str:
         """What identifies a step: its kind, the agent and the request, which is looked up and then kept."""
         if request is not self._last[0]:
-            facts, asked = request, _Conversation()
+            facts, asked, places = request, _Conversation(), list(filter(None, [branch.get()]))
             if kind == MODEL:
-                asked = self._asked[current_agent()].go_on(request["messages"], self._hash_of)
+                asked = self._asked[" ".join([current_agent(), *places])].go_on(request["messages"], self._hash_of)
                 facts = {**_kept_of(request), "messages": asked.digests[-1]}
-            text = self._masking.dump([kind, current_agent(), facts], sort_keys=True)
+            # Branches may do equal things at the same time.
+            text = self._masking.dump([kind, current_agent(), facts, *places], sort_keys=True)
             self._last = request, sha256(text.encode()).hexdigest(), asked
         return self._last[1]
 

@@ -59,6 +59,10 @@ cell: Final[ContextVar[str]] = ContextVar("coderoom_cell", default="")
 """What identifies the code that runs, so that calls of functions of the host belong to it."""
 
 
+branch: Final[ContextVar[str]] = ContextVar("coderoom_branch", default="")
+"""The branch in which steps are done: `2.1` is the first one of an agent's second branching; empty outside of one."""
+
+
 @contextmanager
 def observing(*observers: StepObserver) -> Iterator[None]:
     """Have these see the steps that are done in this context, besides those around it."""
