@@ -6,45 +6,27 @@ What the session has written is hostile: it is never reached by following a link
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom.errors import RequestError
-from coderoom.sandbox.overlay.changes import Change, ChangedMeanwhile, Changes, Committed
+from coderoom.sandbox.overlay.changes import ChangedMeanwhile, Changes, Committed
 from coderoom.sandbox.overlay.layers import Layer
 from coderoom.sandbox.overlay.myers import Effort
 from coderoom.sandbox.overlay.patch import Patch, Side, file_patch, quoted
-from coderoom.sandbox.overlay.tree import Node, Tree, digest, names_in, read, same_content, write_file
+from coderoom.sandbox.overlay.plan import Difference, Plan, content_of, in_git
+from coderoom.sandbox.overlay.tree import Node, Tree, digest, names_in, read, write_file
 from coderoom.sandbox.overlay.writing import Owner, Source, as_owner_of, write
 
 _MIB = 1 << 20
 _MOST_OF_A_FILE, _MOST_TEXT, _MOST_READ = 16 * _MIB, 64 * _MIB, 128 * _MIB
 _MOST_LINKED = 1024 * _MIB
 _STEPS = 20_000_000
-_CONTROLS = {".git", ".hg", ".jj"}
-_BARE = {"HEAD", "config", "config.worktree", "commondir", "hooks"}
-_CONTROL = "what a version control system keeps can run programs on this machine"
-_OUTSIDE = "the link leads out of the workspace"
 _GUARDED = "this machine runs it"
-
-
-@dataclass(frozen=True)
-class _Difference:
-    before: Node | None
-    after: Node | None
-
-
-@dataclass(frozen=True)
-class _Plan:
-    differences: Mapping[str, _Difference]
-    left_out: tuple[str, ...]
-    complete: bool
 
 
 class Saved:
@@ -119,20 +101,20 @@ class Overlay:
 
     def changes(self) -> Changes:
         """What differs from the folder."""
-        plan = self._plan()
+        plan = Plan.of(self.layer)
         more = () if plan.complete else (f"more than {len(plan.differences):,} changes: only these are listed",)
-        return Changes(tuple(self._listed(plan)), (*plan.left_out, *more))
+        return Changes(tuple(plan.listed()), (*plan.left_out, *more))
 
     def diff(self) -> Patch:
         """The changes as a unified diff."""
-        plan = self._plan()
+        plan = Plan.of(self.layer)
         left_out = [*plan.left_out, *([] if plan.complete else ["there are more changes than can be listed"])]
         effort, texts, size, to_read = Effort(_STEPS), [], 0, _MOST_READ
         shown: dict[str, bytes] = {}
-        changes = list(self._listed(plan))
+        changes = list(plan.listed())
         for change in sorted(changes, key=lambda change: change.kind != "deleted"):
             path = change.path
-            if _in_git(path):
+            if in_git(path):
                 left_out.append(f"{quoted(path)}: git applies no patch to what is in .git")
                 continue
             if change.type == "folder" and change.kind == "added":
@@ -165,15 +147,15 @@ class Overlay:
                 shown[path] = new.content if after.kind == "link" else digest(_Content(new.content).open(path))
             texts.append(text)
         said = [f"# Left out: {each}\n" for each in left_out]
-        return Patch("".join([*said, *texts]), tuple(left_out), self._state(plan, shown))
+        return Patch("".join([*said, *texts]), tuple(left_out), plan.state(shown))
 
     def commit(self, patch: Patch | None = None, unsafe: bool = False) -> Committed:
         """Write the changes into the folder; see `Session.commit`."""
-        plan = self._plan()
-        self._check_state(plan, patch, {})
+        plan = Plan.of(self.layer)
+        _check_state(plan, patch, {})
         if not plan.complete:
             raise RequestError(f"There are more than {len(plan.differences):,} changes, too many to write them back.")
-        refused = {} if unsafe else self._refused(plan.differences)
+        refused = {} if unsafe else plan.refused()
         refused.update({path: _GUARDED for path in plan.differences if self._is_guarded(path)})
         above = _above(refused)
         for path, difference in plan.differences.items():
@@ -204,10 +186,10 @@ class Overlay:
         def check(stage: Tree, staged: Mapping[str, str]) -> None:
             self._check_meanwhile(wanted)
             # Of what is about to be in the folder: a process may still run, and write one thing and then another.
-            known = {path: _content(stage, name, wanted[path].after) for path, name in staged.items()} if patch else {}
-            self._check_state(plan, patch, known)
+            known = {path: content_of(stage, name, wanted[path].after) for path, name in staged.items() if patch}
+            _check_state(plan, patch, known)
 
-        listed = list(self._listed(plan, refused))
+        listed = list(plan.listed(refused))
         if wanted:
             self._check_meanwhile(wanted)
             written = {path: (_mode_kept(each), source) for path, each in wanted.items()}
@@ -283,64 +265,7 @@ class Overlay:
         except OSError as error:
             raise RequestError(f"The files of the session cannot be restored: {error}.") from error
 
-    def _plan(self) -> _Plan:
-        found = self.layer.touched()
-        differences = {}
-        left_out = list(found.left_out)
-        for path, after in sorted(found.nodes.items()):
-            if self.layer.is_written(path, after):
-                continue
-            if after is not None and after.kind == "other":
-                left_out.append(f"{quoted(path)}: is neither a file nor a link nor a folder")
-                continue
-            try:
-                before = self.layer.lower.node(path)
-                if before is not None and before.kind == "other":
-                    before = None
-                if not self._same(path, before, after):
-                    differences[path] = _Difference(before, after)
-            except OSError as error:
-                left_out.append(f"{quoted(path)}: {error.strerror}")
-        return _Plan(differences, tuple(left_out), found.complete)
-
-    def _state(self, plan: _Plan, known: Mapping[str, bytes]) -> str:
-        """A digest of all that has changed, where some contents, as `_content` has them, are known.
-
-        Of the contents: code can change a file that it has mapped into its memory without a trace in its times.
-        """
-        read: dict[tuple[int, ...], bytes] = {}  # Of each file once, however many hard links it has.
-        whole = hashlib.sha256()
-        for path, difference in plan.differences.items():
-            after, content = difference.after, known.get(path)
-            if content is None and after is not None:
-                content = read.get(after.stamp)
-            if content is None:
-                try:
-                    content = _content(self.layer.read, path, after)
-                except OSError:
-                    content = b"cannot be read"
-                if after is not None and after.kind == "file":
-                    read[after.stamp] = content
-            whole.update(repr((path, after and (after.kind, after.mode), content)).encode())
-        return whole.hexdigest()
-
-    def _check_state(self, plan: _Plan, patch: Patch | None, known: Mapping[str, bytes]) -> None:
-        if patch is not None and patch.state != self._state(plan, known):
-            raise RequestError("The code has changed files after this diff was made, and nothing was written.")
-
-    def _same(self, path: str, before: Node | None, after: Node | None) -> bool:
-        if before is None or after is None:
-            return before is after
-        if before.kind != after.kind or (before.kind == "file" and before.mode != after.mode):
-            return False
-        lower, read = self.layer.lower, self.layer.read
-        if before.kind == "link":
-            return lower.link(path) == read.link(path)
-        if before.kind == "folder":
-            return True
-        return before.size == after.size and same_content(lower.open(path), read.open(path))
-
-    def _check_meanwhile(self, wanted: Mapping[str, _Difference]) -> None:
+    def _check_meanwhile(self, wanted: Mapping[str, Difference]) -> None:
         lower = self.layer.lower
         changed = []
         for path, difference in wanted.items():
@@ -355,99 +280,6 @@ class Overlay:
                     changed += [each for name in names_in(folder) if (each := f"{path}/{name}") not in wanted]
         if changed:
             raise ChangedMeanwhile(sorted(set(changed)))
-
-    def _listed(self, plan: _Plan, refused: Mapping[str, str] | None = None) -> Iterator[Change]:
-        """The changes as people see them: with renames, and with folders only where they are all there is."""
-        refused = self._refused(plan.differences) if refused is None else refused
-        moved = self._moved(plan.differences)
-        from_paths = set(moved.values())
-        full = {path.rpartition("/")[0] for path in plan.differences}
-        for path, difference in plan.differences.items():
-            before, after = difference.before, difference.after
-            one = after or before
-            assert one is not None
-            if path in from_paths or (one.kind == "folder" and path in full and not _changes_kind(difference)):
-                continue
-            kind: Literal["added", "modified", "deleted", "renamed"] = "modified"
-            if after is None:
-                kind = "deleted"
-            elif path in moved:
-                kind, before = "renamed", plan.differences[moved[path]].before
-            elif before is None:
-                kind = "added"
-            yield Change(
-                path,
-                kind,
-                "file" if one.kind == "other" else one.kind,
-                moved.get(path),
-                None if after is None else after.mode,
-                None if before is None else before.mode,
-                0 if after is None else after.size,
-                self.layer.read.link(path) if after is not None and after.kind == "link" else None,
-                refused.get(path, "") or refused.get(moved.get(path, ""), ""),
-            )
-
-    def _moved(self, differences: Mapping[str, _Difference]) -> dict[str, str]:
-        """New paths of files that were moved as they were, with the old ones."""
-        by_size: dict[int, list[str]] = {}
-        gone: dict[tuple[bool, bytes], list[str]] = {}
-        read: dict[tuple[int, ...], bytes] = {}
-
-        def content(tree: Tree, path: str, node: Node) -> bytes:
-            if node.stamp not in read:
-                try:
-                    read[node.stamp] = _content(tree, path, node)
-                except OSError:
-                    read[node.stamp] = os.urandom(32)  # Like no other.
-            return read[node.stamp]
-
-        for path, difference in differences.items():
-            if difference.after is None and difference.before is not None and difference.before.kind == "file":
-                by_size.setdefault(difference.before.size, []).append(path)
-        moved: dict[str, str] = {}
-        for path, difference in differences.items():
-            after = difference.after
-            if difference.before is not None or after is None or after.kind != "file" or not after.size:
-                continue
-            if after.size not in by_size:
-                continue
-            for old in by_size[after.size]:
-                before = differences[old].before
-                assert before is not None
-                gone.setdefault((_in_git(old), content(self.layer.lower, old, before)), []).append(old)
-            by_size[after.size] = []
-            found = gone.get((_in_git(path), content(self.layer.read, path, after)), [])
-            for old in found:
-                if not (f"{path}/".startswith(f"{old}/") or f"{old}/".startswith(f"{path}/")):
-                    moved[path] = old
-                    found.remove(old)
-                    break
-        return moved
-
-    def _refused(self, differences: Mapping[str, _Difference]) -> dict[str, str]:
-        refused = {}
-        bare: dict[str, bool] = {}
-
-        def exists(path: str) -> bool:
-            difference = differences.get(path)
-            return (self.layer.lower.node(path) if difference is None else difference.after) is not None
-
-        def is_bare(folder: str) -> bool:
-            """Whether git will take a folder for a repository."""
-            if folder not in bare:
-                has_all = exists(f"{folder}objects") and exists(f"{folder}refs")
-                bare[folder] = exists(f"{folder}HEAD") and (has_all or exists(f"{folder}commondir"))
-            return bare[folder]
-
-        for path, difference in differences.items():
-            after = difference.after
-            parts = path.split("/")
-            folders = ("".join(f"{each}/" for each in parts[:at]) for at, name in enumerate(parts) if name in _BARE)
-            if not _CONTROLS.isdisjoint(path.lower().split("/")) or any(map(is_bare, folders)):
-                refused[path] = _CONTROL
-            elif after is not None and after.kind == "link" and _leads_out(path, self.layer.read.link(path)):
-                refused[path] = _OUTSIDE
-        return refused
 
     def _is_guarded(self, path: str) -> bool:
         return any(f"{path}/".startswith(f"{guarded}/") for guarded in self._guarded)
@@ -466,11 +298,9 @@ class _TooLargeError(Exception):
     pass
 
 
-def _content(tree: Tree, path: str, node: Node | None) -> bytes:
-    """The target of a link, or a digest of a file."""
-    if node is None or node.kind not in ("file", "link"):
-        return b""
-    return os.fsencode(tree.link(path)) if node.kind == "link" else digest(tree.open(path))
+def _check_state(plan: Plan, patch: Patch | None, known: Mapping[str, bytes]) -> None:
+    if patch is not None and patch.state != plan.state(known):
+        raise RequestError("The code has changed files after this diff was made, and nothing was written.")
 
 
 def _check_links(nodes: Iterable[Node | None]) -> None:
@@ -486,7 +316,7 @@ def _check_links(nodes: Iterable[Node | None]) -> None:
         )
 
 
-def _mode_kept(difference: _Difference) -> Node | None:
+def _mode_kept(difference: Difference) -> Node | None:
     """What is wanted, without new rights for other users to write."""
     before, after = difference.before, difference.after
     if after is None or after.kind != "file":
@@ -505,24 +335,5 @@ def _above(paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _in_git(path: str) -> bool:
-    return ".git" in path.lower().split("/")
-
-
 def _is_folder(node: Node | None) -> bool:
     return node is not None and node.kind == "folder"
-
-
-def _changes_kind(difference: _Difference) -> bool:
-    before, after = difference.before, difference.after
-    return before is not None and after is not None and before.kind != after.kind
-
-
-def _leads_out(path: str, target: str) -> bool:
-    """Whether a link may lead out of the folder.
-
-    `..` after a name counts as leading out, since that name may be another link.
-    """
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    up = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
-    return target.startswith("/") or up > path.count("/") or ".." in parts[up:]
