@@ -154,7 +154,8 @@ def encodable(text: str) -> str:
 
 
 _MOST_OUTPUTS = 20
-_OUTPUTS = ".coderoom"
+OUTPUTS: Final = ".coderoom"
+"""The folder in that of the code for what was too long for a model. It is no work of the code."""
 _LEAST = 200
 
 
@@ -189,15 +190,18 @@ def save_output(text: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     # The code may have created links there.
     data = text.encode("utf-8", "replace")
-    # Named after its content, so that the notice of equal outputs is equal too.
-    name = f"{_OUTPUTS}/output-{sha256(data).hexdigest()[:12]}.txt"
-    path = write_inside(folder, name, data)
+    path = write_inside(folder, output_name(data), data)
     with contextlib.suppress(OSError), open_folder(path.parent) as outputs:
         names = [name for name in os.listdir(outputs) if name.startswith("output-")]  # noqa: PTH208 (a descriptor)
         names.sort(key=lambda name: os.stat(name, dir_fd=outputs, follow_symlinks=False).st_mtime_ns)
         for name in names[:-_MOST_OUTPUTS]:
             os.unlink(name, dir_fd=outputs)
     return path
+
+
+def output_name(data: bytes, kind: str = "output") -> str:
+    """The path of a saved text, named after its content, so that the notice of equal outputs is equal too."""
+    return f"{OUTPUTS}/{kind}-{sha256(data).hexdigest()[:12]}.txt"
 
 
 def with_line(output: str, text: str) -> str:

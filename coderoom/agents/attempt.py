@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +18,13 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from autogen_core.models import LLMMessage
 from pydantic import TypeAdapter
 
+from coderoom._util.files import write_inside
 from coderoom._util.tasks import aside, await_with_token, is_large
-from coderoom._util.text import bound_output, counted, save_output
+from coderoom._util.text import bound_output, counted, output_name, save_output
 from coderoom.agents.replay import PastCell, digest_of, run_again
 from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
+from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, FunctionCall, OnOutput
@@ -87,9 +89,9 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
         why = f"the text has {len(blocks):,} blocks, and {_MOST_BLOCKS:,} are read"
         blocks = [Block("code", "", tag="code", unclear=why)]
     if any(block.unclear and not block.no_run for block in blocks):
-        return _unclear([block for block in blocks if not block.no_run])
+        return _unclear([block for block in blocks if not block.no_run], known)
     for block in blocks:
-        is_for_running = block.language != "" and not block.is_data
+        is_for_running = block.language in known or (block.language != "" and not block.is_data)
         if block.no_run:
             continue
         if code_format is not None and (block.tag == "execute") != (code_format == "execute"):
@@ -115,11 +117,12 @@ def select_blocks(texts: Sequence[str], languages: Sequence[str], code_format: C
             left_out.append(block.code)
             what = f"it is labelled {block.tag!r}" if block.language else "it has no language"
             runs = ", ".join(languages)
-            notes.append(f"The block at line {block.line} was not run: {what}, and what runs here is {runs}.")
+            note = f"The block at line {block.line} was not run: {what}, and what runs here is {runs}."
+            notes.append(f"{note} {_UNAPPLIED}" if block.language == "diff" else note)
     return Selection(tuple(run), _few(notes), is_code, cut, tuple(left_out))
 
 
-def _unclear(blocks: Sequence[Block]) -> Selection:
+def _unclear(blocks: Sequence[Block], known: Collection[str]) -> Selection:
     """Nothing runs if it cannot be told where a block ends: what looks like the next one may be a part of it."""
     notes = [
         f"Nothing was run, since the code cannot be told for sure: in the {block.tag or 'unlabelled'} block at line "
@@ -127,7 +130,7 @@ def _unclear(blocks: Sequence[Block]) -> Selection:
         for block in blocks
         if block.unclear
     ]
-    is_code = any(block.language and not block.is_data for block in blocks)
+    is_code = any(block.language in known or (block.language and not block.is_data) for block in blocks)
     return Selection((), _few(notes), is_code, left_out=tuple(block.code for block in blocks))
 
 
@@ -243,6 +246,7 @@ _CLOSED_THOUGHT = (
 _MOST_NOTES = 20
 _MOST_BLOCKS = 1_000
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
+_UNAPPLIED = "No diff is applied here: write code that changes the files."
 _NO_OUTPUT = (
     "The script ran but produced no output to console. The POSIX exit code was: 0. If you were expecting output, "
     "consider revising the script to ensure content is printed to stdout."
@@ -317,8 +321,8 @@ class CodeRunner:
             known = getattr(self.given, "interrupted", None) or unknown
             self.last_attempt = self._to_attempt(number, selection, known)
             raise
-        large = is_large(result.output)
-        self.last_attempt = await aside(self._to_attempt, number, selection, result, large=large)
+        large, saved = is_large(result.output), await self._put(result.output)
+        self.last_attempt = await aside(self._to_attempt, number, selection, result, saved, large=large)
         return self.last_attempt
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
@@ -398,31 +402,65 @@ class CodeRunner:
             "functions again."
         )
 
-    def _to_attempt(self, number: int, selection: Selection, result: ExecutionResult) -> Attempt:
+    async def keep(self, text: str) -> Path:
+        """Save a part of the conversation for the code to read; return its path there."""
+        data = text.encode("utf-8", "replace")
+        name = output_name(data, "earlier")
+        with contextlib.suppress(OSError, RequestError):  # The code may have filled the disk.
+            if hasattr(self.given, "put"):
+                await self.given.put(name, data)
+                return Path(name)
+            if self.executor.work_dir is not None:
+                await asyncio.to_thread(write_inside, self.executor.work_dir, name, data)
+                return Path(name)
+        return await asyncio.to_thread(write_inside, self._own_folder(), name, data)
+
+    async def _put(self, output: str) -> Path | None:
+        """Save a long output in a workspace that stays as it is; return its path for the code."""
+        if not self._is_overlaid or len(output) <= self.max_output_chars:
+            return None
+        data = output.encode("utf-8", "replace")
+        with contextlib.suppress(OSError, RequestError):
+            await self.given.put(output_name(data), data)
+            return Path(output_name(data))
+        return None
+
+    @property
+    def _is_overlaid(self) -> bool:
+        return getattr(self.given, "workspace_mode", "direct") == "overlay"
+
+    def _own_folder(self) -> Path:
+        """A folder for what the executor's has no place for."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
+        return Path(self._folder.name)
+
+    def _to_attempt(
+        self, number: int, selection: Selection, result: ExecutionResult, saved: Path | None = None
+    ) -> Attempt:
         known: dict[str, Any] = {**vars(result), "number": number, "selection": selection}
         if result.outcome is Outcome.REJECTED:
             reason = result.output.strip()
             refusal = f"The sandbox's policy does not allow this code.\n{reason}"
             return Attempt(**known | {"output": ""}, reason=reason, refusal=refusal)
-        known["output"], known["output_file"] = self._bound(result)
+        known["output"], known["output_file"] = self._bound(result, saved)
         if selection.cut and result.outcome is Outcome.OK:
             known |= {"outcome": Outcome.ERROR, "exit_code": 1, "incomplete": True}
         return Attempt(**known)
 
-    def _bound(self, result: ExecutionResult) -> tuple[str, Path | None]:
-        """The output up to the limit, which names the file with the whole, and that file."""
+    def _bound(self, result: ExecutionResult, saved: Path | None) -> tuple[str, Path | None]:
+        """The output up to the limit, which names the file with the whole, and that file on this machine."""
         output = result.output
         if len(output) <= self.max_output_chars:
             return output, None
-        path = named = None
-        if (folder := self.executor.work_dir) is not None:
+        path, named = None, saved
+        if (folder := self.executor.work_dir) is not None and not self._is_overlaid:
             with contextlib.suppress(OSError):  # The code may have filled the disk.
                 path = save_output(output, folder)
                 named = path.relative_to(folder)  # Behind a wall, the code sees the folder at another path.
         if path is None:
-            if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
-            path = named = save_output(output, Path(self._folder.name))
+            path = save_output(output, self._own_folder())
+            named = named or path
         total = max(len(output), result.output_size) if result.truncated else len(output)
         return bound_output(output, self.max_output_chars, whole=named, total=total, partly=result.truncated), path
 

@@ -337,7 +337,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._code_executor = runner.given
         self._approval = runner.approval
         self._max_output_chars = runner.max_output_chars
-        self._languages = list(languages)
+        applies_diffs = "diff" not in languages and getattr(runner.given, "editing", False)
+        self._languages = [*languages, *(["diff"] if applies_diffs else [])]
         self._quiet_seconds = _QUIET_SECONDS
         self._shows_pictures = False
         self._read: set[Said] = set()

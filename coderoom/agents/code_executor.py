@@ -202,7 +202,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         self._instructions = with_help(system_message or None, code_executor)
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
-        self._supported_languages = self._languages
+        self._supported_languages = list(languages)
         self._reflect = reflect
         self._interrupted: set[str] = set()
         self._retry_from: RetryFrom = retry_from

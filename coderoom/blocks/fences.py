@@ -37,6 +37,7 @@ _SPELLINGS = {
     "dockerfile": "docker",
     "makefile": "make mk",
     "text": "txt plain plaintext",
+    "diff": "patch udiff",
 }
 _LANGUAGES = {spelling: name for name, spellings in _SPELLINGS.items() for spelling in spellings.split()}
 _PYTHON_3 = re.compile(r"(?:i?python|py)3(?:\.\d+)*")

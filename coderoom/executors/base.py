@@ -196,6 +196,19 @@ class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
             runtime = await self._get_runtime()
             await runtime.restart()
 
+    async def put(self, name: str, content: bytes) -> None:
+        """Write a file into the folder as the code sees it.
+
+        Args:
+            name: Its path below the folder.
+            content: Its content.
+
+        Raises:
+            OSError: A folder or a link is in the way.
+            SandboxUnavailable: The sandbox broke or cannot be built.
+        """
+        await (await self._get_runtime()).put(name, content)
+
     async def _run(self, blocks: Sequence[CodeBlock], on_output: OnOutput | None) -> ExecutionResult:
         if not self.has_owner:
             at_end_of_run(self.stop)

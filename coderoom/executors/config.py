@@ -169,7 +169,8 @@ class SandboxCodeExecutorConfig(LocalCodeExecutorConfig):
         default=False,
         description=(
             "Whether Python code may call functions for the files of a repository: `list_files`, `search`, "
-            "`read_file`, `edit_file`, `write_file` and `apply_diff`; CodeRoom's agents tell their models."
+            "`read_file`, `edit_file`, `write_file` and `apply_diff`, and blocks labelled `diff` or `patch` are "
+            "applied; CodeRoom's agents tell their models."
         ),
     )
 

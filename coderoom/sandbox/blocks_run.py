@@ -17,7 +17,7 @@ from coderoom._util.text import with_line
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_LOST, remark_on
-from coderoom.sandbox.editing import EDITING_NAMES
+from coderoom.sandbox.editing import EDITING_NAMES, applying
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.process_tools import ProcessTools
 from coderoom.sandbox.result import CANCELLED_CODE, Artifact, ExecutionResult, OnOutput, network_sum
@@ -113,7 +113,7 @@ class BlocksRun:
         shows_values: Whether the output has the value of a last expression.
         temporary: Whether the folder is emptied by a restart, and removed at the end.
         processes: Whether the code of the session may call the functions of `ProcessTools`.
-        editing: Whether Python code of the session has the functions for files of a repository.
+        editing: Whether Python code of the session has the functions for files of a repository, and diffs are applied.
         leave: Takes the sandbox at the end.
 
     Attributes:
@@ -220,8 +220,11 @@ class BlocksRun:
         self, session: Session, block: Code, on_output: OnOutput | None, results: list[ExecutionResult]
     ) -> None:
         lost, self._lost = self._lost, False
+        code, language = block.code, block.language
+        if self._editing and language == "diff":
+            code, language = applying(code), "python"
         cell = asyncio.ensure_future(
-            session.run(block.code, language=block.language, on_output=on_output, final=not self._in_session)
+            session.run(code, language=language, on_output=on_output, final=not self._in_session)
         )
         try:
             await asyncio.wait((cell,))
@@ -284,6 +287,14 @@ class BlocksRun:
         """The session that has the changes of the workspace, while no block runs."""
         async with self._lock:
             yield await self._get_session()
+
+    async def put(self, name: str, content: bytes) -> None:
+        """Write a file into the folder as the code sees it."""
+        if self._overlaid:
+            async with self.overlaid() as session:
+                await session.put(name, content)
+        else:
+            await asyncio.to_thread(write_inside, self.work_dir, name, content)
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
         """Replace the functions that the code may call; the session is restarted."""

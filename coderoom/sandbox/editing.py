@@ -12,10 +12,16 @@ EDITING_HELP: Final = (
     "list_files(pattern='*'), search(pattern, path='.', files='*') with a regular expression, "
     "read_file(path, first=1, last=None), edit_file(path, old, new, every=False), which replaces a text that is in "
     "the file exactly once, write_file(path, text) and apply_diff(diff) with a unified diff. Each returns text; print "
-    "it. Line numbers are not part of the text of a file."
+    "it. Line numbers are not part of the text of a file. A block labelled `diff` is applied as by apply_diff."
 )
 """What a model has to know of the functions."""
 EDITING_NAMES: Final = (
     "from coderoom_guest.editing import apply_diff, edit_file, list_files, read_file, search, write_file"
 )
 """The cell that gives their names to a Python session."""
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\r": "\\r", "\0": "\\0"})
+
+
+def applying(diff: str) -> str:
+    """The cell that applies a diff. A traceback shows only its first line."""
+    return f'print(apply_diff("""\\\n{diff.translate(_ESCAPES)}\n"""))'

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from coderoom._util.text import OUTPUTS
 from coderoom.sandbox.overlay.changes import Change
 from coderoom.sandbox.overlay.layers import Layer
 from coderoom.sandbox.overlay.patch import quoted
@@ -65,7 +66,8 @@ class Plan:
                 before = layer.lower.node(path)
                 if before is not None and before.kind == "other":
                     before = None
-                if not _same(layer, path, before, after):
+                is_ours = before is None and f"{path}/".startswith(f"{OUTPUTS}/")
+                if not is_ours and not _same(layer, path, before, after):
                     differences[path] = Difference(before, after)
             except OSError as error:
                 left_out.append(f"{quoted(path)}: {error.strerror}")
