@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coderoom._util.text import bound_output, save_output
     from coderoom.executors.base import SandboxCodeResult
     from coderoom.executors.config import LocalCodeExecutorConfig, SandboxCodeExecutorConfig
-    from coderoom.executors.runner import Checkpoints, ExecutorRunner, keeps_variables, runner_for
+    from coderoom.executors.runner import Checkpoints, ExecutorRunner, Forks, forks_of, keeps_variables, runner_for
     from coderoom.executors.sandbox import LocalCodeExecutor, SandboxCodeExecutor
     from coderoom.sandbox import ExecutionResult as Execution
 
@@ -20,6 +20,7 @@ __all__ = [
     "Checkpoints",
     "Execution",
     "ExecutorRunner",
+    "Forks",
     "LocalCodeExecutor",
     "LocalCodeExecutorConfig",
     "SandboxCodeExecutor",
@@ -29,6 +30,7 @@ __all__ = [
     "bound_output",
     "descendants",
     "end_descendants",
+    "forks_of",
     "keeps_variables",
     "kill_until_gone",
     "runner_for",
@@ -44,7 +46,7 @@ __getattr__, __dir__ = lazy(
         "coderoom._util.text": "bound_output save_output",
         "coderoom.executors.base": "SandboxCodeResult",
         "coderoom.executors.config": "LocalCodeExecutorConfig SandboxCodeExecutorConfig",
-        "coderoom.executors.runner": "Checkpoints ExecutorRunner keeps_variables runner_for",
+        "coderoom.executors.runner": "Checkpoints ExecutorRunner Forks forks_of keeps_variables runner_for",
         "coderoom.executors.sandbox": "LocalCodeExecutor SandboxCodeExecutor",
         "coderoom.sandbox": "Execution=ExecutionResult",
     },

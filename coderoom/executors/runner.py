@@ -15,7 +15,7 @@ from autogen_core.code_executor import CodeBlock, CodeExecutor, CodeResult
 from coderoom._util.autogen import is_executor_started, says_timeout
 from coderoom._util.tasks import await_with_token, retrieve_exception, run_uncancellable
 from coderoom._util.text import encodable
-from coderoom.errors import CodeRoomError, SandboxUnavailable
+from coderoom.errors import CodeRoomError, RequestError, SandboxUnavailable
 from coderoom.executors.base import SandboxedExecutor
 from coderoom.outcome import Outcome
 from coderoom.sandbox import CANCELLED_CODE, ExecutionResult, OnOutput
@@ -54,6 +54,63 @@ class Checkpoints(Protocol):
             mark: The state, from `checkpoint`.
         """
         ...
+
+
+@runtime_checkable
+class Forks(Protocol):
+    """An executor whose session can be forked, as `SandboxCodeExecutor`; see `forks_of`."""
+
+    def check_can_fork(self) -> None:
+        """Refuse what can never fork, as far as the settings tell.
+
+        Raises:
+            RequestError: It cannot fork; the message says what to use.
+        """
+        ...
+
+    async def fork(self, count: int) -> Sequence[SandboxedExecutor]:
+        """Make executors that go on from the state of the session: variables, files and all; each on its own.
+
+        They run blocks as this one does, and call the same functions of the host. Nothing that they change is seen
+        elsewhere: they have no `work_dir` on this machine. `stop` ends one; it is not started again. They end with this
+        executor, too.
+
+        Args:
+            count: How many.
+
+        Returns:
+            The executors.
+
+        Raises:
+            RequestError: The session cannot be forked, here or now.
+            SandboxUnavailable: The sandbox broke or cannot be built.
+        """
+        ...
+
+    async def become(self, fork: Any) -> None:
+        """Go on from the state of a fork, which ends; the files of the folder are those of the fork then.
+
+        Args:
+            fork: One of those that `fork` has returned, or one of its forks.
+
+        Raises:
+            RequestError: It is none, or it has ended, or its files cannot be written. Then all is as before.
+            SandboxUnavailable: The sandbox broke.
+        """
+        ...
+
+
+def forks_of(executor: CodeExecutor) -> Forks:
+    """The executor, if its session can be forked as far as is known before it is started.
+
+    Raises:
+        RequestError: It cannot; the message says what to use.
+    """
+    if not isinstance(executor, Forks):
+        name = type(executor).__name__
+        raise RequestError(f"{name} has no session that can be forked; use SandboxCodeExecutor(state='session').")
+    executor.check_can_fork()
+    return executor
 
 
 TIMEOUT_CODE = 124

@@ -23,7 +23,7 @@ from coderoom.sandbox import Credential, EngineName, Limits, SandboxConfig, Wall
 from coderoom.sandbox.registry import ENGINES, WALLS
 
 if TYPE_CHECKING:
-    from coderoom.sandbox import Changes, Checkpoint, Committed, HostFunction, Patch, Session
+    from coderoom.sandbox import BlocksRun, Changes, Checkpoint, Committed, HostFunction, Patch, Session
 
 
 def _as_data(**arguments: Any) -> dict[str, Any]:
@@ -282,6 +282,61 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         """
         await mark.session.release(mark)
 
+    def check_can_fork(self) -> None:
+        """Refuse settings with which `fork` can never work.
+
+        Raises:
+            RequestError: It cannot; the message says what to use.
+        """
+        settings = self._settings
+        if settings.state != "session":
+            raise RequestError("Only a session can be forked: use SandboxCodeExecutor(state='session').")
+        if settings.engine == "monty":
+            raise RequestError("A session of the engine 'monty' cannot be forked; use engine='cpython'.")
+        if settings.wall in _WITHOUT_FORKS and settings.engine == "cpython":
+            raise RequestError(
+                f"Behind the wall {settings.wall!r} a session cannot be forked; use 'bubblewrap' or 'namespaces', "
+                "where `coderoom doctor` calls them complete."
+            )
+
+    async def fork(self, count: int = 1) -> list[SandboxCodeExecutor]:
+        """Make executors that go on from the state of the session: variables, files and all; each on its own.
+
+        They run blocks as this one does, and call the same functions of the host. Nothing that they change is seen
+        elsewhere: they have no `work_dir` on this machine, but with `workspace_mode="overlay"`. `stop` ends one; it is
+        not started again. They end with this executor, too.
+
+        Args:
+            count: How many.
+
+        Returns:
+            The executors.
+
+        Raises:
+            RequestError: The session cannot be forked, here or now.
+            SandboxUnavailable: The sandbox broke or cannot be built.
+        """
+        self.check_can_fork()
+        runtime = await self._get_runtime()
+        return [_Fork(self._settings, self._functions, each) for each in await runtime.fork(count)]
+
+    async def become(self, fork: SandboxCodeExecutor) -> None:
+        """Go on from the state of a fork, which ends; the files of the folder are those of the fork then.
+
+        Checkpoints that were made before are gone, other forks stay; see `coderoom.sandbox.Session.become`.
+
+        Args:
+            fork: One of those that `fork` has returned, or one of its forks.
+
+        Raises:
+            RequestError: It is none, or it has ended, or its files cannot be written. Then all is as before.
+            SandboxUnavailable: The sandbox broke.
+        """
+        if self._runtime is None or not isinstance(fork, _Fork) or fork._runtime is None:
+            raise RequestError("An executor can only become a fork of its own that has not ended, and this is none.")
+        await self._runtime.become(fork._runtime)
+        fork._runtime = None
+
     async def changes(self) -> Changes:
         """List what the code has changed, with `workspace_mode="overlay"`.
 
@@ -333,6 +388,27 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         return self._settings.model_copy(deep=True)
 
 
+class _Fork(SandboxCodeExecutor):
+    """A fork of an executor, which is never started again."""
+
+    def __init__(
+        self, settings: SandboxCodeExecutorConfig, functions: tuple[HostFunction, ...], runtime: BlocksRun
+    ) -> None:
+        SandboxedExecutor.__init__(self, settings, shows_values=True)
+        self._functions = functions
+        self._runtime = runtime
+        self.has_owner = True
+
+    @property
+    def work_dir(self) -> Path | None:
+        """The folder of an overlay; the files of other forks are in memory."""
+        return self._settings.folder if self._settings.workspace_mode == "overlay" else None
+
+    def _make_runtime(self) -> BlocksRun:
+        raise RequestError("This fork has ended: make another one.")
+
+
+_WITHOUT_FORKS = ("none", "landlock", "sandlock", "docker")
 _PASSED_ON = (
     "CONDA_PREFIX",
     "HOME",

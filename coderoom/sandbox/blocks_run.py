@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from coderoom.sandbox.sandbox import Sandbox
 from coderoom.sandbox.session import Checkpoint, Session
 
 _END_SECONDS = 2.0
+_ENDED = "This fork has ended: make another one of the session."
 _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 
 
@@ -151,6 +153,8 @@ class BlocksRun:
         self._session: Session | None = None
         self._lost = False
         self._keeps_files = True
+        self._is_fork = False
+        self._forks: weakref.WeakSet[BlocksRun] = weakref.WeakSet()
         self._runs: set[asyncio.Task[Any]] = set()
         self._ended_runs: set[asyncio.Task[Any]] = set()
 
@@ -262,6 +266,8 @@ class BlocksRun:
 
     async def _get_session(self) -> Session:
         if self._session is None:
+            if self._is_fork:
+                raise RequestError(_ENDED)
             tools = ProcessTools(lambda: session).functions if self._processes else ()
             session = self._session = self.sandbox.session([*self._functions, *tools])
         await self._session.start()
@@ -298,6 +304,8 @@ class BlocksRun:
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
         """Replace the functions that the code may call; the session is restarted."""
+        if self._is_fork:
+            raise RequestError("A fork has the functions of its session, and no others.")
         await self._end_runs()
         async with self._lock:
             self._functions = functions
@@ -307,7 +315,11 @@ class BlocksRun:
         """End all runs and restart the session; a temporary folder is emptied."""
         await self._end_runs()
         async with self._lock:
-            await self._drop_session()
+            if self._is_fork:
+                await (await self._get_session()).restart()
+                self._lacks_names = self._editing
+            else:
+                await self._drop_session()
             self._lost = False
             if self._temporary:
                 await asyncio.to_thread(empty_folder, self.work_dir)
@@ -335,6 +347,45 @@ class BlocksRun:
         kept = (["variables"] if self._in_session else []) + (["files"] if mark.files else [])
         return " and ".join(kept)
 
+    async def fork(self, count: int) -> list[BlocksRun]:
+        """Make others that go on from the state of the session; the end of this one ends them."""
+        async with self._lock:
+            session = await self._get_session()
+            return [self._with_fork(each) for each in await session.fork(count)]
+
+    async def become(self, fork: BlocksRun) -> None:
+        """Go on from the state of a fork, which ends."""
+        await fork._end_runs()
+        async with fork._lock, self._lock:
+            if fork._session is None:
+                raise RequestError(_ENDED)
+            if self._session is None:
+                raise RequestError("The session of this fork has ended or was restarted, so it cannot become the fork.")
+            try:
+                await self._session.become(fork._session)
+            except SandboxUnavailable:
+                await self._drop_session()
+                raise
+            fork._session = None
+            self._lost, self._lacks_names = fork._lost, fork._lacks_names
+
+    def _with_fork(self, session: Session) -> BlocksRun:
+        made = BlocksRun(
+            self.sandbox,
+            self.work_dir,
+            self._functions,
+            in_session=True,
+            shows_values=self._shows_values,
+            temporary=False,
+            processes=self._processes,
+            editing=self._editing,
+            leave=_stay,
+        )
+        made._is_fork, made._session = True, session
+        made._lost, made._lacks_names = self._lost, self._lacks_names
+        self._forks.add(made)
+        return made
+
     async def close(self) -> None:
         """End all runs and remove temporary files; can be called from any event loop."""
         await run_uncancellable(self._close())
@@ -342,8 +393,11 @@ class BlocksRun:
     async def _close(self) -> None:
         if self.loop is asyncio.get_running_loop():
             await self._end_runs()
-            if self._session is not None:
-                await self._session.close()
+            for fork in list(self._forks):
+                await fork.close()
+            session, self._session = self._session, None
+            if session is not None:
+                await session.close()
         await self._leave(self.sandbox)
         if self._temporary:
             await asyncio.to_thread(remove_folder, self.work_dir)
@@ -355,6 +409,10 @@ class BlocksRun:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+
+async def _stay(sandbox: Sandbox) -> None:
+    """Leave the sandbox to the session of a fork."""
 
 
 async def _end_cell(session: Session, cell: asyncio.Task[ExecutionResult]) -> None:

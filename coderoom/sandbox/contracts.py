@@ -90,7 +90,8 @@ class EngineSession(Protocol):
     Its methods are called one after the other, but for `cancel`, `suspend_output`, `start` and `connect`.
 
     One that can be forked also has `async def fork(self, count: int, reseed: bool)`, which returns sessions with its
-    state and copies of its files in memory; see `Session.fork`.
+    state and copies of its files in memory, and `async def become(self, fork: EngineSession)`, which returns the
+    session that goes on in place of both; see `Session.fork` and `Session.become`.
     """
 
     async def run(

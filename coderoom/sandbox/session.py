@@ -70,6 +70,7 @@ class Session:
         self._open = open
         self._offer = offer
         self._has_functions = bool(offer)
+        self._is_fork = engine is not None
         self._engine: EngineSession | None = None
         self._dropped: weakref.finalize[..., Any]
         self._lock = asyncio.Lock()
@@ -447,6 +448,34 @@ class Session:
                 raise RequestError(f"A session of the engine {self._config.engine!r} cannot be forked.")
             engines = await engine.fork(count, reseed)
         return [Session(self._config.of_fork, self._open, self._offer, self._register, each) for each in engines]
+
+    async def become(self, fork: Session) -> None:
+        """Go on as a fork of this session: with its variables, environment and current folder, and with its files.
+
+        The workspace gets exactly the files of the fork: what the fork has changed, made or removed, and nothing of
+        what was written there after it was made, by whomever. Only files that differ are written, each at once. What
+        this session has running ends, and so do programs that the fork has started; its threads stay. Checkpoints of
+        both are gone, other forks stay. The fork is closed then.
+
+        Args:
+            fork: What `fork` of this session has made, or of one of its forks.
+
+        Raises:
+            SandboxUnavailable: The sandbox broke.
+            RequestError: It is not a fork of this session, it or this one is closed, or its files cannot be written;
+                then both are as they were, but for what the fork had running.
+        """
+        if fork is self or not fork._is_fork or fork._offer is not self._offer:
+            raise RequestError("A session can only become a fork of its own, and this is none.")
+        async with fork._use() as theirs, self._use() as ours:
+            await run_uncancellable(self._replace(ours, fork, theirs))
+
+    async def _replace(self, ours: EngineSession, fork: Session, theirs: EngineSession) -> None:
+        engine = await ours.become(theirs)  # type: ignore[attr-defined]
+        for each in (self, fork):
+            each._dropped.detach()
+        fork._closed, fork._engine = True, None
+        self._have(engine)
 
     async def restart(self) -> None:
         """Return to a fresh state; files stay, checkpoints are discarded.

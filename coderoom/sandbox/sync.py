@@ -166,6 +166,10 @@ class SyncSession(_Face[Session]):
         forks = self._loop.wait_for(self.session.fork(count, reseed=reseed))
         return [SyncSession(self._loop, each) for each in forks]
 
+    def become(self, fork: SyncSession) -> None:
+        """See `Session.become`."""
+        self._loop.wait_for(self.session.become(fork.session))
+
 
 class SyncProcess(_Face[Process]):
     """A program that stays in a session, without `async`; its methods are those of `Process`, and wait."""

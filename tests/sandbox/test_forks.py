@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,10 @@ async def error_of(session: Session, code: str) -> str:
     error = (await session.run(code)).error
     assert error is not None
     return error.type
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*"))
 
 
 async def close(*sessions: Session) -> None:
@@ -214,6 +219,81 @@ class TestWhatTheyHave:
         assert await value_of(forks[0], "data[::4096] = bytes(len(data[::4096]))\n" + PRIVATE) > 90_000
         assert await value_of(forks[1], "sum(data[:9]) == 9 * ord('x')")
         await close(*forks)
+
+
+class TestBecoming:
+    @on_walls_with_mounts
+    async def test_the_session_goes_on_as_its_fork(self, place: Place, tmp_path: Path) -> None:
+        for name in ("kept", "changed", "gone"):
+            (tmp_path / name).write_text(name)
+        os.utime(tmp_path / "kept", (5, 5))
+        async with place.sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            await value_of(session, "import os\nx = [1]\nfile = open('log', 'w')\nfile.write('a')\nfile.flush()")
+            mark = await session.checkpoint()
+            winner, loser = await session.fork(2)
+            await value_of(
+                winner,
+                "x.append(2)\nfile.write('b')\nfile.flush()\nos.makedirs('new/deep', 0o700)\nos.chdir('new')\n"
+                "os.environ['MARK'] = 'kept'\nopen('/tmp/scratch', 'w').write('s')\nos.remove('../gone')\n"
+                "open('../changed', 'a').write('!')\nos.chmod('../changed', 0o640)\nos.symlink('deep', 'link')",
+            )
+            await value_of(loser, "x.append(3)\nopen('lost', 'w').write('l')")
+            await value_of(session, "x.append(4)\nopen('later', 'w').write('l')")
+            await session.become(winner)
+            assert listed(tmp_path) == ["changed", "kept", "log", "new", "new/deep", "new/link"]
+            assert (tmp_path / "changed").read_text() == "changed!"
+            assert (tmp_path / "changed").stat().st_mode & 0o777 == 0o640
+            assert (tmp_path / "kept").stat().st_mtime == 5
+            assert await value_of(session, "x, os.getcwd(), os.environ['MARK'], open('/tmp/scratch').read()") == (
+                [1, 2],
+                "/workspace/new",
+                "kept",
+                "s",
+            )
+            result = await session.run("file.write('c')\nfile.flush()\nopen('later', 'w').write('x')")
+            assert [each.path for each in result.artifacts] == [tmp_path / "log", tmp_path / "new" / "later"]
+            assert (tmp_path / "log").read_text() == "abc"
+            assert (await session.run("ls", language="bash")).output == "changed\nkept\nlog\nnew\n"
+            with pytest.raises(RequestError, match="gone"):
+                await session.rollback(mark)
+            with pytest.raises(RequestError, match="closed"):
+                await winner.run("x")
+            assert await value_of(loser, "x, sorted(os.listdir())") == (
+                [1, 3],
+                ["changed", "gone", "kept", "log", "lost"],
+            )
+            (again,) = await session.fork()
+            await value_of(again, "x.append(5)\nos.remove('later')")
+            await session.become(again)
+            assert await value_of(session, "x, sorted(os.listdir())") == ([1, 2, 5], ["deep", "link"])
+            await session.restart()
+            assert await value_of(session, "import os\nos.getcwd(), len(os.listdir())") == ("/workspace", 4)
+            await loser.close()
+
+    async def test_files_in_memory_and_changes_of_an_overlay(self, session: Session, tmp_path: Path) -> None:
+        (tmp_path / "old").write_text("o")
+        async with Sandbox(workspace=tmp_path, workspace_mode="overlay") as sandbox, sandbox.session() as other:
+            for each in (session, other):
+                await value_of(each, "x = 1\nopen('first', 'w').write('f')")
+                (fork,) = await each.fork()
+                await value_of(fork, "import os\nx = 2\nos.remove('first')\nopen('second', 'w').write('s')")
+                await each.become(fork)
+                assert await value_of(each, "x, 'first' in os.listdir(), open('second').read()") == (2, False, "s")
+            assert [change.path for change in await other.changes()] == ["second"]
+            await other.commit()
+            assert listed(tmp_path) == ["old", "second"]
+
+    async def test_only_a_fork_of_its_own(self, sandbox: Sandbox) -> None:
+        async with sandbox.session() as session, sandbox.session() as other:
+            (fork,), (others,) = await session.fork(), await other.fork()
+            for one, another in ((session, other), (session, others), (fork, session), (session, session)):
+                with pytest.raises(RequestError, match="a fork of its own"):
+                    await one.become(another)
+            await fork.close()
+            with pytest.raises(RequestError, match="closed"):
+                await session.become(fork)
+            assert await value_of(session, "1") == 1
+            await others.close()
 
 
 class TestHowTheyEnd:

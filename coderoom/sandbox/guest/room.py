@@ -110,6 +110,11 @@ class RoomSupervisor(ForkServer):
             self.control.send({"event": "handed"})
         elif op == "adopt":
             self._adopt(message["pid"], message["id"])
+        elif op == "moved":  # The workspace is that of the first session now.
+            os.chdir(self._config["workspace"])
+            self._runner.leave_fork()
+            self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
+            self.control.send({"event": "moved"})
         elif op in ("freeze", "thaw"):
             self._processes.signal_all(signal.SIGSTOP if op == "freeze" else signal.SIGCONT, [])
             self.control.send({"event": op})

@@ -91,6 +91,10 @@ class Runner:
         """Use a workspace in memory: the host cannot read it."""
         self._interpreter.files.bring = True
 
+    def leave_fork(self) -> None:
+        """Use the workspace of the first session."""
+        self._interpreter.files.bring = self._config["bring_files"]
+
     def prepare(self) -> None:
         """Set up the room's supervisor, so that its forks need not do it."""
         _allow_files(self._places[0])
@@ -144,6 +148,8 @@ class Runner:
                 self._functions.offer(message["offers"])
             elif message["op"] == "checkpoint":
                 self._checkpoint(fds[0], message["places"])
+            elif message["op"] == "move":
+                self._move(fds[0])
 
     def _tell_shown(self, name: str) -> None:
         """Tell the host that a file is shown here, after what was printed before."""
@@ -253,6 +259,26 @@ class Runner:
         if message["reseed"]:
             forks.reseed()
         self.serve()
+
+    def _move(self, fd: int) -> None:
+        """Go on in the workspace that the host puts in the place of this one; what is open here is opened there."""
+        workspace = self._config["workspace"]
+        with socket.socket(fileno=fd) as sock:
+            control = Channel(sock, self._channel.key)
+            opened = [each for each in reopening.opened_below([workspace]) if os.fstat(each.fd).st_nlink]
+            try:
+                here = os.getcwd()
+            except OSError:  # It was removed.
+                here = workspace
+            control.send({"event": "leaving"})
+            if control.receive() is None:  # All stays as it is.
+                return
+            self.leave_fork()
+            reopening.reopen(opened)
+            for folder in (workspace, here):
+                with contextlib.suppress(OSError):
+                    os.chdir(folder)
+            control.send({"event": "arrived"})
 
 
 def _has_ended(pid: int) -> bool:

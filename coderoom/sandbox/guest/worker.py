@@ -65,6 +65,8 @@ def serve(control_fd: int) -> None:
         message, fds = request
         if message.get("op") == "room" and fds:
             _open_room(channel, message, fds, config, runner)
+        elif message.get("op") == "uncover" and fds:
+            _uncover(channel, fds, config)
         elif message.get("op") == "look":
             priorities.look(
                 message["pid"], first=message["first"], parent=message["parent"], entered=message["entered"]
@@ -155,3 +157,24 @@ def _open_room(
             room.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "errno": number})
     finally:
         os._exit(status)
+
+
+def _uncover(channel: Channel, fds: list[int], config: dict[str, Any]) -> None:
+    """Remove what covers the workspace in a fork's room, once the host says so; a fork of this process does."""
+    with socket.socket(fileno=fds[0]) as sock:
+        control = Channel(sock)
+        try:
+            pid = forks.fork()
+        except OSError as error:
+            pid = -1
+            control.send({"event": "failed", "error": f"fork: {error}", "errno": error.errno})
+        if not pid:
+            try:
+                channel.close()
+                boot.uncover_workspace(config, fds[1:], control)
+            except Exception as error:
+                control.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
+            finally:
+                os._exit(0)
+    for each in fds[1:]:
+        os.close(each)

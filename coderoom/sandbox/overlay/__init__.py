@@ -2,7 +2,19 @@
 
 from coderoom.sandbox.overlay.changes import Change, ChangedMeanwhile, Changes, Committed
 from coderoom.sandbox.overlay.layers import CopyLayer, UpperLayer
+from coderoom.sandbox.overlay.mirror import mirror
 from coderoom.sandbox.overlay.overlay import Overlay, Saved
 from coderoom.sandbox.overlay.patch import Patch
 
-__all__ = ["Change", "ChangedMeanwhile", "Changes", "Committed", "CopyLayer", "Overlay", "Patch", "Saved", "UpperLayer"]
+__all__ = [
+    "Change",
+    "ChangedMeanwhile",
+    "Changes",
+    "Committed",
+    "CopyLayer",
+    "Overlay",
+    "Patch",
+    "Saved",
+    "UpperLayer",
+    "mirror",
+]

@@ -20,11 +20,10 @@ from coderoom.sandbox.overlay.myers import Effort
 from coderoom.sandbox.overlay.patch import Patch, Side, file_patch, quoted
 from coderoom.sandbox.overlay.plan import Difference, Plan, content_of, in_git
 from coderoom.sandbox.overlay.tree import Node, Tree, digest, names_in, read, write_file
-from coderoom.sandbox.overlay.writing import Owner, Source, as_owner_of, write
+from coderoom.sandbox.overlay.writing import Source, as_owner_of, check_links, owners_in, write
 
 _MIB = 1 << 20
 _MOST_OF_A_FILE, _MOST_TEXT, _MOST_READ = 16 * _MIB, 64 * _MIB, 128 * _MIB
-_MOST_LINKED = 1024 * _MIB
 _STEPS = 20_000_000
 _GUARDED = "this machine runs it"
 
@@ -41,7 +40,7 @@ class Saved:
         self._files: dict[str, Path] = {}
         folder = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            _check_links(self.nodes.values())
+            check_links(self.nodes.values())
             for path, node in self.nodes.items():
                 if node is not None and node.kind == "link":
                     self._links[path] = overlay.layer.read.link(path)
@@ -163,25 +162,8 @@ class Overlay:
             if kept is not None and path not in refused and difference.before is not None:
                 refused[path] = f"{quoted(kept)} in it stays"
         wanted = {path: each for path, each in plan.differences.items() if path not in refused}
-        _check_links(each.after for each in wanted.values())
+        check_links(each.after for each in wanted.values())
         lower, source = self.layer.lower, self.layer.read
-        facts = os.fstat(lower.fd)
-
-        def owner(path: str) -> Owner | None:
-            if os.geteuid() != 0:
-                return None
-            with lower.parent(path) as (folder, name):
-                try:
-                    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                    return found.st_uid, found.st_gid
-                except FileNotFoundError:
-                    return facts.st_uid, facts.st_gid
-
-        def owner_or_folder(path: str) -> Owner | None:
-            try:
-                return owner(path)
-            except OSError:  # The folder that it is in is new.
-                return facts.st_uid, facts.st_gid
 
         def check(stage: Tree, staged: Mapping[str, str]) -> None:
             self._check_meanwhile(wanted)
@@ -194,7 +176,7 @@ class Overlay:
             self._check_meanwhile(wanted)
             written = {path: (_mode_kept(each), source) for path, each in wanted.items()}
             try:
-                write(lower, written, check, owner_or_folder)
+                write(lower, written, check, owners_in(lower))
             except OSError as error:
                 raise RequestError(f"The changes cannot be written to {str(self.folder)!r}: {error}.") from error
             for path, each in wanted.items():
@@ -301,19 +283,6 @@ class _TooLargeError(Exception):
 def _check_state(plan: Plan, patch: Patch | None, known: Mapping[str, bytes]) -> None:
     if patch is not None and patch.state != plan.state(known):
         raise RequestError("The code has changed files after this diff was made, and nothing was written.")
-
-
-def _check_links(nodes: Iterable[Node | None]) -> None:
-    """Refuse hard links to large files, each of which would become a file of its own on the disk of the host."""
-    seen, more = set(), 0
-    for node in nodes:
-        if node is not None and node.kind == "file":
-            more += node.size if node.stamp in seen else 0
-            seen.add(node.stamp)
-    if more > _MOST_LINKED:
-        raise RequestError(
-            f"There are hard links to large files, which would become files of {more:,} bytes more than there are."
-        )
 
 
 def _mode_kept(difference: Difference) -> Node | None:

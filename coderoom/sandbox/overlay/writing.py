@@ -6,13 +6,15 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
+from coderoom.errors import RequestError
 from coderoom.sandbox.guest.isolation import linux
 from coderoom.sandbox.overlay.tree import Node, Tree, names_in, node_in, write_file
 
 Owner = tuple[int, int]
+_MOST_LINKED = 1 << 30
 
 
 class Source(Protocol):
@@ -71,6 +73,19 @@ def write(
                 _move(stage, name, folder, last)
 
 
+def check_links(nodes: Iterable[Node | None]) -> None:
+    """Refuse hard links to large files, each of which would become a file of its own on the disk of the host."""
+    seen, more = set(), 0
+    for node in nodes:
+        if node is not None and node.kind == "file":
+            more += node.size if node.stamp in seen else 0
+            seen.add(node.stamp)
+    if more > _MOST_LINKED:
+        raise RequestError(
+            f"There are hard links to large files, which would become files of {more:,} bytes more than there are."
+        )
+
+
 def _make_folder(above: int, name: str, mode: int, owner: Owner | None) -> None:
     os.mkdir(name, mode | 0o700, dir_fd=above)
     if owner is not None:
@@ -124,6 +139,21 @@ def _staging(target: Tree) -> Iterator[int]:
                     (os.rmdir if node is not None and node.kind == "folder" else os.unlink)(left, dir_fd=stage)
     finally:
         os.rmdir(name, dir_fd=target.fd)
+
+
+def owners_in(target: Tree) -> Callable[[str], Owner | None]:
+    """Whom what is written to a folder is to belong to: whom it has belonged to, or the owner of the folder."""
+    facts = os.fstat(target.fd)
+
+    def owner(path: str) -> Owner | None:
+        if os.geteuid() != 0:
+            return None
+        with contextlib.suppress(OSError), target.parent(path) as (folder, name):  # It is new, or its folder is.
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return found.st_uid, found.st_gid
+        return facts.st_uid, facts.st_gid
+
+    return owner
 
 
 def as_owner_of(folder: int) -> contextlib.AbstractContextManager[None]:

@@ -372,6 +372,10 @@ class Worker:
             raise
         return rooms
 
+    def guarded_paths(self) -> Collection[str]:
+        """What of the workspace this machine runs, as paths below it."""
+        return interpreter_paths(self._config)
+
     def give_back(self, room: Room) -> None:
         """Reset a room, then let others use it."""
         self._free.release()

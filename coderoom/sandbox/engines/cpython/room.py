@@ -527,6 +527,25 @@ class Room(ForkServerClient):
             closing.callback(_close_all, fds)
             yield fds[:-2], fds[-2:]
 
+    @contextlib.asynccontextmanager
+    async def uncovering(self) -> AsyncGenerator[tuple[int, Callable[[], Coroutine[Any, Any, object]]]]:
+        """The folder that covers the workspace in a room of a fork, and what removes that cover.
+
+        All is ready for it when the context begins, so that it hardly fails.
+        """
+        assert self._worker is not None
+        async with self.handed_over() as ((user, _, mounts, *_), (files, _)):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            client = ForkServerClient(ours)
+            try:
+                with theirs:
+                    client.announce("entered")
+                    await self._worker.send({"op": "uncover"}, [theirs.fileno(), user, mounts])
+                await client.expect("entered")
+                yield files, lambda: client.ask("go", "uncovered")
+            finally:
+                client.close()
+
     async def adopt(self, runner: Runner) -> None:
         """Have the supervisor report the end of a process that has entered another room."""
         number = next(_numbers)

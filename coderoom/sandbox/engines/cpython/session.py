@@ -18,8 +18,9 @@ import shlex
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from coderoom._util.tasks import LARGE, all_of, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
@@ -44,7 +45,7 @@ from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
-from coderoom.sandbox.overlay import Overlay, UpperLayer
+from coderoom.sandbox.overlay import Overlay, UpperLayer, mirror
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
 from coderoom.sandbox.result import CodeError, ExecutionResult, NetworkUse, OutputChunk, network_sum
@@ -90,6 +91,9 @@ class Rooms(Protocol):
 
     async def fork_rooms(self, parent: Room, count: int, /) -> list[Room]:
         """Make rooms for forks of a room's session, with copies of its files."""
+
+    def guarded_paths(self) -> Collection[str]:
+        """What of the workspace this machine runs, as paths below it."""
 
 
 class CPythonSession:
@@ -471,6 +475,73 @@ class CPythonSession:
             if handle is not None:
                 self.release(handle)
         return forks
+
+    async def become(self, fork: CPythonSession) -> CPythonSession:
+        """Let a fork take this session's place, which ends; see `Session.become`.
+
+        Returns:
+            The fork, with the workspace of this session.
+        """
+        await self._settle()
+        await fork._settle()
+        if fork._room.lost:
+            raise RequestError("The fork has ended.")
+        folder = self._config.shared_workspace
+        if folder is not None:
+            try:
+                await self._bring_files_of(fork, folder)
+            except SandboxUnavailable as error:
+                if self._room.lost:
+                    raise
+                raise RequestError(f"The session cannot become this fork: {error}") from error
+        fork._config = self._config
+        self.abandon()
+        return fork
+
+    async def _bring_files_of(self, fork: CPythonSession, folder: Path) -> None:
+        """Make the files of a workspace those of a fork, and have the fork work there; end the state of this session.
+
+        What fails before the files are replaced leaves both as they were.
+        """
+        room = fork._room
+        moving = await fork._begin_to_move()
+        try:
+            async with self._room.frozen(), room.frozen(), room.uncovering() as (files, uncover):
+                await asyncio.to_thread(lambda: mirror(files, folder, self._rooms.guarded_paths()))
+                await self._room.kill()
+                await uncover()
+                await room.ask("moved", "moved")
+            if moving is not None:
+                try:
+                    await room.wait_unless_stuck(moving.ask("go", "arrived"))
+                except SandboxUnavailable:  # Code has broken its process.
+                    await fork._lose_state()
+        finally:
+            if moving is not None:
+                moving.close()
+
+    async def _begin_to_move(self) -> ForkServerClient | None:
+        """End all but the process that has the state, and have it wait for another workspace; `None`: there is none."""
+        self._drop(self._checkpoints)
+        live = self._live
+        if live is None or live.ended is not None or self._over:
+            await self._end_live([])
+            return None
+        await self._room.kill(self._kept_pids())
+        await self._get_ready(live)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        moving = ForkServerClient(ours, live.key)
+        try:
+            moving.announce("leaving")
+            with theirs:
+                await self._room.wait_unless_stuck(live.channel.send({"op": "move"}, (theirs.fileno(),)))
+            await self._room.wait_unless_stuck(moving.expect("leaving"))
+        except BaseException as error:
+            moving.close()
+            if isinstance(error, ConnectionError):
+                raise SandboxUnavailable("The fork's process has ended.") from error
+            raise
+        return moving
 
     def _like_this(self, room: Room) -> CPythonSession:
         """A session in another room that has been told and given what this one has."""

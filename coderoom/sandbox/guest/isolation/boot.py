@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..forks import fork
-from ..frames import send_packet
+from ..frames import Channel, send_packet
 from . import linux, mounts
 
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -271,6 +271,19 @@ def hand_over_overlay(fd: int, config: dict[str, Any]) -> None:
         send_packet(sender, b".", parts)
     for part in parts:
         os.close(part)
+
+
+def uncover_workspace(config: dict[str, Any], within: Sequence[int], control: Channel) -> None:
+    """Show the workspace of the worker in a fork's room again, whose user and mount namespaces are `within`.
+
+    What can fail is done before the host is told; then it says whether to go on.
+    """
+    for fd, kind in zip(within, (linux.CLONE_NEWUSER, linux.CLONE_NEWNS)):  # noqa: B905 (Python 3.8)
+        linux.libc("setns", fd, kind)
+    control.send({"event": "entered"})
+    if control.receive() is not None:
+        mounts.uncover(config["workspace"])
+        control.send({"event": "uncovered"})
 
 
 def _unshare_room(more: int = 0) -> None:

@@ -12,7 +12,7 @@ from . import linux
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1, 2, 4, 8, 32
 _MS_BIND, _MS_REC, _MS_SILENT, _MS_PRIVATE, _MS_SLAVE = 4096, 16384, 32768, 1 << 18, 1 << 19
-_MNT_DETACH = 2
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH = 1, 4
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_IDMAP = 1, 2, 4, 0x00100000
@@ -205,6 +205,11 @@ def cover(target: str, size: int, mode: str, kept: Sequence[str]) -> None:
     finally:
         for tree in trees.values():
             os.close(tree)
+
+
+def uncover(target: str) -> None:
+    """Remove what `cover` has mounted; what is open in it stays open."""
+    linux.libc("umount2", os.fsencode(target), _MNT_DETACH | _UMOUNT_NOFOLLOW)
 
 
 def overlay(place: str, size: int) -> tuple[int, int]:
