@@ -22,6 +22,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 # Their examples take longest; `make test-full` runs them too.
 LONG = (
     "docs/commands.md",
+    "docs/fix.md",
     "docs/generation.md",
     "docs/integrations.md",
     "docs/judge.md",

@@ -34,16 +34,6 @@ def fix(tmp_path: Path, model: str) -> tuple[int, dict[str, Any], Path]:
 
 
 @pytest.mark.slow
-def test_the_example_is_fixed(tmp_path: Path) -> None:
-    code, facts, patched = fix(tmp_path, f"replay:{ROOT / 'examples/fix/words.replay.yaml'}")
-    assert (code, facts["succeeded"], facts["problems"], facts["tests_changed"]) == (0, True, [], [])
-    assert facts["before"] == {"failed": 2, "passed": 3, "skipped": 0}
-    assert facts["after"] == {"failed": 0, "passed": 5, "skipped": 0}
-    assert facts["changes"] == ["changed words.py"]
-    assert contents(patched).keys() == contents(tmp_path / "words").keys()
-
-
-@pytest.mark.slow
 def test_changed_tests_do_not_count_and_are_named(tmp_path: Path) -> None:
     cheat = (
         "```python\nwrite_file('test_words.py', 'def test_nothing() -> None:\\n    pass\\n')\n"

@@ -1,0 +1,1 @@
+"""Sums up hours of work by person and calendar week."""
