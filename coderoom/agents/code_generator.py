@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -32,6 +33,7 @@ from coderoom.blocks import fence
 from coderoom.errors import RequestError
 from coderoom.generation import (
     AICodeGenerator,
+    BranchesJudged,
     CacheHit,
     CodeRefused,
     CodeWritten,
@@ -210,20 +212,27 @@ _LONGEST = 1_000
 def event_of(source: str, event: GenerationEvent) -> BaseAgentEvent | None:
     """The AutoGen event for an event of the generator; `None` if there is none.
 
-    Code is a `CodeGenerationEvent`, a test run a `CodeExecutionEvent`, everything else a `ThoughtEvent`, since a team
-    refuses types that it does not know.
+    Code and what came of branches are `CodeGenerationEvent`s, a test run is a `CodeExecutionEvent`, everything else a
+    `ThoughtEvent`, since a team refuses types that it does not know.
     """
     if isinstance(event, CodeWritten):
         block = CodeBlock(code=event.code, language=event.language)
         shown = fence(event.code, event.language, "no-run")
         text = f"{event.function}, attempt {event.attempt} ({event.approach}):{_reason(event.reason)}\n\n{shown}"
-        return CodeGenerationEvent(source=source, retry_attempt=event.attempt - 1, content=text, code_blocks=[block])
+        of_branch = {keys.BRANCH: event.branch} if event.branch else {}
+        return CodeGenerationEvent(
+            source=source, retry_attempt=event.attempt - 1, content=text, code_blocks=[block], metadata=of_branch
+        )
     if isinstance(event, TestsRun):
         passed = all(result.passed for result in event.results)
         result = CodeResult(exit_code=0 if passed else 1, output=f"{event.function}: {_tests(event.results)}")
         outcome = Outcome.OK if passed else Outcome.ERROR
         facts = {keys.OUTCOME: outcome.value, keys.EXIT_CODE: str(result.exit_code), keys.RAN: "true"}
+        facts |= {keys.BRANCH: event.branch} if event.branch else {}
         return CodeExecutionEvent(source=source, retry_attempt=event.attempt - 1, result=result, metadata=facts)
+    if isinstance(event, BranchesJudged):
+        facts = {keys.EVENT: keys.BRANCHING, keys.BRANCHES: json.dumps(event.facts)}
+        return CodeGenerationEvent(source=source, retry_attempt=0, content=str(event), code_blocks=[], metadata=facts)
     words = _words(event)
     return ThoughtEvent(source=source, content=words) if words else None
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from coderoom.generation.solution import (
         Approach,
         Attempt,
+        BranchesJudged,
+        BranchReport,
         CacheHit,
         CodeRefused,
         CodeWritten,
@@ -85,6 +87,8 @@ __all__ = [
     "Approach",
     "Attempt",
     "AutoGenModel",
+    "BranchReport",
+    "BranchesJudged",
     "CacheEntry",
     "CacheHit",
     "CacheStats",
@@ -177,9 +181,9 @@ __getattr__, __dir__ = lazy(
         "coderoom.generation.languages.typescript": "TypeScriptLanguage",
         "coderoom.generation.models": "Embeddings Message Model OpenAIEmbeddings Reply",
         "coderoom.generation.options": "GeneratorArguments GeneratorOptions",
-        "coderoom.generation.solution": "Approach Attempt CacheHit CodeRefused CodeWritten FunctionFinished "
-        "FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason StrengthMeasured TestChanged "
-        "TestsFrozen TestsRun TestsWritten Usage Warned",
+        "coderoom.generation.solution": "Approach Attempt BranchReport BranchesJudged CacheHit CodeRefused "
+        "CodeWritten FunctionFinished FunctionReport GenerationEvent ModelAsked Solution SpecsWritten StopReason "
+        "StrengthMeasured TestChanged TestsFrozen TestsRun TestsWritten Usage Warned",
         "coderoom.generation.specs": "FunctionInput FunctionOutput FunctionSpec order read_specs read_tests",
         "coderoom.judge": "Comparison FrozenTests FunctionTest Job Record Step TaggedError TestChange changed "
         "compare decode encode freeze show Strength TestRunner=Judge TestResult=Verdict",

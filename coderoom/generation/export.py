@@ -50,7 +50,8 @@ def report_markdown(solution: Solution) -> str:
         lines = []
         for each in report.attempts:
             what = f"{each.passed} passed, {each.failed} failed" if not each.problems else "not run"
-            lines.append(f"Attempt {each.number} ({_inline(each.approach)}): {what}")
+            of_branch = f", branch {_inline(each.branch)}" if each.branch else ""
+            lines.append(f"Attempt {each.number} ({_inline(each.approach)}{of_branch}): {what}")
             if each.reason:
                 lines[-1] += f"\n  - why: {_inline(each.reason)}"
             lines[-1] += "".join(f"\n  - note: {_inline(note)}" for note in each.notes)

@@ -36,6 +36,11 @@ class GeneratorOptions(BaseModel):
     )
     wall: WallName = Field(default="auto", description="The wall (isolation backend) around the code.")
     max_attempts: int = Field(default=6, ge=1, description="Attempts for each function.")
+    branches: int = Field(
+        default=1,
+        ge=1,
+        description="Repairs that are asked for at the same time after a failure; each is one of the attempts.",
+    )
     max_test_changes: int = Field(default=2, ge=0, description="Changes of tests for each function.")
     max_tokens: int | None = Field(default=None, ge=1, description="Token budget; without it, unlimited.")
     max_answer_tokens: int | None = Field(
@@ -119,6 +124,7 @@ class GeneratorArguments(TypedDict, total=False):
 
     wall: str
     max_attempts: int
+    branches: int
     max_test_changes: int
     max_tokens: int | None
     max_answer_tokens: int | None

@@ -7,12 +7,17 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
+from coderoom._util.tasks import all_of
 from coderoom.errors import GenerationError
+from coderoom.generation.branching import Tried, Variation, best_of, report_of, variations, why_best
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, Stopped
-from coderoom.generation.models import Message
+from coderoom.generation.models import Message, Reply
 from coderoom.generation.program import (
     MORE_TESTS,
     REPAIR,
@@ -41,6 +46,7 @@ from coderoom.generation.replies import (
 from coderoom.generation.solution import (
     Approach,
     Attempt,
+    BranchesJudged,
     CodeRefused,
     CodeWritten,
     FunctionFinished,
@@ -61,6 +67,7 @@ from coderoom.judge.cases import content_key
 from coderoom.judge.other_values import trivial_program, vacuous_tests
 from coderoom.judge.values import canonical
 from coderoom.outcome import Outcome
+from coderoom.steps import branch
 
 _LEAST_TESTS, _MOST_TESTS = 3, 50
 _NOTHING = "there is no JSON object of the requested form"
@@ -408,9 +415,14 @@ class FunctionWork:
         self.findings: tuple[SecurityFinding, ...] = ()
         self.reason: StopReason | None = None
         self.strength: Strength | None = None
-        self._failures: list[object] = []  # Of each attempt; equal ones are equal.
+        self._code = ""  # What goes on: the last code, or that of the branch that won.
+        self._failure: object = None  # Of the attempt that goes on.
+        self._repeated: StopReason | None = None  # Why that attempt, and all branches beside it, brought nothing new.
+        self._wanted: dict[Variation, RepairForm] = {}  # The changes of tests that branches ask for.
+        self._next_change: RepairForm | None = None  # The one of them that is tried next.
         self._changes = 0
         self._patches = 0
+        self._branchings = 0
         self._fresh = False
 
     async def do(self) -> StopReason:
@@ -419,94 +431,167 @@ class FunctionWork:
         Code that exists already is only tested. If a request fails or there is no budget for it, that raises.
         """
         if self.spec.name in self._program.existing:
-            passed = await self._test(self._attempt("existing", self._program.existing[self.spec.name]))
-            return StopReason.PASSED if passed else StopReason.FAILED
-        attempt = await self._write()
-        while True:
-            trouble = await self._try(attempt)
-            if not trouble:
-                return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
-            if len(self.attempts) >= self._program.options.max_attempts:
+            tried = await self._test(self._attempt("existing", self._program.existing[self.spec.name]))
+            self.attempts, self.results = [tried.attempt], tried.results
+            return StopReason.FAILED if tried.trouble else StopReason.PASSED
+        options = self._program.options
+        trouble = await self._try(await self._write())
+        while trouble:
+            left = options.max_attempts - len(self.attempts)
+            if left <= 0:
                 return StopReason.ATTEMPTS
-            *earlier, last = self.attempts
-            code = last.code.strip() if last.approach != "changed test" else ""
-            repeated = StopReason.SAME_ERROR if self._failures[-1:] == self._failures[-2:-1] else None
-            if code and any(each.code.strip() == code for each in earlier):
-                repeated = StopReason.SAME_CODE
-            if repeated is not None and self._fresh:
-                return repeated
-            if not self._fresh and (repeated is not None or self._patches >= _MOST_PATCHES):
+            if self._next_change is not None:
+                change, self._next_change = self._next_change, None
+                trouble = await self._try(await self._with_changed_test(change))
+            elif self._repeated is not None and self._fresh:
+                return self._repeated
+            elif min(options.branches, left) > 1:
+                trouble = await self._branch(trouble, min(options.branches, left))
+            elif not self._fresh and (self._repeated is not None or self._patches >= _MOST_PATCHES):
                 self._fresh, self._patches = True, 0
-                attempt = await self._write(trouble)
+                trouble = await self._try(await self._write(trouble))
             else:
-                attempt = await self._repair(trouble)
+                trouble = await self._try(await self._repair(trouble))
+        return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
 
     async def _write(self, trouble: str = "") -> Attempt:
         """Let the model write the code; after trouble, with another approach."""
         reply = await self._client.ask("code", self.spec.name, code_request(self._program, self.spec, trouble))
         approach: Approach = "fresh" if trouble else "first"
         if not reply.complete:
-            return self._attempt(approach, "", problems=("the reply was cut off at a length limit; write less",))
+            return self._attempt(approach, "", reply, problems=("the reply was cut off at a length limit; write less",))
         language = self._program.language
         code = code_in(reply.text, self.spec.name, language)
         lacking = f"there is no {language.name} code block with the function {self.spec.name!r}"
-        return self._attempt(approach, code, problems=() if code.strip() else (lacking,))
+        return self._attempt(approach, code, reply, problems=() if code.strip() else (lacking,))
 
-    async def _repair(self, trouble: str) -> Attempt:
+    async def _repair(self, trouble: str, variation: Variation | None = None) -> Attempt:
+        """Let the model repair the code or a test; in a branch, which has a variation, only the code."""
         self._patches += 1
         program = self._program
         changes = max(program.options.max_test_changes - self._changes, 0)
-        code = next((each.code for each in reversed(self.attempts) if each.code), "")
-        messages = request(REPAIR, program, self.spec, code=code, trouble=trouble, changes=changes)
+        messages = request(REPAIR, program, self.spec, code=self._code, trouble=trouble, changes=changes)
+        messages = messages if variation is None else variation.added_to(messages)
         reply = await self._client.ask("repair", self.spec.name, messages, RepairForm)
         repair = read_repair(reply.text, self.spec.name, program.language)
         if repair is None:
-            return self._attempt("patch", "", problems=("the reply had neither new code nor a changed test",))
+            problems = ("the reply had neither new code nor a changed test",)
+            return self._attempt("patch", "", reply, problems=problems)
         if repair.wrong == "implementation":
-            return self._attempt("patch", repair.implementation or "", reason=repair.reason)
+            return self._attempt("patch", repair.implementation or "", reply, reason=repair.reason)
+        if variation is None:
+            return await self._with_changed_test(repair, reply)
+        self._wanted[variation] = repair
+        return self._attempt("patch", "", reply, problems=("it asks for a changed test",), reason=repair.reason)
+
+    async def _with_changed_test(self, repair: RepairForm, reply: Reply | None = None) -> Attempt:
+        """The same code with a changed test."""
         try:
             await self._change_test(repair)
         except GenerationError as error:
             problems = tuple(f"the test cannot be changed like this: {line}" for line in str(error).splitlines())
-            return self._attempt("patch", "", problems=problems, reason=repair.reason)
-        return self._attempt("changed test", code, reason=repair.reason)
+            return self._attempt("patch", "", reply, problems=problems, reason=repair.reason)
+        return self._attempt("changed test", self._code, reply, reason=repair.reason)
 
-    def _attempt(self, approach: Approach, code: str, **more: Any) -> Attempt:
+    async def _branch(self, trouble: str, number: int) -> str:
+        """Try so many repairs at the same time, and go on with the best one, whose trouble is returned.
+
+        All are waited for, so that a resumed run chooses the same one, and the same tests judge all of them. If none
+        passes, the first change of a test that one of them asks for is tried next.
+        """
+        self._branchings, self._fresh = self._branchings + 1, True
+        began, asked = time.monotonic(), list(islice(variations(), number))
+        names = [f"{self.spec.name} {self._branchings}.{place}" for place in range(1, number + 1)]
+
+        async def work(place: int) -> tuple[Tried | Stopped, float]:
+            branch.set(f"{branch.get()} {names[place]}".lstrip())
+            try:
+                attempt = await (self._write(trouble) if asked[place].fresh else self._repair(trouble, asked[place]))
+                facts = {"number": attempt.number + place, "branch": names[place]}
+                found: Tried | Stopped = await self._judge(attempt.model_copy(update=facts))
+            except Stopped as error:  # The others may still be judged.
+                found = error
+            return found, time.monotonic() - began
+
+        worked = await all_of([partial(work, place) for place in range(number)], number)
+        tried = [found for found, _ in worked if isinstance(found, Tried)]
+        best = best_of(tried)
+        if best is not None:
+            repeated = [self._repeats(each) for each in tried]
+            trouble = self._take(best)
+            self._repeated = None if None in repeated else repeated[0]
+            self.attempts += [each.attempt for each in tried if each is not best]
+            self.attempts.sort(key=lambda each: each.number)
+        reports = tuple(report_of(*each) for each in zip(names, asked, worked, strict=True))
+        won = None if best is None else best.attempt.branch
+        self._program.emit(BranchesJudged(self.spec.name, self._branchings, won, why_best(best), reports))
+        wanted = [self._wanted.pop(each) for each in asked if each in self._wanted]
+        if trouble and (stopped := [found for found, _ in worked if isinstance(found, Stopped)]):
+            raise stopped[0]
+        if trouble and self._changes < self._program.options.max_test_changes:
+            self._next_change = next(iter(wanted), None)
+        return trouble
+
+    def _attempt(self, approach: Approach, code: str, reply: Reply | None = None, **more: Any) -> Attempt:
         """What to try next; with problems, it cannot be tried."""
+        if reply is not None:
+            more |= {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
         return Attempt(number=len(self.attempts) + 1, approach=approach, code=code, **more)
 
     async def _try(self, attempt: Attempt) -> str:
-        """Check code and run its tests; return what to tell the model, or nothing if all tests passed."""
+        """Judge an attempt and go on with it; return what to tell the model, or nothing if all tests passed."""
+        return self._take(await self._judge(attempt))
+
+    async def _judge(self, attempt: Attempt) -> Tried:
+        """Check code and run its tests."""
         program, spec, number = self._program, self.spec, attempt.number
         findings: tuple[SecurityFinding, ...] = ()
         if not attempt.problems:
             code, notes = program.without_repeats(spec, attempt.code)
             problems, findings = program.check(spec, code)
             attempt = attempt.model_copy(update={"code": code, "notes": notes, "problems": tuple(problems)})
+        reason, in_branch = attempt.reason, attempt.branch
         if attempt.problems:
-            self.attempts.append(attempt)
-            program.emit(CodeRefused(spec.name, number, attempt.problems, attempt.reason))
-            self._failures.append(attempt.problems)
-            return refusals(attempt.problems, attempt.notes)
+            program.emit(CodeRefused(spec.name, number, attempt.problems, reason, in_branch))
+            return Tried(attempt, [], (), refusals(attempt.problems, attempt.notes), attempt.problems)
         language = program.language.name
-        program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, attempt.reason))
-        whole = await self._test(attempt)
-        tested = [each.passed for each in self.attempts if not each.problems]
-        better = whole or tested[-1] > max(tested[:-1], default=-1)
-        program.tried(spec, attempt.code if better else program.code[spec.name])
-        self.findings = findings if better else self.findings
-        if whole:
-            program.passed.add(spec.name)
-        self._failures.append(_signature(self.results))
-        return "" if whole else failures(self.results, program.tests_of(spec.name), attempt.notes)
+        program.emit(CodeWritten(spec.name, number, attempt.approach, attempt.code, language, reason, in_branch))
+        return replace(await self._test(attempt), findings=findings)
 
-    async def _test(self, attempt: Attempt) -> bool:
-        """Run the tests of the function; return whether all passed."""
-        results = self.results = await self._program.run(self._runner, self.spec, attempt.code)
-        self._program.emit(TestsRun(self.spec.name, attempt.number, tuple(results)))
+    async def _test(self, attempt: Attempt) -> Tried:
+        """Run the tests of the function."""
+        program, spec = self._program, self.spec
+        results = await program.run(self._runner, spec, attempt.code)
+        program.emit(TestsRun(spec.name, attempt.number, tuple(results), attempt.branch))
         passed = sum(result.passed for result in results)
-        self.attempts.append(attempt.model_copy(update={"passed": passed, "failed": len(results) - passed}))
-        return passed == len(results)
+        attempt = attempt.model_copy(update={"passed": passed, "failed": len(results) - passed})
+        whole = passed == len(results)
+        trouble = "" if whole else failures(results, program.tests_of(spec.name), attempt.notes)
+        return Tried(attempt, results, (), trouble, _signature(results))
+
+    def _take(self, tried: Tried) -> str:
+        """Go on with an attempt; return its trouble."""
+        program, spec, attempt = self._program, self.spec, tried.attempt
+        most = max((each.passed for each in self.attempts if not each.problems), default=-1)
+        self._repeated, self._failure = self._repeats(tried), tried.failure
+        self._code = attempt.code or self._code
+        self.attempts.append(attempt)
+        if attempt.problems:
+            return tried.trouble
+        self.results = tried.results
+        better = not tried.trouble or attempt.passed > most
+        program.tried(spec, attempt.code if better else program.code[spec.name])
+        self.findings = tried.findings if better else self.findings
+        if not tried.trouble:
+            program.passed.add(spec.name)
+        return tried.trouble
+
+    def _repeats(self, tried: Tried) -> StopReason | None:
+        """Why an attempt, which is not taken yet, brings nothing new; `None` if it does."""
+        code = tried.attempt.code.strip() if tried.attempt.approach != "changed test" else ""
+        if code and any(each.code.strip() == code for each in self.attempts):
+            return StopReason.SAME_CODE
+        return StopReason.SAME_ERROR if tried.failure == self._failure else None
 
     async def _change_test(self, repair: RepairForm) -> None:
         """Change a test, and record it; `GenerationError` if the change is not allowed or not valid."""

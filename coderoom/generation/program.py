@@ -58,7 +58,10 @@ class Program:
         return code, (*notes, *(f"its own {name!r} was removed; the tested function is used" for name in names))
 
     def check(self, spec: FunctionSpec, code: str) -> tuple[list[str], tuple[SecurityFinding, ...]]:
-        """Why code may not be run, and what the scanner found. Names of accepted code are reserved until `tried`."""
+        """Why code may not be run, and what the scanner found. Names of accepted code are reserved until `tried`.
+
+        Several pieces of code may be tried at the same time.
+        """
         taken = {name: owner for owner, codes in self._codes.items() for name in self._defined(*codes)}
         taken |= {name: name for name in self.specs}  # Including functions that are not written yet.
         problems = self.language.check(code, spec, taken=taken, allowed_imports=self.options.allowed_imports)
@@ -81,7 +84,7 @@ class Program:
         serious = [each for each in findings if each.severity in levels and each.id not in _HASHES]
         blocked = [f"the security scanner blocks it: {each}" for each in serious]
         if not blocked:
-            self._codes[spec.name] = code, self.code.get(spec.name, "")
+            self._codes[spec.name] = *self._codes.get(spec.name, ()), code
         return blocked, findings
 
     def tried(self, spec: FunctionSpec, best: str) -> None:

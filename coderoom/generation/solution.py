@@ -82,6 +82,9 @@ class Attempt(Data):
         problems: Why the code was not run; empty if it was.
         reason: The model's diagnosis of the previous attempt; empty for the first.
         notes: Changes to the model's code before it was run.
+        branch: Its branch, such as `slugify 2.1` for the first one of the second branching; empty outside of one.
+        prompt_tokens: The prompt tokens of the request for it.
+        completion_tokens: The completion tokens of the reply.
     """
 
     number: int
@@ -92,6 +95,35 @@ class Attempt(Data):
     problems: tuple[str, ...] = ()
     reason: str = ""
     notes: tuple[str, ...] = ()
+    branch: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class BranchReport(Data):
+    """What came of one of several repairs that were tried at the same time.
+
+    Attributes:
+        branch: The branch, as in `Attempt.branch`.
+        variation: How its request differs from those of the others, in words.
+        outcome: `ok` if all tests passed, `error`, `rejected` if the code was not run, or `cancelled`.
+        exit_code: 0 if all tests passed, else 1.
+        verdict: How it was judged, in words.
+        score: The share of the tests that passed.
+        input_tokens: The prompt tokens of its request.
+        output_tokens: The completion tokens of the reply.
+        seconds: How long the request and the tests took.
+    """
+
+    branch: str
+    variation: str
+    outcome: str
+    exit_code: int
+    verdict: str
+    score: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
 
 
 class FunctionReport(Data):
@@ -285,11 +317,12 @@ class CodeWritten(GenerationEvent):
     code: str
     language: str
     reason: str = ""
+    branch: str = ""
 
     def __str__(self) -> str:
         lines = counted(len(self.code.strip().splitlines()), "line")
         reason = f": {self.reason}" if self.reason else ""
-        return f"{self.function}: attempt {self.attempt} ({self.approach}), {lines}{reason}"
+        return f"{self.branch or self.function}: attempt {self.attempt} ({self.approach}), {lines}{reason}"
 
 
 @dataclass(frozen=True)
@@ -300,9 +333,10 @@ class CodeRefused(GenerationEvent):
     attempt: int
     problems: tuple[str, ...]
     reason: str = ""
+    branch: str = ""
 
     def __str__(self) -> str:
-        return f"{self.function}: attempt {self.attempt} was not run: {'; '.join(self.problems)}"
+        return f"{self.branch or self.function}: attempt {self.attempt} was not run: {'; '.join(self.problems)}"
 
 
 @dataclass(frozen=True)
@@ -312,6 +346,7 @@ class TestsRun(GenerationEvent):
     function: str
     attempt: int
     results: tuple[Verdict, ...]
+    branch: str = ""
 
     @property
     def passed(self) -> int:
@@ -320,7 +355,36 @@ class TestsRun(GenerationEvent):
 
     def __str__(self) -> str:
         seconds = sum(each.duration for each in self.results)
-        return f"{self.function}: {self.passed} of {counted(len(self.results), 'test')} passed in {seconds:.3f} s"
+        who = self.branch or self.function
+        return f"{who}: {self.passed} of {counted(len(self.results), 'test')} passed in {seconds:.3f} s"
+
+
+@dataclass(frozen=True)
+class BranchesJudged(GenerationEvent):
+    """Several repairs of a function were judged by the same tests; the best goes on.
+
+    Attributes:
+        function: The function.
+        branching: How often the repairs of this function were branched so far.
+        won: The branch that goes on; `None` if none could be judged.
+        why: Why it does.
+        branches: All of them.
+    """
+
+    function: str
+    branching: int
+    won: str | None
+    why: str
+    branches: tuple[BranchReport, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What came of the branches, as plain data."""
+        told = [each.model_dump(mode="json") for each in self.branches]
+        return {"branching": self.branching, "won": self.won, "why": self.why, "branches": told}
+
+    def __str__(self) -> str:
+        return f"{self.function}: {counted(len(self.branches), 'branch', 'branches')}: {self.why}"
 
 
 @dataclass(frozen=True)
