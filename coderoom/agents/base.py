@@ -76,6 +76,7 @@ from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.calling import call_model
+from coderoom.models.compacting import CompactingContext
 from coderoom.models.structured import Answer, ask_structured
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Artifact, OnOutput, stream_gathered
@@ -334,6 +335,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         self._handoff_tools: list[BaseTool[Any, Any]] = [each.handoff_tool for each in self._targets.values()]
         self._model_client_stream = model_client_stream
         self._runner = runner
+        if isinstance(self._model_context, CompactingContext):
+            self._model_context.keep_by(runner.keep)
         self._code_executor = runner.given
         self._approval = runner.approval
         self._max_output_chars = runner.max_output_chars

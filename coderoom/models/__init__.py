@@ -2,6 +2,7 @@
 
 `RateLimitedClient` is a client around another one whose requests start no more often than allowed. `RecordedModel` and
 `ReplayModel` answer from recordings. `limiting` limits what a team, an agent or a client may use by a `Budget`.
+`CompactingContext` is a conversation that stays below a limit.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.models.budgets import Budget, Spending, limiting, make_budget
+    from coderoom.models.compacting import CompactingContext, CompactingContextConfig
     from coderoom.models.rate_limited import RateLimitedClient, RateLimitedClientConfig
     from coderoom.models.recorded import RecordedModel, ReplayModel
 
 __all__ = [
     "Budget",
+    "CompactingContext",
+    "CompactingContextConfig",
     "RateLimitedClient",
     "RateLimitedClientConfig",
     "RecordedModel",
@@ -31,6 +35,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.models.budgets": "Budget Spending limiting make_budget",
+        "coderoom.models.compacting": "CompactingContext CompactingContextConfig",
         "coderoom.models.rate_limited": "RateLimitedClient RateLimitedClientConfig",
         "coderoom.models.recorded": "RecordedModel ReplayModel",
     },
