@@ -320,7 +320,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         runtime = await self._get_runtime()
         return [_Fork(self._settings, self._functions, each) for each in await runtime.fork(count)]
 
-    async def become(self, fork: SandboxCodeExecutor) -> None:
+    async def become(self, fork: SandboxedExecutor) -> None:
         """Go on from the state of a fork, which ends; the files of the folder are those of the fork then.
 
         Checkpoints that were made before are gone, other forks stay; see `coderoom.sandbox.Session.become`.

@@ -7,6 +7,7 @@ import contextlib
 import re
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from coderoom.sandbox.session import Checkpoint, Session
 
 _END_SECONDS = 2.0
 _ENDED = "This fork has ended: make another one of the session."
+_running: ContextVar[Session] = ContextVar("running_session")  # Whose code calls a function.
 _FILE_NAME = re.compile(r"\s*(?:#|//)\s*filename:\s*(.*?)\s*", re.IGNORECASE)
 
 
@@ -199,7 +201,9 @@ class BlocksRun:
     ) -> ExecutionResult:
         for block in blocks:
             async with self._open_session() as session:
-                problem = await save_named(block, self.sandbox, self.work_dir, session if self._overlaid else None)
+                problem = await save_named(
+                    block, self.sandbox, self.work_dir, session if self._overlaid or self._is_fork else None
+                )
                 if problem:
                     results.append(ExecutionResult(Outcome.ERROR, 1, output=f"{problem}\n"))
                     break
@@ -227,6 +231,7 @@ class BlocksRun:
         code, language = block.code, block.language
         if self._editing and language == "diff":
             code, language = applying(code), "python"
+        _running.set(session)
         cell = asyncio.ensure_future(
             session.run(code, language=language, on_output=on_output, final=not self._in_session)
         )
@@ -268,8 +273,8 @@ class BlocksRun:
         if self._session is None:
             if self._is_fork:
                 raise RequestError(_ENDED)
-            tools = ProcessTools(lambda: session).functions if self._processes else ()
-            session = self._session = self.sandbox.session([*self._functions, *tools])
+            tools = ProcessTools(_running.get).functions if self._processes else ()
+            self._session = self.sandbox.session([*self._functions, *tools])
         await self._session.start()
         if self._lacks_names:
             await self._session.run(EDITING_NAMES)

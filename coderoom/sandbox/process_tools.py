@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Final
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
@@ -47,12 +48,12 @@ class ProcessTools:
     """The processes of a session by their numbers, and the four tools.
 
     Args:
-        session: Gives the session.
+        session: Gives the session; each fork has processes of its own.
     """
 
     def __init__(self, session: Callable[[], Session]) -> None:
         self._session = session
-        self._processes: dict[int, Process] = {}
+        self._started: WeakKeyDictionary[Session, dict[int, Process]] = WeakKeyDictionary()
         self._count = 0
 
     @property
@@ -67,9 +68,9 @@ class ProcessTools:
             process = await self._session().start(["bash", "-c", command], pty=terminal)
         except OSError as error:
             raise RequestError(f"The process could not be started: {error.strerror}: bash.") from error
-        self._processes = {number: each for number, each in self._processes.items() if not each.closed}
+        started = {number: each for number, each in self._processes.items() if not each.closed}
         self._count += 1
-        self._processes[self._count] = process
+        self._started[self._session()] = {**started, self._count: process}
         return await self._told(self._count, seconds)
 
     async def read_process(self, process: Number, seconds: Seconds = 2.0) -> str:
@@ -91,6 +92,10 @@ class ProcessTools:
         """End a process and what it has started; return the rest of its output."""
         await self._of(process).stop()
         return await self._told(process, 0)
+
+    @property
+    def _processes(self) -> dict[int, Process]:
+        return self._started.get(self._session(), {})
 
     def _of(self, number: int) -> Process:
         if number not in self._processes:

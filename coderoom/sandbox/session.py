@@ -395,7 +395,7 @@ class Session:
             await run_uncancellable(asyncio.to_thread(overlay.discard))
 
     async def put(self, name: str, content: bytes) -> None:
-        """Write a file into a workspace with `workspace_mode="overlay"`, as a change of the session.
+        """Write a file into the workspace of a fork, or of a session with `workspace_mode="overlay"`, as its change.
 
         Args:
             name: Its path below the workspace.
@@ -406,6 +406,12 @@ class Session:
             RequestError: As `changes`.
             SandboxUnavailable: As `changes`.
         """
+        if self._is_fork and self._config.workspace_mode != "overlay":
+            async with self._use() as engine:
+                if not hasattr(engine, "put"):
+                    raise RequestError(f"Files cannot be written into a fork of the engine {self._config.engine!r}.")
+                await engine.put(name, content)
+            return
         async with self._overlaid() as overlay:
             await aside(overlay.put, name, content, large=True)
 

@@ -283,6 +283,88 @@ class TestBecoming:
             await other.commit()
             assert listed(tmp_path) == ["old", "second"]
 
+    async def test_links_that_code_has_planted_are_not_followed(self, tmp_path: Path) -> None:
+        outside, folder = tmp_path / "outside", tmp_path / "folder"
+        for each in (outside, folder / "plain"):
+            each.mkdir(parents=True)
+            (each / "kept").write_text("k")
+        async with Sandbox(workspace=folder) as sandbox, sandbox.session() as session:
+            await value_of(session, f"import os, shutil\nos.symlink({str(outside)!r}, 'link')")
+            (fork,) = await session.fork()
+            await value_of(
+                fork,
+                f"shutil.rmtree('plain')\nos.symlink({str(outside)!r}, 'plain')\nos.remove('link')\nos.mkdir('link')\n"
+                "open('link/made', 'w').write('m')\nopen('link/kept', 'w').write('changed')",
+            )
+            await session.become(fork)
+            assert await value_of(session, "sorted(os.listdir('link')), os.path.islink('plain')") == (
+                ["kept", "made"],
+                True,
+            )
+        assert {each.name: each.read_text() for each in outside.iterdir()} == {"kept": "k"}
+        assert (folder / "plain").readlink() == outside
+
+    @pytest.mark.parametrize(
+        "unfit",
+        [
+            "os.rmdir('sub')\nopen('sub', 'w').write('f')",  # The pipe in it stays.
+            "open('large', 'w').truncate(250_000_000)\nfor n in range(5): os.link('large', f'large{n}')",
+            "import sys\nsys.modules['coderoom_guest.reopening'].opened_below = lambda *_: os._exit(0)",
+        ],
+        ids=["in the way", "too large", "its process ends"],
+    )
+    async def test_what_fails_changes_nothing(self, unfit: str, tmp_path: Path) -> None:
+        (tmp_path / "closed").mkdir(0o500)
+        (tmp_path / "sub").mkdir()
+        os.mkfifo(tmp_path / "sub" / "pipe")
+        async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            await value_of(session, "import os\nx = 1\nopen('first', 'w').write('f')")
+            before = listed(tmp_path)
+            unfitting, other = await session.fork(2)
+            await value_of(unfitting, f"x = 2\nos.remove('first')\n{unfit}")
+            with pytest.raises(RequestError):
+                await session.become(unfitting)
+            assert listed(tmp_path) == before
+            assert (tmp_path / "closed").stat().st_mode & 0o777 == 0o500
+            assert await value_of(session, "x, open('first').read()") == (1, "f")
+            await value_of(other, "x = 3")
+            await session.become(other)
+            assert await value_of(session, "x") == 3
+            await unfitting.close()
+
+    async def test_variables_that_are_lost_on_the_way_are_not_kept_in_silence(self, tmp_path: Path) -> None:
+        async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            (fork,) = await session.fork()
+            await value_of(fork, "import os, sys\nopen('made', 'w').write('m')")
+            await value_of(fork, "sys.modules['coderoom_guest.reopening'].reopen = lambda *_: os._exit(0)")
+            await session.become(fork)
+            result = await session.run("import os\nos.listdir()")
+            assert (result.value, result.state_lost) == (["made"], True)
+
+    async def test_programs_end_and_threads_stay(self, tmp_path: Path) -> None:
+        async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            program = await session.start(["sleep", "1000"])
+            (fork,) = await session.fork()
+            await value_of(
+                fork,
+                "import subprocess, threading\nprogram = subprocess.Popen(['sleep', '1000'])\n"
+                "go, done = threading.Event(), []\nthread = threading.Thread(target=lambda: done.append(go.wait()))\n"
+                "thread.start()",
+            )
+            await session.become(fork)
+            assert await program.wait() == 137
+            assert await value_of(session, "go.set()\nthread.join()\nprogram.wait(), done") == (-9, [True])
+            assert len(await value_of(session, PIDS)) == 2
+
+    async def test_it_leaves_the_place_of_the_fork(self) -> None:
+        async with Sandbox(concurrency=3) as sandbox, sandbox.session() as session:
+            for number in range(4):
+                first, second = await session.fork(2)
+                await value_of(first, f"x = {number}")
+                await session.become(first)
+                await second.close()
+            assert await value_of(session, "x") == 3
+
     async def test_only_a_fork_of_its_own(self, sandbox: Sandbox) -> None:
         async with sandbox.session() as session, sandbox.session() as other:
             (fork,), (others,) = await session.fork(), await other.fork()

@@ -102,6 +102,14 @@ class ForkRequest(BaseModel):
     reseed: bool = Field(default=False, description="Whether each gets random numbers of its own.")
 
 
+class BecomeRequest(BaseModel):
+    """The fork that a session becomes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    fork: str = Field(description="The session that `forks` has made.")
+
+
 class NamesRequest(BaseModel):
     """Names of files."""
 
@@ -298,6 +306,10 @@ def make_api(boxes: Boxes, tenants: Tenants, judge: SharedJudge) -> APIRouter:
         if kept.has_functions:
             raise RequestError("A session with functions of the client cannot be forked.")
         return {"sessions": [each.id for each in await boxes.fork(kept, body.count, body.reseed)]}
+
+    @api.post("/sessions/{id}/become", summary="Go on as a fork of the session, which is closed", status_code=204)
+    async def become(id: str, body: BecomeRequest, tenant: Caller) -> None:
+        await boxes.become(boxes.session(tenant, id), boxes.session(tenant, body.fork))
 
     @api.post("/sessions/{id}/checkpoints", summary="Keep the state", status_code=201)
     async def checkpoint(id: str, body: CheckpointRequest, tenant: Caller) -> dict[str, Any]:

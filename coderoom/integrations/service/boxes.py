@@ -403,6 +403,17 @@ class Boxes:
                 await self.close_session(each)
         return forks
 
+    async def become(self, kept: KeptSession, fork: KeptSession) -> None:
+        """Have a session go on as a fork of it, which is closed.
+
+        Raises:
+            RequestError: It is no fork of it, or its files cannot be written.
+        """
+        with kept.box:
+            await kept.session.become(fork.session)
+        kept.forget(*kept.kept_bytes, *kept.checkpoints)
+        await self.close_session(fork)
+
     async def close_session(self, kept: KeptSession) -> None:
         """Close a session; a second time does nothing."""
         if self._sessions.pop(kept.id, None) is None:

@@ -5,6 +5,8 @@ from coderoom.sandbox.overlay.layers import CopyLayer, UpperLayer
 from coderoom.sandbox.overlay.mirror import mirror
 from coderoom.sandbox.overlay.overlay import Overlay, Saved
 from coderoom.sandbox.overlay.patch import Patch
+from coderoom.sandbox.overlay.tree import Tree
+from coderoom.sandbox.overlay.writing import put
 
 __all__ = [
     "Change",
@@ -15,6 +17,8 @@ __all__ = [
     "Overlay",
     "Patch",
     "Saved",
+    "Tree",
     "UpperLayer",
     "mirror",
+    "put",
 ]

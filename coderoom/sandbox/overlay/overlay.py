@@ -5,7 +5,6 @@ What the session has written is hostile: it is never reached by following a link
 
 from __future__ import annotations
 
-import errno
 import os
 import weakref
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +19,7 @@ from coderoom.sandbox.overlay.myers import Effort
 from coderoom.sandbox.overlay.patch import Patch, Side, file_patch, quoted
 from coderoom.sandbox.overlay.plan import Difference, Plan, content_of, in_git
 from coderoom.sandbox.overlay.tree import Node, Tree, digest, names_in, read, write_file
-from coderoom.sandbox.overlay.writing import Source, as_owner_of, check_links, owners_in, write
+from coderoom.sandbox.overlay.writing import Content, Source, as_owner_of, check_links, owners_in, put, write
 
 _MIB = 1 << 20
 _MOST_OF_A_FILE, _MOST_TEXT, _MOST_READ = 16 * _MIB, 64 * _MIB, 128 * _MIB
@@ -60,24 +59,6 @@ class Saved:
     def link(self, path: str, /) -> str:
         """The target of a link."""
         return self._links[path]
-
-
-class _Content:
-    """The content of one file that is not there yet."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def open(self, path: str, /) -> int:
-        """The descriptor of a file."""
-        fd = os.memfd_create("content", os.MFD_CLOEXEC)
-        with os.fdopen(os.dup(fd), "wb") as file:
-            file.write(self._content)
-        return fd
-
-    def link(self, path: str, /) -> str:
-        """It has no links."""
-        raise NotImplementedError
 
 
 class Overlay:
@@ -143,7 +124,7 @@ class Overlay:
                 left_out.append(f"{quoted(path)}: the diff is too large")
                 continue
             if new is not None and after is not None:
-                shown[path] = new.content if after.kind == "link" else digest(_Content(new.content).open(path))
+                shown[path] = new.content if after.kind == "link" else digest(Content(new.content).open(path))
             texts.append(text)
         said = [f"# Left out: {each}\n" for each in left_out]
         return Patch("".join([*said, *texts]), tuple(left_out), plan.state(shown))
@@ -197,19 +178,7 @@ class Overlay:
         Raises:
             OSError: A link or a file is in the way.
         """
-        tree = self.layer.write
-        wanted: dict[str, tuple[Node | None, Source]] = {}
-        source = _Content(content)
-        parts = path.split("/")
-        for above in ("/".join(parts[:number]) for number in range(1, len(parts))):
-            if tree.node(above) is None:
-                wanted[above] = Node("folder", 0o755, 0, (), 0), source
-        before = tree.node(path)
-        if before is not None and before.kind != "file":
-            raise OSError(errno.EEXIST, "is not a file", path)
-        wanted[path] = Node("file", 0o644 if before is None else before.mode, 0, (), 0), source
-        with as_owner_of(self.layer.read.fd):
-            write(tree, wanted)
+        put(self.layer.write, path, content, self.layer.read.fd)
 
     def take_over(self, other: Overlay) -> None:
         """Get the changes of another session of the same folder, which has to be without any."""

@@ -73,6 +73,44 @@ def write(
                 _move(stage, name, folder, last)
 
 
+class Content:
+    """A source with the content of one file that is not there yet."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def open(self, path: str, /) -> int:
+        """The descriptor of a file."""
+        fd = os.memfd_create("content", os.MFD_CLOEXEC)
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(self._content)
+        return fd
+
+    def link(self, path: str, /) -> str:
+        """It has no links."""
+        raise NotImplementedError
+
+
+def put(tree: Tree, path: str, content: bytes, owner: int) -> None:
+    """Write a file, with the folders above it, as the owner of a folder whose descriptor is given.
+
+    Raises:
+        OSError: A link or a file is in the way.
+    """
+    wanted: dict[str, tuple[Node | None, Source]] = {}
+    source = Content(content)
+    parts = path.split("/")
+    for above in ("/".join(parts[:number]) for number in range(1, len(parts))):
+        if tree.node(above) is None:
+            wanted[above] = Node("folder", 0o755, 0, (), 0), source
+    before = tree.node(path)
+    if before is not None and before.kind != "file":
+        raise OSError(errno.EEXIST, "is not a file", path)
+    wanted[path] = Node("file", 0o644 if before is None else before.mode, 0, (), 0), source
+    with as_owner_of(owner):
+        write(tree, wanted)
+
+
 def check_links(nodes: Iterable[Node | None]) -> None:
     """Refuse hard links to large files, each of which would become a file of its own on the disk of the host."""
     seen, more = set(), 0

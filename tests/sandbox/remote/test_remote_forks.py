@@ -33,6 +33,23 @@ async def test_they_have_the_state_and_copies_of_the_files(tmp_path: Path) -> No
             await other.fork(1000)
 
 
+async def test_a_session_becomes_one(tmp_path: Path) -> None:
+    (tmp_path / "given.txt").write_text("given")
+    async with RemoteSandbox(**shared_server(), workspace=tmp_path) as sandbox, sandbox.session() as session:
+        await session.run("x = [1]")
+        winner, loser = await session.fork(2)
+        await winner.run("import os\nx.append(2)\nos.remove('given.txt')\nopen('made.txt', 'w').write('m')")
+        await loser.run("x.append(3)")
+        (tmp_path / "later.txt").write_text("l")
+        await session.become(winner)
+        assert [each.name for each in tmp_path.iterdir()] == ["made.txt"]
+        assert (await session.run("open('made.txt', 'a').write('!')\nx")).value == [1, 2]
+        assert (tmp_path / "made.txt").read_text() == "m!"
+        with pytest.raises(RequestError, match="closed"):
+            await winner.run("x")
+        assert (await loser.run("x")).value == [1, 3]
+
+
 async def test_functions_of_the_host_are_refused() -> None:
     async with RemoteSandbox(**shared_server()) as sandbox, sandbox.session([len]) as session:
         with pytest.raises(RequestError, match="functions"):
@@ -43,7 +60,9 @@ def test_without_async() -> None:
     with SyncSandbox(**shared_server()) as sandbox, sandbox.session() as session:
         session.run("x = 1")
         with session.fork(2)[1] as fork:
-            assert fork.run("x + 1").value == 2
+            fork.run("x += 1")
+            session.become(fork)
+        assert session.run("x").value == 2
 
 
 def test_by_requests() -> None:
@@ -56,7 +75,9 @@ def test_by_requests() -> None:
         forks = client.post(f"/v1/sessions/{session}/forks", json={"count": 2}).json()["sessions"]
         for each in forks:
             assert client.post(f"/v1/sessions/{each}/cells", json={"code": "x = x + 1\nx"}).json()["value"] == 2
-        assert client.delete(f"/v1/sessions/{forks[0]}").status_code == 204
+        assert client.post(f"/v1/sessions/{forks[1]}/become", json={"fork": session}).status_code == 400
+        assert client.post(f"/v1/sessions/{session}/become", json={"fork": forks[0]}).status_code == 204
+        assert client.post(f"/v1/sessions/{session}/cells", json={"code": "x"}).json()["value"] == 2
         assert client.post(f"/v1/sessions/{forks[0]}/forks", json={}).status_code == 404
         for count in (0, 1 << 70):
             assert client.post(f"/v1/sessions/{session}/forks", json={"count": count}).status_code == 400

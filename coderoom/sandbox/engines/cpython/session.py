@@ -45,7 +45,7 @@ from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
-from coderoom.sandbox.overlay import Overlay, UpperLayer, mirror
+from coderoom.sandbox.overlay import Overlay, Tree, UpperLayer, mirror, put
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
 from coderoom.sandbox.result import CodeError, ExecutionResult, NetworkUse, OutputChunk, network_sum
@@ -476,6 +476,11 @@ class CPythonSession:
                 self.release(handle)
         return forks
 
+    async def put(self, name: str, content: bytes) -> None:
+        """Write a file into the workspace of a fork, which is in memory; see `Session.put`."""
+        async with self.frozen(), self._room.handed_over() as (_, (files, _)):
+            await run_uncancellable(asyncio.to_thread(put, Tree(files), name, content, files))
+
     async def become(self, fork: CPythonSession) -> CPythonSession:
         """Let a fork take this session's place, which ends; see `Session.become`.
 
@@ -488,12 +493,7 @@ class CPythonSession:
             raise RequestError("The fork has ended.")
         folder = self._config.shared_workspace
         if folder is not None:
-            try:
-                await self._bring_files_of(fork, folder)
-            except SandboxUnavailable as error:
-                if self._room.lost:
-                    raise
-                raise RequestError(f"The session cannot become this fork: {error}") from error
+            await self._bring_files_of(fork, folder)
         fork._config = self._config
         self.abandon()
         return fork
@@ -503,11 +503,13 @@ class CPythonSession:
 
         What fails before the files are replaced leaves both as they were.
         """
-        room = fork._room
-        moving = await fork._begin_to_move()
+        room, replaced = fork._room, False
+        moving: ForkServerClient | None = None
         try:
+            moving = await fork._begin_to_move()
             async with self._room.frozen(), room.frozen(), room.uncovering() as (files, uncover):
                 await asyncio.to_thread(lambda: mirror(files, folder, self._rooms.guarded_paths()))
+                replaced = True
                 await self._room.kill()
                 await uncover()
                 await room.ask("moved", "moved")
@@ -516,6 +518,10 @@ class CPythonSession:
                     await room.wait_unless_stuck(moving.ask("go", "arrived"))
                 except SandboxUnavailable:  # Code has broken its process.
                     await fork._lose_state()
+        except SandboxUnavailable as error:
+            if replaced or self._room.lost:
+                raise
+            raise RequestError(f"The session cannot become this fork: {error}") from error
         finally:
             if moving is not None:
                 moving.close()

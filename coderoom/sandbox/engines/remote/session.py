@@ -260,6 +260,17 @@ class RemoteSession:
             each._used, each._lost = self._used, self._lost
         return forks
 
+    async def become(self, fork: RemoteSession) -> RemoteSession:
+        """Go on as a fork, which is closed; see `Session.become`."""
+        files = None if self._is_fork else self._engine.lease.files
+        if files is not None:
+            await files.push()  # So that what is not the fork's is removed here, too.
+        await self._engine.lease.client.ask("POST", f"{self._path}/become", {"fork": fork._id})
+        fork._closed, self._used, self._lost = True, fork._used, fork._lost
+        if files is not None:
+            await files.pull()
+        return self
+
     async def rollback(self, handle: RemoteCheckpoint) -> None:
         """Return to a checkpoint; see `Session.rollback`."""
         if handle.session != self._id:
