@@ -6,7 +6,7 @@ Work that takes a while with much text is done in a thread, so that the event lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import fields, is_dataclass
@@ -52,6 +52,18 @@ async def all_of(works: Iterable[Callable[[], Awaitable[T]]], at_once: int) -> l
         if isinstance(each, BaseException):
             raise each
     return cast(list[T], done)
+
+
+async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do some works at the same time; the first failure ends the others, and is raised when all of them have ended."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            await cancel_and_wait(task)
 
 
 async def run_uncancellable(work: Awaitable[T]) -> T:

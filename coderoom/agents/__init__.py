@@ -9,6 +9,7 @@ from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.agents.attempt import Selection
+    from coderoom.agents.branch_judges import BranchJudge, BranchReviewer, BranchTests, Candidate, Mark
     from coderoom.agents.code_act import CodeActAgent, CodeActAgentConfig
     from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig, RetryDecision
     from coderoom.agents.code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
@@ -16,12 +17,17 @@ if TYPE_CHECKING:
     from coderoom.agents.judge_agent import JudgeAgent, JudgeAgentConfig
     from coderoom.agents.metadata import StopReason
     from coderoom.agents.reviewer import ReviewerAgent, ReviewerAgentConfig, ReviewIssue, ReviewVerdict
+    from coderoom.agents.variations import Variation
     from coderoom.approval import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
 __all__ = [
     "ApprovalFuncType",
     "ApprovalRequest",
     "ApprovalResponse",
+    "BranchJudge",
+    "BranchReviewer",
+    "BranchTests",
+    "Candidate",
     "CodeActAgent",
     "CodeActAgentConfig",
     "CodeExecutorAgent",
@@ -32,6 +38,7 @@ __all__ = [
     "HumanApprovedAgentConfig",
     "JudgeAgent",
     "JudgeAgentConfig",
+    "Mark",
     "RetryDecision",
     "ReviewIssue",
     "ReviewVerdict",
@@ -39,6 +46,7 @@ __all__ = [
     "ReviewerAgentConfig",
     "Selection",
     "StopReason",
+    "Variation",
 ]
 
 # Lazy, so that one agent is imported without the others and the generator.
@@ -46,6 +54,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.agents.attempt": "Selection",
+        "coderoom.agents.branch_judges": "BranchJudge BranchReviewer BranchTests Candidate Mark",
         "coderoom.agents.code_act": "CodeActAgent CodeActAgentConfig",
         "coderoom.agents.code_executor": "CodeExecutorAgent CodeExecutorAgentConfig RetryDecision",
         "coderoom.agents.code_generator": "CodeGeneratorAgent CodeGeneratorAgentConfig",
@@ -53,6 +62,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.agents.judge_agent": "JudgeAgent JudgeAgentConfig",
         "coderoom.agents.metadata": "StopReason",
         "coderoom.agents.reviewer": "ReviewerAgent ReviewerAgentConfig ReviewIssue ReviewVerdict",
+        "coderoom.agents.variations": "Variation",
         "coderoom.approval": "ApprovalFuncType ApprovalRequest ApprovalResponse",
     },
 )

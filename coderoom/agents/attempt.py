@@ -28,7 +28,7 @@ from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, FunctionCall, OnOutput
-from coderoom.steps import CODE, cell, note, once
+from coderoom.steps import CODE, branch, cell, note, once
 
 CodeFormat = Literal["fence", "execute"]
 
@@ -283,15 +283,15 @@ class CodeRunner:
         self.given: Any = given
         self.approval = approval
         self.max_output_chars = max_output_chars
-        self._can_undo = can_undo
+        self.can_undo = can_undo
         self.last_attempt: Attempt | None = None
         # For whole outputs, if the executor has no folder on this machine.
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folders: list[tempfile.TemporaryDirectory[str]] = []
         # The state before the code that `undo` undoes, and how many of the known cells had run before it.
         self._mark: Any = None
         self._before: int | None = None
-        # The cells whose results are known from before the run was resumed, with their names.
-        self._past: list[tuple[str, PastCell]] = []
+        # The cells whose results are known from before the run was resumed, with their names and branches.
+        self._past: list[tuple[str, str, PastCell]] = []
         self._count = 0
 
     async def attempt(
@@ -334,11 +334,18 @@ class CodeRunner:
             restored: str = await await_with_token(self.given.rollback(self._mark), cancellation_token)
             return restored
 
-        if not self._can_undo:
+        if not self.can_undo:
             return ""
         known = bool(self._past[self._before or 0 :])
         del self._past[self._before or 0 :]
         return await once("undo", {}, restore, str, str)
+
+    def go_on(self, branch: CodeRunner) -> None:
+        """Go on from what a branch has run: the executor has its state, but for code whose results are only known."""
+        self.last_attempt, self._count = branch.last_attempt, branch._count
+        lost = branch.last_attempt is not None and branch.last_attempt.state_lost
+        self._past = [] if lost else [*self._past, *branch._past]
+        self._mark = self._before = None
 
     async def release(self) -> None:
         """Keep the code that has run; `undo` does not undo it any more."""
@@ -354,9 +361,8 @@ class CodeRunner:
     async def close(self) -> None:
         """Stop the executor, remove saved outputs and close the approval."""
         await self.executor.stop()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+        while self._folders:
+            self._folders.pop().cleanup()
         if isinstance(self.approval, Approval):
             await self.approval.close()
 
@@ -366,8 +372,8 @@ class CodeRunner:
         """Run blocks as a step of the run."""
 
         async def run() -> ExecutionResult:
-            await self._run_past(cancellation_token)
-            if self._can_undo and self._mark is None:
+            await self.catch_up(cancellation_token)
+            if self.can_undo and self._mark is None:
                 await await_with_token(self.executor.start(), cancellation_token)
                 self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
             cell.set(name)
@@ -376,23 +382,29 @@ class CodeRunner:
         def load(found: Any) -> ExecutionResult:
             result = _RESULT.validate_python(found)
             past = PastCell(blocks=list(blocks), outcome=result.outcome).with_output(result.output)
-            self._past = [] if result.state_lost else [*self._past, (name, past)]
+            self._past = [] if result.state_lost else [*self._past, (name, branch.get(), past)]
             return result
 
         if self._before is None:
             self._before = len(self._past)
         self._count += 1
         request = {"blocks": [[block.language, block.code] for block in blocks]}
-        name = hashlib.sha256(f"{self._count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
+        name = hashlib.sha256(f"{branch.get()}{self._count} {request}".encode("utf-8", "replace")).hexdigest()[:16]
         return await once(CODE, request, run, _dump, load)
 
-    async def _run_past(self, cancellation_token: CancellationToken) -> None:
+    async def catch_up(self, cancellation_token: CancellationToken) -> None:
+        """Run the code again whose results are known, since its variables are needed."""
         past, self._past, self._before = self._past, [], 0
         if not past or getattr(self.given, "state", None) != "session":
             return
-        for name, before in past:
+        here = branch.get()
+        for name, there, before in past:
             cell.set(name)
-            again = await run_again(before, self.executor, cancellation_token)
+            branch.set(there)  # The calls of functions that it made are known as those of its branch.
+            try:
+                again = await run_again(before, self.executor, cancellation_token)
+            finally:
+                branch.set(here)
             if again.cell is None:
                 note(f"What earlier code had set is lost: {again.remark}.")
             elif again.remark:
@@ -431,9 +443,9 @@ class CodeRunner:
 
     def _own_folder(self) -> Path:
         """A folder for what the executor's has no place for."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True)
-        return Path(self._folder.name)
+        if not self._folders:
+            self._folders.append(tempfile.TemporaryDirectory(prefix="coderoom-", ignore_cleanup_errors=True))
+        return Path(self._folders[0].name)
 
     def _to_attempt(
         self, number: int, selection: Selection, result: ExecutionResult, saved: Path | None = None

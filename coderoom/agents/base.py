@@ -238,7 +238,7 @@ Said = asyncio.Queue[BaseAgentEvent | BaseChatMessage | None]
 """The items of a turn, each of which is done when it has been read; `None` at the end of the turn."""
 
 _said: ContextVar[Said | None] = ContextVar("_said", default=None)
-_NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
+NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
 """What is in the stream, but not among the inner messages of the response."""
 _QUIET_SECONDS = 0.25
 """Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
@@ -372,7 +372,7 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         inner: list[BaseAgentEvent | BaseChatMessage] = []
         try:
             while (item := await said.get()) is not None:
-                if not isinstance(item, _NOT_KEPT) and keys.SHOWN not in item.metadata:
+                if not isinstance(item, NOT_KEPT) and keys.SHOWN not in item.metadata:
                     inner.append(item)
                 yield item
                 said.task_done()
@@ -558,14 +558,15 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         hint: str | None = None,
         *,
         tools: Sequence[BaseTool[Any, Any]] = (),
+        temperature: float | None = None,
     ) -> CreateResult:
-        """Call the model and add its reply to the context."""
+        """Call the model and add its reply to the context. The hint is the end of this request only."""
         assert self._model_client is not None
         await self._may_go_on(cancellation_token)
         messages = await self._conversation(*([] if hint is None else [UserMessage(content=hint, source=self.name)]))
         on_chunk = partial(self._say_chunk, message_id) if self._model_client_stream else None
         with self._within_budget():
-            reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk)
+            reply = await call_model(self._model_client, messages, cancellation_token, tools, on_chunk, temperature)
         if reply.thought:
             await self.say(ThoughtEvent(content=reply.thought, source=self.name))
         message = AssistantMessage(content=reply.content, thought=reply.thought, source=self.name)

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 from weakref import WeakSet
 
 from autogen_agentchat.base import Handoff, TaskResult
@@ -22,14 +22,14 @@ from pydantic import Field
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents.attempt import Attempt, CodeFormat, CodeRunner, Selection
 from coderoom.agents.base import (
-    CodingAgent,
-    CodingAgentConfig,
     ConversationState,
     Ending,
     Turn,
     execution_event,
     final_message,
 )
+from coderoom.agents.branch_judges import BranchJudge
+from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig, BranchRunner
 from coderoom.agents.code_session import CodeActSession, OnError
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.replay import PastCell
@@ -43,6 +43,7 @@ from coderoom.agents.tools import (
     with_functions,
     with_help,
 )
+from coderoom.agents.variations import Variation
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
@@ -51,7 +52,7 @@ from coderoom.sandbox import OnOutput
 _REMEMBERED = 50
 
 
-class CodeActAgentConfig(CodingAgentConfig):
+class CodeActAgentConfig(BranchingAgentConfig):
     """The config of a `CodeActAgent`. Each field is the constructor's argument of the same name."""
 
     tools: list[ComponentModel] = Field(default_factory=list)
@@ -133,7 +134,7 @@ class LimitedTurn(Turn):
         return None
 
 
-class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
+class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
     """Solves tasks step by step: writes code, runs it in one session, and reads the result.
 
     The code can call functions of the host: Python functions, AutoGen's tools, and all tools of a workbench (of an MCP
@@ -173,9 +174,13 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             tuples, dicts and sets.
         initial_imports: Modules that are imported in the session before the first code, by their names there:
             `{"np": "numpy"}`.
+        branches: How many repairs are tried at the same time after a failed attempt, each in a fork of the session: a
+            number, or a list of `Variation`s. All branches are one step.
+        branch_judge: Who chooses between the branches, as `BranchTests`; `None`: the first whose code works.
 
     Raises:
-        ValueError: A limit is out of range, a tool cannot be offered, or a variable cannot be set.
+        ValueError: A limit is out of range, a tool cannot be offered, a variable cannot be set, or there are `branches`
+            with an executor whose session cannot be forked.
     """
 
     DEFAULT_DESCRIPTION = "Solves tasks step by step by writing and running Python, and calls functions from it."
@@ -218,6 +223,8 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         budget: Budget | None = None,
         initial_variables: Mapping[str, Any] | None = None,
         initial_imports: Mapping[str, str] | None = None,
+        branches: int | Sequence[Variation] = 1,
+        branch_judge: BranchJudge | None = None,
     ) -> None:
         description = self.DEFAULT_DESCRIPTION if description is None else description
         context = BufferedChatCompletionContext(_REMEMBERED) if model_context is None else model_context
@@ -257,6 +264,7 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
             handoffs,
             budget,
         )
+        self.branch_into(branches, branch_judge, executor)
         if max_steps < 1:
             raise ValueError(f"max_steps must be 1 or more, not {max_steps!r}.")
         if max_tokens is not None and max_tokens < 1:
@@ -410,6 +418,18 @@ class CodeActAgent(CodingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         self, turn: LimitedTurn, selection: Selection, context: Sequence[LLMMessage], on_output: OnOutput
     ) -> Attempt:
         return await self._session.run(turn.number, selection, context, turn.token, on_output)
+
+    async def _twin(self, variation: Variation, runner: BranchRunner) -> Self:
+        made = await super()._twin(variation, runner)
+        made._session = self._session.branch(runner)
+        return made
+
+    async def _step_in_branches(self, turn: LimitedTurn) -> None:
+        await self._session.set_variables(turn.token)
+        await super()._step_in_branches(turn)
+
+    def _join(self, twins: Sequence[Self], kept: Self | None) -> None:
+        self._session.join([twin._session for twin in twins], None if kept is None else kept._session)
 
     def _stopped(self, turn: LimitedTurn) -> TextMessage:
         """The message of a turn that ended without an answer."""

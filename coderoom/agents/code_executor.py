@@ -19,9 +19,12 @@ from pydantic import BaseModel, Field, model_validator
 from coderoom._util.tasks import aside
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
-from coderoom.agents.base import CodingAgent, CodingAgentConfig, Ending, Turn, execution_event, facts, final_message
+from coderoom.agents.base import Ending, Turn, execution_event, facts, final_message
+from coderoom.agents.branch_judges import BranchJudge
+from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig
 from coderoom.agents.metadata import StopReason
 from coderoom.agents.tools import with_help
+from coderoom.agents.variations import Variation
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints
 from coderoom.models.budgets import Budget
@@ -46,7 +49,7 @@ class RetryDecision(BaseModel):
         return {"reason": "", **data} if isinstance(data, dict) else data
 
 
-class CodeExecutorAgentConfig(CodingAgentConfig):
+class CodeExecutorAgentConfig(BranchingAgentConfig):
     """The config of a `CodeExecutorAgent`. Each field is the constructor's argument of the same name."""
 
     code_executor: ComponentModel
@@ -78,7 +81,7 @@ class RetryTurn(Turn):
         return StopReason.NOT_RETRIED if self.gave_up else None
 
 
-class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
+class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentConfig]):
     """Runs code found in other agents' messages, or writes, runs and repairs its own.
 
     Without a `model_client` it runs the fenced code blocks in new messages and answers with their output. With one it
@@ -115,10 +118,15 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             the call is not run. The model must be able to call functions.
         budget: What the agent may use from its beginning on, or since it was reset. A request to a model or a run of
             code that is not covered raises `BudgetExceeded`, which ends a team's run.
+        branches: How many repairs are tried at the same time after a failed attempt, each in a fork of the session: a
+            number, or a list of `Variation`s. The model is not asked then whether to try again, and all branches are
+            one retry.
+        branch_judge: Who chooses between the branches, as `BranchTests`; `None`: the first whose code works.
 
     Raises:
         ValueError: `max_retries_on_error` is negative, or above 0 without a model client; `max_output_chars` is below
-            200; or `retry_from` is `clean` with an executor that has no checkpoints.
+            200; `retry_from` is `clean` with an executor that has no checkpoints; or there are `branches` without a
+            retry, or with an executor whose session cannot be forked.
     """
 
     DEFAULT_TERMINAL_DESCRIPTION = (
@@ -164,6 +172,8 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         memory: Sequence[Memory] | None = None,
         handoffs: Sequence[Handoff | str] | None = None,
         budget: Budget | None = None,
+        branches: int | Sequence[Variation] = 1,
+        branch_judge: BranchJudge | None = None,
     ) -> None:
         count, choices = max_retries_on_error, get_args(RetryFrom)
         if count < 0:
@@ -199,6 +209,9 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             handoffs=handoffs,
             budget=budget,
         )
+        self.branch_into(branches, branch_judge, code_executor)
+        if branches != 1 and count == 0:
+            raise ValueError("branches are tried after a failed attempt: set max_retries_on_error to 1 or more.")
         self._instructions = with_help(system_message or None, code_executor)
         self._max_retries_on_error = max_retries_on_error
         self._sources = None if sources is None else list(sources)
@@ -231,9 +244,14 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
     # --- A turn with a model: write, run, decide, sum up ---
 
     async def _step(self, turn: RetryTurn) -> None:
-        """A step, and the decision on another one after a failure."""
+        """A step, and the decision on another one after a failure; before branches nobody is asked for one."""
+        was_first = not turn.attempts
         await super()._step(turn)
         if turn.answer is not None or turn.stop_reason is not None:
+            return
+        if self.branches_out:
+            if was_first and (undone := await self._runner.undo(turn.token)):
+                await self._add_to_context(_UNDONE.format(undone))
             return
         # The message before the question in the context has the output.
         attempt = turn.attempts[-1]
@@ -252,7 +270,7 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
             return
         plan = f"Try again. What went wrong and how to fix it: {decision.reason}"
         if undone := await self._runner.undo(turn.token):
-            plan += f"\nThe failed attempt was undone: {undone} are as they were before it. Write the whole code again."
+            plan += f"\n{_UNDONE.format(undone)}"
         await self._add_to_context(plan)
 
     async def _sum_up(self, turn: RetryTurn) -> TextMessage:
@@ -332,6 +350,9 @@ class CodeExecutorAgent(CodingAgent[RetryTurn], Component[CodeExecutorAgentConfi
         with self._within_budget():
             attempt = await self._runner.attempt(1, selection, context, cancellation_token)
         return CodeResult(exit_code=attempt.exit_code, output=attempt.describe())
+
+
+_UNDONE = "The failed attempt was undone: {} are as they were before it. Write the whole code again."
 
 
 def _decision_event(

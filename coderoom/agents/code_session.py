@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary, ref
@@ -92,7 +93,7 @@ class CodeActSession:
     ) -> Attempt:
         """Run the blocks of a reply; with `on_error="rollback"`, undo a failure."""
         await await_with_token(self._workbenches.restart_broken(), cancellation_token)
-        await self._set_variables(cancellation_token)
+        await self.set_variables(cancellation_token)
         self._recorder.take()
         undo = True
         try:
@@ -106,7 +107,19 @@ class CodeActSession:
             await self._runner.release()
         return self._runner.last_attempt or attempt
 
-    async def _set_variables(self, cancellation_token: CancellationToken) -> None:
+    def branch(self, runner: CodeRunner) -> CodeActSession:
+        """The session of a branch, whose code `runner` runs."""
+        made = copy(self)
+        made._runner, made._cells, made._called = runner, list(self._cells), []
+        return made
+
+    def join(self, branches: Sequence[CodeActSession], kept: CodeActSession | None) -> None:
+        """Go on from the state of a branch, or from that before the branches; calls of functions are never undone."""
+        self._called += [call for each in branches for call in each._called]
+        if kept is not None:
+            self._cells, self._failed, self._are_set = kept._cells, kept._failed, kept._are_set
+
+    async def set_variables(self, cancellation_token: CancellationToken) -> None:
         """Import the initial modules and set the initial variables in a session that is new."""
         if self._variables is not None and not self._are_set:
             result = await self._runner.executor.run([self._variables], cancellation_token)
@@ -167,7 +180,7 @@ class CodeActSession:
             return ""
         await self._runner.restart()
         self._are_set = False
-        await self._set_variables(cancellation_token)
+        await self.set_variables(cancellation_token)
         back: list[PastCell] = []
         lost: list[str] = []
         changed: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from autogen_agentchat.base import Response
@@ -60,9 +61,19 @@ class HeldTests:
         self.files: dict[str, str] = {}
         self._left_out: set[str] = set()
 
+    def anew(self) -> HeldTests:
+        """The same tests, for other code."""
+        made = copy(self)
+        made.files, made._left_out = {}, set()
+        return made
+
     def take(self, message: BaseChatMessage) -> bool:
         """Take the code of a message, if it has some; whether the code has changed."""
-        before, found = self.files, code_in(message.to_model_text(), self._config.module, self._left_out)
+        return self.take_text(message.to_model_text())
+
+    def take_text(self, text: str) -> bool:
+        """Take the code of a text, as `take` does."""
+        before, found = self.files, code_in(text, self._config.module, self._left_out)
         begin = f"{self._config.module}."
         has_new = any(name.startswith(begin) for name in found)  # Perhaps in another language.
         self.files = {name: code for name, code in before.items() if not (has_new and name.startswith(begin))} | found
@@ -76,13 +87,9 @@ class HeldTests:
         """
         if not self.files:
             return ReviewVerdict(approved=False, issues=[], summary="There is no code to test.")
-        config = self._config
-        begin = f"{config.module}."
-        is_program = isinstance(self._tests, Programs)
-        files = {name: code for name, code in self.files.items() if not is_program or name.startswith(begin)}
         try:
-            async with Judge(wall=config.wall, timeout=config.timeout, sessions=1) as judge:
-                verdicts = await judge.run(files, self._tests, shared=config.shared)
+            async with Judge(wall=self._config.wall, timeout=self._config.timeout, sessions=1) as judge:
+                verdicts = await self.verdicts(judge)
         except (MissingDependencyError, RequestError) as error:  # Such as one of the language that the code has chosen.
             return ReviewVerdict(approved=False, issues=[], summary=f"The code cannot be tested: {error}")
         failed = [each for each in verdicts if not each.passed and not each.skipped]
@@ -94,6 +101,19 @@ class HeldTests:
         if len(failed) > _MOST_NAMED:
             issues.append(ReviewIssue(severity="error", line=None, message=f"and {len(failed) - _MOST_NAMED} more"))
         return ReviewVerdict(approved=not failed and passed > 0, issues=issues, summary=summary)
+
+    async def verdicts(self, judge: Judge) -> list[Verdict]:
+        """The verdict of each test on the code.
+
+        Raises:
+            MissingDependencyError: The code has chosen a language that is not installed.
+            RequestError: The code cannot be tested.
+            SandboxUnavailable: The sandbox broke, which says nothing about the code.
+        """
+        begin = f"{self._config.module}."
+        is_program = isinstance(self._tests, Programs)
+        files = {name: code for name, code in self.files.items() if not is_program or name.startswith(begin)}
+        return await judge.run(files, self._tests, shared=self._config.shared)
 
 
 def _said(verdict: Verdict) -> str:

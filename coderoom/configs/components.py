@@ -24,6 +24,7 @@ from autogen_core.tools import BaseTool, Workbench
 from pydantic import AliasChoices, BaseModel, RootModel, TypeAdapter
 
 from coderoom._util.autogen import WELL_KNOWN_PROVIDERS
+from coderoom.agents import BranchJudge
 from coderoom.approval import Approval
 from coderoom.configs.yaml import in_a_line, nearest, show_key
 
@@ -265,6 +266,7 @@ _BY_FIELD = {
     "tools": Kind("a tool", (BaseTool,)),
     "approval": _APPROVAL,
     "approvals": _APPROVAL,
+    "branch_judge": Kind("a judge of branches", (BranchJudge,)),
 }
 
 

@@ -31,6 +31,7 @@ async def call_model(
     cancellation_token: CancellationToken,
     tools: Sequence[Tool] = (),
     on_chunk: Callable[[str], Awaitable[None]] | None = None,
+    temperature: float | None = None,
 ) -> CreateResult:
     """Call a model, whose reply is streamed if there is an `on_chunk`.
 
@@ -38,6 +39,8 @@ async def call_model(
     the model was offered tools. A stream without anything in it is a `ModelError`: a page of a web server is one.
     """
     more: dict[str, Any] = {"tools": tools} if tools else {}
+    if temperature is not None:
+        more["extra_create_args"] = {"temperature": temperature}
     await make_ready(model_client)
     messages = await with_encoded_pictures(messages)
     result: CreateResult | None

@@ -14,7 +14,7 @@ from autogen_core.model_context import HeadAndTailChatCompletionContext
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from pydantic import ValidationError
 
-from coderoom.agents import CodeActAgent, CodeActAgentConfig
+from coderoom.agents import BranchTests, CodeActAgent, CodeActAgentConfig
 from coderoom.approval import RuleApproval
 from coderoom.configs import ReplayModel, check_team
 from coderoom.executors import SandboxCodeExecutor
@@ -34,6 +34,7 @@ EVERYTHING: dict[str, Any] = {
     "max_output_chars": 300,
     "initial_variables": {"x": [1, "a"]},
     "initial_imports": {"m": "math", "path": "os.path"},
+    "branches": 3,
 }
 
 
@@ -73,6 +74,7 @@ def test_every_argument_comes_back(tmp_path: Path) -> None:
         memory=[ListMemory("notes")],
         handoffs=["boss"],
         budget=Budget(cells=9),
+        branch_judge=BranchTests("assert True"),
         **EVERYTHING,
     )
     config = agent.dump_component().config

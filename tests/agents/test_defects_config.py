@@ -14,7 +14,7 @@ from autogen_core.model_context import BufferedChatCompletionContext
 from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import ValidationError
 
-from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent
+from coderoom.agents import ApprovalRequest, ApprovalResponse, BranchTests, CodeExecutorAgent, ReviewerAgent
 from coderoom.approval import NeverApprove
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.models.budgets import Budget
@@ -57,6 +57,8 @@ def arguments_of_every_kind(folder: Path, *replies: str) -> dict[str, Any]:
         "memory": [ListMemory("notes")],
         "handoffs": ["boss"],
         "budget": Budget(cells=9),
+        "branches": 2,
+        "branch_judge": BranchTests("assert True"),
     }
 
 
@@ -106,7 +108,7 @@ def test_ce01_defaults_come_back_as_defaults(tmp_path: Path) -> None:
 
 async def test_ce01_a_loaded_agent_still_retries(tmp_path: Path) -> None:
     arguments = arguments_of_every_kind(tmp_path, BAD, decide(True), WORSE, decide(True), GOOD)
-    arguments |= {"approval_func": None, "model_context": None}
+    arguments |= {"approval_func": None, "model_context": None, "branches": 1, "branch_judge": None}
     agent = reloaded(CodeExecutorAgent(**arguments))
     facts = facts_of(await turn(agent, "TASK"))
     await agent.close()

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from coderoom.sandbox.functions.function import Arguments, DescribedError, HostFunction, as_data, error_data
-from coderoom.steps import cell, find_now, keep_step
+from coderoom.steps import branch, cell, find_now, keep_step
 
 _LONGEST = 100_000
 
@@ -43,7 +43,7 @@ class CallRecorder:
     """Records the answers of host functions, or answers from a record."""
 
     def __init__(self) -> None:
-        self._calls: list[RecordedCall] = []
+        self._calls: defaultdict[str, list[RecordedCall]] = defaultdict(list)  # By the branch that has made them.
         self._answers: dict[tuple[str, str], deque[RecordedCall]] | None = None
 
     def wrap(self, function: HostFunction) -> HostFunction:
@@ -62,7 +62,9 @@ class CallRecorder:
                 if call.error is not None:
                     raise DescribedError(json.loads(call.error))
                 return json.loads(call.value)
-            calls = self._calls  # A thread may outlive its cell: its answer must not count for a later one.
+            calls = self._calls[
+                branch.get()
+            ]  # A thread may outlive its cell: its answer must not count for a later one.
             try:
                 value = function.run(inner)
                 if inspect.isawaitable(value):
@@ -79,9 +81,8 @@ class CallRecorder:
         return replace(function, check=check, run=run if function.in_thread else run_async)
 
     def take(self) -> list[RecordedCall]:
-        """The calls since the last `take`."""
-        calls, self._calls = self._calls, []
-        return calls
+        """The calls of this branch since the last `take`."""
+        return self._calls.pop(branch.get(), [])
 
     def answer_from(self, calls: Sequence[RecordedCall] | None) -> None:
         """Answer from recorded calls from now on; `None`: call the functions."""
@@ -98,8 +99,9 @@ class CallRecorder:
             found = find_now("call", _request_of(name, digest))
             if found is None:
                 return None
-            self._calls.append(RecordedCall.model_validate(found))
-            return self._calls[-1]
+            call = RecordedCall.model_validate(found)
+            self._calls[branch.get()].append(call)
+            return call
         waiting = self._answers.get((name, digest))
         if not waiting:
             raise RuntimeError(f"{name}() is not called again to restore a session, and this call was not recorded")
