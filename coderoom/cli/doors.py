@@ -55,6 +55,9 @@ def mcp(
     processes: Annotated[
         bool, typer.Option("--processes", help="Offer tools for processes that stay, such as servers.")
     ] = False,
+    fixes: Annotated[
+        bool, typer.Option("--fix", help="Offer a tool that fixes repositories in the workspace; see `coderoom fix`.")
+    ] = False,
     local_network: app.LocalNetworkOption = False,
     server: app.ServerOption = None,
     journal: app.JournalOption = None,
@@ -87,7 +90,16 @@ def mcp(
         **at_server(server),
     )
     kept = open_journal(journal, off=no_journal)
-    door = MCPServer(sandbox, team or (), model=model, timeout=timeout, journal=kept, host=host, processes=processes)
+    door = MCPServer(
+        sandbox,
+        team or (),
+        model=model,
+        timeout=timeout,
+        journal=kept,
+        host=host,
+        processes=processes,
+        fixes=fixes,
+    )
     try_out(door)
     if http is None:
         if sys.stdin.isatty():

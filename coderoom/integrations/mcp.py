@@ -12,10 +12,12 @@ import json
 import logging
 import mimetypes
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
@@ -117,6 +119,21 @@ class RunFacts(BaseModel):
     files: list[str]
     usage: Annotated[dict[str, int], Field(description="Tokens.")]
     cost_usd: float | None
+    run: Annotated[str | None, Field(description="Its name in the journal.")]
+
+
+class FixFacts(BaseModel):
+    """What a program reads of the fix of a repository."""
+
+    succeeded: Annotated[bool, Field(description="Whether all tests, as they were, pass with the patch.")]
+    before: Annotated[dict[str, int], Field(description="How many tests passed, failed and were skipped.")]
+    after: Annotated[dict[str, int] | None, Field(description="The same tests with the patch.")]
+    with_changed_tests: Annotated[dict[str, int] | None, Field(description="The tests as the patch changes them.")]
+    tests_changed: Annotated[list[str], Field(description="What of the patch belongs to the tests and did not count.")]
+    problems: list[str]
+    notes: list[str]
+    changes: list[str]
+    patch: Annotated[str, Field(description="A unified diff for `git apply`; empty if nothing was changed.")]
     run: Annotated[str | None, Field(description="Its name in the journal.")]
 
 
@@ -225,6 +242,7 @@ class MCPServer:
         journal: Where the runs of teams are kept; `None`: nowhere.
         host: The address at which it is served by HTTP.
         processes: Whether there are tools for processes that stay.
+        fixes: Whether the team `maintainer` fixes repositories in the working folder.
     """
 
     path = "/mcp"
@@ -239,8 +257,10 @@ class MCPServer:
         journal: Journal | None = None,
         host: str = "127.0.0.1",
         processes: bool = False,
+        fixes: bool = False,
     ) -> None:
         self._sandbox = sandbox
+        self._fixes = fixes
         self._processes = processes
         self._teams = teams
         self._journal = journal
@@ -265,12 +285,12 @@ class MCPServer:
         client = Client(self._sandbox)
         try:
             await client.sandbox.start()
-            if self._teams:  # AutoGen takes a second to be imported.
+            if self._teams or self._fixes:  # AutoGen takes a second to be imported.
                 from coderoom.configs import find_source
                 from coderoom.runs.team_run import WORKSPACE_VARIABLE, RunRequest
                 from coderoom.runs.team_run import try_out as try_team
 
-                for source in map(find_source, self._teams):
+                for source in map(find_source, [*self._teams, *(["maintainer"] if self._fixes else [])]):
                     workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
                     request = RunRequest(source, "Is all there?", workspace=workspace, **self._options)
                     await try_team(request.prepare().team)
@@ -322,6 +342,8 @@ class MCPServer:
         if self._processes:
             _add_processes(server)
         _add_files(server) if self._sandbox.workspace_mode == "direct" else _add_changes(server)
+        if self._fixes:
+            _add_fixes(server, self._journal, **self._options)
         for team in self._teams:
             _add_team(server, team, self._journal, **self._options)
         return server
@@ -497,12 +519,10 @@ def _add_changes(server: FastMCP[Client]) -> None:
 
 def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **options: Any) -> None:
     # AutoGen takes a second to be imported.
-    from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
     from autogen_core import CancellationToken
 
     from coderoom.configs import find_source, shipped_teams
     from coderoom.runs import WORKSPACE_VARIABLE, Run, RunRequest
-    from coderoom.runs.story import Story, Streamed
 
     name = "team_" + "".join(each if each.isascii() and each.isalnum() else "_" for each in Path(team).stem)
     if server._tool_manager.get_tool(name) is not None:
@@ -520,18 +540,13 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
     async def run_team(
         task: Annotated[str, Field(min_length=1, description="What to do.")], ctx: Context[Any, Client, Any]
     ) -> Annotated[CallToolResult, RunFacts]:
-        client, lines, story = _client_of(ctx), list[str](), Story()
-
-        def note(message: BaseAgentEvent | BaseChatMessage) -> None:
-            told = story.tell(message)
-            if not isinstance(told, Streamed):
-                lines.append(f"{told.source}: {told.text}\n")
+        client, lines = _client_of(ctx), list[str]()
 
         async def work() -> CallToolResult:
             workspace = client.folder if source.refers_to(WORKSPACE_VARIABLE) else None
             request = RunRequest(source, task, workspace=workspace, **options)
             run = Run.begin(request.prepare(), journal)
-            record = await run.go(note, token=CancellationToken())
+            record = await run.go(_noting(lines), token=CancellationToken())
             facts = record.to_json()
             kept = ("outcome", "answer", "error", "limit", "turns", "attempts", "files", "usage", "cost_usd", "run")
             known = {name: facts[name] for name in kept}
@@ -542,6 +557,65 @@ def _add_team(server: FastMCP[Client], team: str, journal: Journal | None, /, **
             return _result(text, known, is_error=not record.succeeded)
 
         return await _watched(ctx, work(), lines)
+
+
+def _add_fixes(server: FastMCP[Client], journal: Journal | None, /, **options: Any) -> None:
+    @server.tool(title="Fix a repository", annotations=_ADDS, structured_output=True)
+    async def fix_repository(
+        problem: Annotated[str, Field(min_length=1, description="What is wrong, such as the text of an issue.")],
+        ctx: Context[Any, Client, Any],
+        path: Annotated[FileName, Field(description="The repository's folder in the working folder.")] = ".",
+        test: Annotated[str, Field(min_length=1, description="The test command of the repository.")] = "pytest -q",
+    ) -> Annotated[CallToolResult, FixFacts]:
+        """Have a team fix a repository, which stays as it is; return the verdicts of its tests and a patch."""
+        from autogen_core import CancellationToken
+
+        from coderoom.runs import Run, RunRecord, RunRequest
+        from coderoom.runs.fix import TEAM, fix, task_of
+
+        root, lines = _client_of(ctx).folder, list[str]()
+
+        async def work() -> CallToolResult:
+            folder = await asyncio.to_thread(_folder_in, root, path)
+            task, mode = task_of(folder, problem, test), {"workspace_mode": "overlay"}
+            request = RunRequest(TEAM, task, workspace=folder, **{**options, **mode})
+
+            async def team() -> RunRecord:
+                return await Run.begin(request.prepare(), journal).go(_noting(lines), token=CancellationToken())
+
+            wall, server, timeout = options["wall"] or "auto", options["server"], options["timeout"]
+            with TemporaryDirectory() as place:
+                out = Path(place, "fix.patch")
+                fixed = await fix(folder, test, team, out=out, wall=wall, server=server, timeout=timeout)
+                data = await asyncio.to_thread(out.read_bytes) if fixed.patch else b""
+            patch = data.decode("utf-8", "surrogateescape")
+            facts = fixed.to_json() | {"patch": patch, "run": fixed.record.run}
+            text = f"{replace(fixed, patch=None)}\n\n{bound_output(patch, _MOST_CHARACTERS)}".rstrip()
+            known = {name: facts[name] for name in FixFacts.model_fields}
+            return _result(text, known, is_error=not fixed.succeeded)
+
+        return await _watched(ctx, work(), lines)
+
+
+def _folder_in(root: Path, path: str) -> Path:
+    folder = root if path == "." else root / name_inside(path)
+    if not folder.is_dir() or not folder.resolve().is_relative_to(root.resolve()):
+        raise RequestError(f"{path!r} is no folder in the working folder.")
+    return folder
+
+
+def _noting(lines: list[str]) -> Callable[[Any], None]:
+    """Takes the messages of a team, and adds what is said to lines."""
+    from coderoom.runs.story import Story, Streamed
+
+    story = Story()
+
+    def note(message: Any) -> None:
+        told = story.tell(message)
+        if not isinstance(told, Streamed):
+            lines.append(f"{told.source}: {told.text}\n")
+
+    return note
 
 
 def _client_of(ctx: Context[Any, Client, Any]) -> Client:

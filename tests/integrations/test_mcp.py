@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -251,6 +252,30 @@ async def test_a_team_is_a_tool(tmp_path: Path) -> None:
         check=True,
     )
     assert done.structuredContent["run"] in shown.stdout
+
+
+@pytest.mark.slow
+async def test_a_repository_is_fixed(tmp_path: Path) -> None:
+    repository = shutil.copytree(ROOT / "examples" / "fix" / "rotate", tmp_path / "work" / "rotate")
+    (tmp_path / "work" / "elsewhere").symlink_to(tmp_path)
+    before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
+    model = f"replay:{ROOT / 'examples' / 'fix' / 'rotate.replay.yaml'}"
+    asked = {"problem": "Spaces.", "test": "sh test/run.sh"}
+    async with stdio("--workspace", "work", "--fix", "--model", model, "--no-journal", cwd=tmp_path) as client:
+        for path in ("..", "elsewhere", "nowhere", "rotate/rotate.sh"):
+            assert (await client.call_tool("fix_repository", {**asked, "path": path})).isError, path
+        done: CallToolResult = await client.call_tool("fix_repository", {**asked, "path": "rotate"})
+    assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
+    assert done.structuredContent is not None
+    assert (done.isError, done.structuredContent["succeeded"]) == (False, True)
+    assert done.structuredContent["before"] == {"failed": 2, "passed": 3, "skipped": 0}
+    assert done.structuredContent["after"] == {"failed": 0, "passed": 5, "skipped": 0}
+    [text] = [each.text for each in done.content if each.type == "text"]
+    assert "2 failed, 3 passed -> 5 passed\n" in text
+    assert text.endswith(done.structuredContent["patch"].rstrip())
+    patch = done.structuredContent["patch"].encode()
+    subprocess.run(["git", "apply", "-"], input=patch, cwd=repository, check=True)
+    assert "while IFS= read -r name" in (repository / "rotate.sh").read_text()
 
 
 @pytest.mark.slow
