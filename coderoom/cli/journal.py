@@ -85,6 +85,9 @@ def show_run(
     html: Annotated[
         Path | None, app.option("FILE", "Write one page that works offline; '-': to the output.", "--html")
     ] = None,
+    all_branches: Annotated[
+        bool, typer.Option("--all", help="Show the code and output of all branches, and not only of those that won.")
+    ] = False,
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
@@ -98,6 +101,8 @@ def show_run(
     from coderoom.runs import RunView
     from coderoom.runs.record import network_in, network_words
     from coderoom.runs.run_log import read_records, read_steps
+    from coderoom.runs.story import Branching, tell_steps
+    from coderoom.runs.view import branch_tree
 
     opened = _open(journal)
     entry = opened.find(run)
@@ -117,7 +122,8 @@ def show_run(
         return
     typer.echo(visible(_line(entry)))
     records = read_records(opened, entry)
-    view = RunView(Console())
+    console = Console()
+    view = RunView(console, all_branches=all_branches)
     for record in records:
         view.begin(record)
         view.stop()
@@ -129,8 +135,13 @@ def show_run(
         typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:
         used: tuple[NetworkUse, ...] = ()
-        for step in opened.steps(entry.id):
+        steps = list(opened.steps(entry.id))
+        branchings = (told for told in tell_steps(steps) if isinstance(told, Branching))
+        for step in steps:
             result = step.result
+            if "branches" in result:
+                console.print(branch_tree(next(branchings).facts))
+                continue
             used += network_in(result) if "exit_code" in result else ()
             text = result.get("text") or f"{result.get('code', '')}\n\n{result.get('output', '')}"
             typer.echo(visible(text.rstrip()))

@@ -21,9 +21,24 @@ from pygments.util import ClassNotFound
 
 from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.text import in_dollars, visible
+from coderoom.runs.branches import Branch
 from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
 from coderoom.runs.record import network_in, network_words, output_beside
-from coderoom.runs.story import Cell, Check, Code, Output, Progress, Summary, Task, Verdict, Words, tell_steps
+from coderoom.runs.story import (
+    Branching,
+    Cell,
+    Check,
+    Code,
+    Entry,
+    Folding,
+    Output,
+    Progress,
+    Summary,
+    Task,
+    Verdict,
+    Words,
+    tell_steps,
+)
 from coderoom.sandbox import NetworkUse
 from coderoom.steps import CODE, MODEL
 
@@ -140,13 +155,21 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
         text = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm=""))
         return f"<details><summary>what has changed</summary>{_code(text, 'diff')}</details>" if text else ""
 
-    for told in tell_steps(steps):
-        if told.source != speaker and not isinstance(told, Task | Cell | Progress | Check):
-            speaker = told.source
-            yield f"<h2>{_text(speaker)}</h2>"
+    def shown(told: Entry) -> Iterator[str]:
         match told:
             case Task():
                 before.clear()
+            case Branching(facts=facts):
+                yield f"<p>{_text(facts.title)}</p>"
+                old, last = before.get(told.source, ""), dict[str, str]()
+                items = ""
+                for each in facts.branches:
+                    before[told.source] = old
+                    inner = "".join(part for one in told.told.get(each.branch, ()) for part in shown(one))
+                    last[each.branch] = before[told.source]
+                    items += _branch(each, inner, won=each.branch == facts.won)
+                before[told.source] = last.get(facts.won or "", old)
+                yield f'<ul class="branches">{items}</ul>'
             case Cell(code=code):
                 yield f"<h2>block {told.number}</h2>{_code(code, told.language)}"
                 yield _output(told.output, told.outcome, journal, entry, told.files) + _network(told.network)
@@ -161,7 +184,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
             case Code(blocks=[first, *_]):
                 code = "\n\n".join(block.code for block in told.blocks)
                 prose = f"<details><summary>reply</summary>{_markdown(told.text)}</details>"
-                yield _code(code, first.language) + difference(speaker, code) + prose
+                yield _code(code, first.language) + difference(told.source, code) + prose
             case Output(text=output):
                 yield _output(output, told.outcome, journal, entry, told.files) + _network(told.network)
             case Verdict(approved=approved):
@@ -173,6 +196,32 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 yield f'<pre class="output">{_text(told.text)}</pre>'
             case _:
                 yield _markdown(told.text)
+
+    folding = Folding()
+    for each in tell_steps(steps):
+        told = folding.fold(each)
+        if told is None:
+            continue
+        if told.source != speaker and not isinstance(told, Task | Cell | Progress | Check | Branching):
+            speaker = told.source
+            yield f"<h2>{_text(speaker)}</h2>"
+        yield from shown(told)
+    for told in folding.rest():  # Their branches have not ended.
+        yield from shown(told)
+
+
+def _branch(branch: Branch, told: str, *, won: bool) -> str:
+    """What came of a branch, and behind it what it told, which is open if it goes on."""
+    style = "good" if branch.outcome == "ok" else "bad"
+    cost = "" if branch.cost_usd is None else f", {in_dollars(branch.cost_usd)}"
+    used = f"{branch.input_tokens + branch.output_tokens:,} tokens{cost}, {branch.seconds:.1f} s"
+    line = (
+        f"<b>{_text(branch.number)}</b> {_text(branch.variation)} "
+        f'<span class="{style}">{_text(branch.outcome)}</span> {_text(branch.verdict)} <span class="dim">{used}</span>'
+    )
+    line += " <b>goes on</b>" if won else ""
+    is_open = " open" * won
+    return f"<li>{f'<details{is_open}><summary>{line}</summary>{told}</details>' if told else line}</li>"
 
 
 def _output(

@@ -40,10 +40,11 @@ from coderoom.models.prices import cost_of
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
+from coderoom.runs.branches import BranchCosts
 from coderoom.runs.review import Reviewed
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.result import network_sum
-from coderoom.steps import CODE, MODEL, StepObserver
+from coderoom.steps import CODE, MODEL, StepObserver, branch
 from coderoom.steps.watching import watch_executor, watch_questions, watch_tools
 
 NO_CODE = "no_code"
@@ -102,6 +103,7 @@ class RunRecord:
         network: The hosts that the code asked for, if it has a list of hosts that it may reach.
         lock: The packages of its code as a requirements file with exact versions.
         reviewed: What became of changes that were kept apart from the workspace; `None` if there are none.
+        branch_costs: What the branches of its agents have cost.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -130,6 +132,7 @@ class RunRecord:
     network: Sequence[NetworkUse] = ()
     lock: str = ""
     reviewed: Reviewed | None = None
+    branch_costs: BranchCosts = field(default_factory=BranchCosts)
     activity: str = ""
     since: float = field(default_factory=monotonic)
     _runs: int = 0  # Of code, by agents that do not report them,
@@ -416,6 +419,8 @@ class RunFacts(StepObserver):
         self._record.cause = None
         if kind != MODEL:
             return
+        if in_branch := branch.get():
+            self._record.branch_costs.add(name, in_branch, request.get("priced_as", ""), result["usage"])
         if cut := _CUT.get(result.get("finish_reason", ""), "").format(name or "the team"):
             self._record.notices += [cut] if cut not in self._record.notices else []
         if name and name not in self._record.models and not result.get("cached"):

@@ -29,9 +29,10 @@ from coderoom._util.autogen import current_agent
 from coderoom._util.files import open_inside
 from coderoom._util.text import MASK, MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import BudgetExceeded, RequestError
+from coderoom.generation import BranchesJudged
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord, network_in
-from coderoom.runs.story import Check, message_of, tell_steps
+from coderoom.runs.story import Branching, Check, message_of, tell_steps
 from coderoom.steps import CODE, MODEL, StepObserver, branch
 
 _NEVER_EQUAL: Final = frozenset({"id", "created_at", "metadata"})
@@ -209,10 +210,13 @@ class RunLog(Writer, StepObserver):
     def add_event(self, event: object) -> None:
         """Write an event of the generator, unless it is from before the run was resumed."""
         shown = {name: getattr(event, name) for name in ("code", "language") if hasattr(event, name)}
+        shown |= {"branch": in_branch} if (in_branch := getattr(event, "branch", "")) else {}
         failed = [f"{each.test}: {each.why}" for each in getattr(event, "results", ()) if not each.passed]
         data = {"type": type(event).__name__, "text": str(event), **shown, **({"failed": failed} if failed else {})}
         if self.find(EVENT, data) is None:
-            self.write(EVENT, data, actor=getattr(event, "function", ""), key=self._key(EVENT, data))
+            key = self._key(EVENT, data)
+            told = {"branches": event.facts} if isinstance(event, BranchesJudged) else {}
+            self.write(EVENT, {**data, **told}, actor=getattr(event, "function", ""), key=key)
 
     def end(self, record: RunRecord) -> None:
         """Write how the run ended; or say in the record that the journal could not be written."""
@@ -315,6 +319,9 @@ def read_records(journal: Journal, entry: RunEntry) -> list[RunRecord]:
             records.append(RunRecord(entry.name, step.result["task"], entry.model, entry.id))
         elif step.kind == MESSAGE and records:
             records[-1].add(message_of(step))
+        elif step.kind == MODEL and records and (in_branch := step.request.get("branch")):
+            priced_as = step.request.get("priced_as", "")
+            records[-1].branch_costs.add(step.actor, in_branch, priced_as, step.result["usage"])
     if records:
         last, facts = records[-1], entry.facts
         for record in records:
@@ -341,7 +348,9 @@ def read_steps(journal: Journal, entry: RunEntry) -> dict[str, Any]:
             texts = [journal.content(entry.id, name).decode("utf-8", "replace") for name in asked[step.number]]
             facts["request"] = {**step.request, "messages": texts}
         listed.append(facts)
-    return {**summary(entry), "request": dict(entry.request), "steps": listed}
+    told = [each for each in tell_steps(steps) if isinstance(each, Branching)]
+    branchings = [{"source": each.source, **each.facts.model_dump()} for each in told]
+    return {**summary(entry), "request": dict(entry.request), "branchings": branchings, "steps": listed}
 
 
 def lines_of(journal: Journal, entry: RunEntry) -> list[str]:

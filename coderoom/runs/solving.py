@@ -28,11 +28,13 @@ from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.prices import cost_of, price_table, priced_as
 from coderoom.models.services import absolute_model
+from coderoom.runs.branches import Branches
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
 from coderoom.runs.observers import run_span, tracers
 from coderoom.runs.run_log import RunLog
+from coderoom.runs.view import branch_tree
 from coderoom.sandbox.remote import at_server
 from coderoom.steps import StepObserver, observing
 
@@ -52,8 +54,9 @@ _LONGEST = 1_000  # What a model service says, and what to do, is shorter.
 class SolveView:
     """Shows the progress: a line for each step, and on a terminal progress bars of functions and tests."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, priced_as: str) -> None:
         self._console = console
+        self._priced_as = priced_as
         self._passing: dict[str, int] = {}
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         self._progress = Progress(
@@ -76,6 +79,9 @@ class SolveView:
             case generation.TestsFrozen():
                 self._progress.update(self._tests, total=event.tests.count)
             case generation.ModelAsked(replayed=False):
+                return
+            case generation.BranchesJudged():
+                self._console.print(branch_tree(Branches.model_validate(event.facts).at_price(self._priced_as)))
                 return
             case generation.ModelAsked() | generation.CodeWritten() | generation.StrengthMeasured():
                 style = "dim"
@@ -314,7 +320,7 @@ async def solve(
     if continues:  # The replies are steps of the run, and else in the cache.
         file = Path(chosen.cache_dir) / FILE_NAME if chosen.cache_dir else log.path
         cache = generation.SolutionCache(file, keeps_replies=log.path is None)
-    view = SolveView(console)
+    view = SolveView(console, priced_as(client))
     try:
         generator = generation.AICodeGenerator(client, sandbox=sandbox, **{**chosen.model_dump(), "cache": cache})
         if budget is not None:

@@ -25,10 +25,11 @@ from autogen_core.code_executor import CodeBlock
 
 from coderoom.agents import metadata as keys
 from coderoom.outcome import Outcome
+from coderoom.runs.branches import BranchCosts, Branches
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Step
 from coderoom.runs.record import network_in
 from coderoom.sandbox import NetworkUse
-from coderoom.steps import CODE
+from coderoom.steps import CODE, MODEL
 
 USER: Final = "user"
 """The source of a task."""
@@ -41,10 +42,12 @@ class Entry:
     Attributes:
         source: Who tells it: an agent, or the user.
         text: All that it says, in words.
+        branch: The branch that it belongs to; empty outside of one.
     """
 
     source: str
     text: str
+    branch: str = field(default="", kw_only=True)
 
 
 class Streamed(Entry):
@@ -86,6 +89,14 @@ class Decision(Entry):
     number: int
     again: bool
     reason: str
+
+
+@dataclass(frozen=True)
+class Branching(Entry):
+    """Branches have ended, and one of them goes on. `told` has what each of them told, as `Folding` fills it in."""
+
+    facts: Branches
+    told: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,10 @@ class Story:
 
     def tell(self, message: BaseAgentEvent | BaseChatMessage) -> Entry:
         """The entry for the next message."""
+        entry, branch = self._tell(message), message.metadata.get(keys.BRANCH)
+        return replace(entry, branch=branch) if branch else entry
+
+    def _tell(self, message: BaseAgentEvent | BaseChatMessage) -> Entry:
         source, text, facts = message.source, message.to_text(), message.metadata
         is_text = isinstance(getattr(message, "content", ""), str)
         match message:
@@ -170,6 +185,8 @@ class Story:
             case CodeGenerationEvent(retry_attempt=earlier) if facts.get(keys.EVENT) == keys.RETRY_DECISION:
                 reason = facts.get(keys.REASON) or text  # Of older journals, the text has it.
                 return Decision(source, text, earlier + 1, facts.get(keys.RETRY) == "true", reason)
+            case CodeGenerationEvent() if facts.get(keys.EVENT) == keys.BRANCHING:
+                return Branching(source, text, Branches.model_validate_json(facts[keys.BRANCHES]))
             case CodeGenerationEvent(retry_attempt=earlier):
                 self._wrote.add(source)
                 return Code(source, text, earlier + 1, message.code_blocks)
@@ -194,6 +211,28 @@ class Story:
         return Words(source, text, is_text and source != USER)
 
 
+class Folding:
+    """Keeps what branches tell until they have ended, so that it can be shown under them."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], list[Entry]] = {}
+
+    def fold(self, entry: Entry) -> Entry | None:
+        """The entry, at the end of branches with all that they told; `None` if a branch tells it."""
+        if entry.branch:
+            self._held.setdefault((entry.source, entry.branch), []).append(entry)
+            return None
+        if isinstance(entry, Branching):
+            names = [each.branch for each in entry.facts.branches]
+            return replace(entry, told={name: self._held.pop((entry.source, name), ()) for name in names})
+        return entry
+
+    def rest(self) -> list[Entry]:
+        """What branches have told that did not end."""
+        held, self._held = self._held, {}
+        return [entry for entries in held.values() for entry in entries]
+
+
 def output_of(event: CodeExecutionEvent, *, is_own: bool = True) -> Output:
     """The entry for code that has run, or was not allowed to."""
     facts, code = event.metadata, event.result.exit_code
@@ -206,29 +245,37 @@ def output_of(event: CodeExecutionEvent, *, is_own: bool = True) -> Output:
 def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
     """The entries for the steps of a run in the journal."""
     story = Story()
-    files: Sequence[Mapping[str, Any]] = ()
-    network: Sequence[NetworkUse] = ()
+    made: dict[str, dict[str, Any]] = {}  # By the code of each branch: the files and hosts of its next output.
+    costs = BranchCosts()
     for step in steps:
         source, data = step.actor or step.kind, step.result
         if step.kind == MESSAGE:
             entry = story.tell(message_of(step))
+            if isinstance(entry, Branching):
+                entry = replace(entry, facts=entry.facts.priced(costs, source))
             if isinstance(entry, Output):
-                entry, files, network = replace(entry, files=files, network=network), (), ()
+                entry = replace(entry, **made.pop(entry.branch, {}))
             yield entry
         elif step.kind == TASK:
             yield Task(source, data["task"])
+        elif step.kind == MODEL and (branch := (step.request or {}).get("branch")):
+            costs.add(step.actor, branch, step.request.get("priced_as", ""), data["usage"])
+        elif step.kind == EVENT and "branches" in data:
+            yield Branching(source, data["text"], Branches.model_validate(data["branches"]).priced(costs, source))
         elif step.kind == EVENT:
             code, language = data.get("code", ""), data.get("language", "text")
-            yield Progress(source, data["text"], code, language, data.get("failed", ()))
+            failed, branch = data.get("failed", ()), data.get("branch", "")
+            yield Progress(source, data["text"], code, language, failed, branch=branch)
         elif step.kind == "verdict":
             yield Check(source, data["why"], data["passed"])
         elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
             code, output = data["code"], data["output"]
-            text, made = f"{code}\n{output}", data.get("artifacts") or ()
+            text, files = f"{code}\n{output}", data.get("artifacts") or ()
             used = network_in(data)
-            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], made, used)
+            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], files, used)
         elif step.kind == CODE:
-            files, network = data.get("artifacts") or (), network_in(data)
+            branch = (step.request or {}).get("branch", "")
+            made[branch] = {"files": data.get("artifacts") or (), "network": network_in(data)}
 
 
 def message_of(step: Step) -> BaseAgentEvent | BaseChatMessage:

@@ -27,10 +27,23 @@ from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks
 from coderoom.models.budgets import RUN
 from coderoom.outcome import Outcome
+from coderoom.runs.branches import Branches
 from coderoom.runs.durable import GO_ON
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
-from coderoom.runs.story import Code, Decision, Entry, Output, Story, Streamed, Summary, Verdict, Words
+from coderoom.runs.story import (
+    Branching,
+    Code,
+    Decision,
+    Entry,
+    Folding,
+    Output,
+    Story,
+    Streamed,
+    Summary,
+    Verdict,
+    Words,
+)
 
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue")
 _FRAMES_PER_SECOND: Final = 10
@@ -56,10 +69,13 @@ class RunView:
 
     Args:
         console: Where to show it.
+        all_branches: Whether the code and output of all branches is shown, and not only of those that went on.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, all_branches: bool = False) -> None:
         self._console = console
+        self._all_branches = all_branches
+        self._folding = Folding()
         self._speaker: str | None = None
         self._colours: dict[str, str] = {}
         self._record: RunRecord | None = None
@@ -83,9 +99,11 @@ class RunView:
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Show a message."""
-        entry = self._story.tell(message)
-        if isinstance(entry, Streamed):
-            self._stream(entry)
+        told = self._story.tell(message)
+        if isinstance(told, Streamed):
+            self._stream(told)
+            return
+        if (entry := self._folding.fold(told)) is None:
             return
         self._streamed = ""
         self._release()
@@ -93,8 +111,21 @@ class RunView:
             self._live.refresh()
         if isinstance(entry, Code) and self._record and entry.source in self._record.asks:
             self._held = entry  # A question may show its code.
+        elif isinstance(entry, Branching):
+            self._show_branches(entry)
         elif (rendering := _render(entry)) is not None:
             self._print(entry, rendering)
+
+    def _show_branches(self, entry: Branching) -> None:
+        """Show what came of branches, and then what the one that goes on told, or all of them."""
+        facts = entry.facts if self._record is None else entry.facts.priced(self._record.branch_costs, entry.source)
+        self._print(entry, branch_tree(facts))
+        for each in facts.branches:
+            if not self._all_branches and each.branch != facts.won:
+                continue
+            told = [rendering for one in entry.told.get(each.branch, ()) if (rendering := _render(one)) is not None]
+            if told:
+                self._console.print(Text(f"branch {visible(each.branch)}", style="dim"), *told, sep="\n")
 
     def _release(self, *, asked: bool = False) -> None:
         """Show code that was held back, or the words around it if a question shows it."""
@@ -111,6 +142,9 @@ class RunView:
         """Show the summary."""
         self._release()
         self.stop()
+        for entry in self._folding.rest():  # The run ended before the branches did.
+            if (rendering := _render(entry)) is not None:
+                self._print(entry, rendering)
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
@@ -156,7 +190,7 @@ class RunView:
     # What streams is erased when the complete message is shown.
 
     def _stream(self, piece: Streamed) -> None:
-        if self._live is None:
+        if self._live is None or piece.branch:  # What several branches write at the same time cannot be read.
             return
         self._name(piece.source)
         # Only the end is shown.
@@ -290,6 +324,23 @@ def _short(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def branch_tree(facts: Branches) -> Tree:
+    """What came of branches as a tree, in which the one that goes on is marked."""
+    tree = Tree(Text(visible(facts.title), style="yellow"), guide_style="dim")
+    names, outcomes = [each.variation for each in facts.branches], [each.outcome for each in facts.branches]
+    for each, name, outcome in zip(facts.branches, _aligned(names), _aligned(outcomes), strict=True):
+        used = f"{each.input_tokens + each.output_tokens:,} tokens"
+        used += "" if each.cost_usd is None else f", {in_dollars(each.cost_usd)}"
+        mark, style = (">", "bold green") if each.branch == facts.won else (" ", "")
+        line = f"{mark} {each.number}  {name}  {outcome}  {each.verdict}  ({used}, {each.seconds:.1f} s)"
+        tree.add(Text(visible(" ".join(line.splitlines())), style=style))
+    return tree
+
+
+def _aligned(texts: Sequence[str]) -> list[str]:
+    return [f"{text:<{max(map(len, texts))}}" for text in texts]
 
 
 def team_tree(component: dict[str, Any], role: str = "") -> Tree:

@@ -1,0 +1,82 @@
+"""What came of branches, as agents and the generator tell it, and what each of them has cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from coderoom.models.prices import cost_of
+
+
+class Branch(BaseModel):
+    """What came of a branch; `score` and `verdict` say how it was judged. `cost_usd` is `None` if it is not known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    branch: str
+    variation: str = ""
+    outcome: str = ""
+    exit_code: int = 0
+    verdict: str = ""
+    score: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    seconds: float = 0.0
+    cost_usd: float | None = None
+
+    @property
+    def number(self) -> str:
+        """Such as `2.1`: its number after that of the branching."""
+        return self.branch.rpartition(" ")[2]
+
+
+class Branches(BaseModel):
+    """What came of the branches of one branching: which one goes on, if any, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    branching: int
+    won: str | None
+    why: str
+    branches: tuple[Branch, ...]
+
+    @property
+    def title(self) -> str:
+        """Which branching it was, of which function in `solve`, and why that branch goes on."""
+        function = self.branches[0].branch.rpartition(" ")[0] if self.branches else ""
+        return f"{function and f'{function}: '}branching {self.branching}: {self.why}"
+
+    def priced(self, costs: BranchCosts, source: str) -> Self:
+        """The same with what the branches of an agent have cost."""
+        return self._with([costs.of(source, each.branch) for each in self.branches])
+
+    def at_price(self, model: str) -> Self:
+        """The same with what the tokens of all branches cost at the price of a model."""
+        return self._with([cost_of(model, each.input_tokens, each.output_tokens) for each in self.branches])
+
+    def _with(self, costs: Sequence[float | None]) -> Self:
+        pairs = zip(self.branches, costs, strict=True)
+        return self.model_copy(
+            update={"branches": tuple(each.model_copy(update={"cost_usd": cost}) for each, cost in pairs)}
+        )
+
+
+class BranchCosts:
+    """The list prices of the requests of each branch."""
+
+    def __init__(self) -> None:
+        self._costs: defaultdict[tuple[str, str], list[float | None]] = defaultdict(list)
+
+    def add(self, agent: str, branch: str, priced_as: str, usage: Mapping[str, Any]) -> None:
+        """Add a request of an agent."""
+        cost = cost_of(priced_as, usage["prompt_tokens"], usage["completion_tokens"])
+        self._costs[agent, branch].append(cost)
+
+    def of(self, agent: str, branch: str) -> float | None:
+        """What a branch has cost in US dollars; `None` if that is not known."""
+        costs = self._costs.get((agent, branch)) or self._costs.get(("", branch)) or [None]  # `solve` has no agents.
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
