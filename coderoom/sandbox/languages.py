@@ -115,8 +115,8 @@ exit "$1"
 """
 
 # Runs each cell as a console does: names can be declared again, and `await` is allowed at the top. So are the imports
-# and exports of a module, which are rewritten where Node refuses them. As a program, a cell has ended when nothing is
-# left to do; only then is the next one read.
+# and exports of a module, which are rewritten; the parser is the one that Node's own console uses. As a program, a cell
+# has ended when nothing is left to do; only then is the next one read.
 _NODE_CELLS: Final = r"""{
 const fs = require("fs"), inspector = new (require("inspector").Session)();
 const read = size => {
@@ -132,18 +132,57 @@ const fail = (what, code = 1) => {
     status = code;
     process.stderr.write(what.split("\n    at Session.post ")[0] + "\n");
 };
+const acorn = require("internal/deps/acorn/acorn/dist/acorn"), modules = require("module");
+const grammar = {ecmaVersion: "latest", allowImportExportEverywhere: true, allowAwaitOutsideFunction: true};
 const ofModules = /^SyntaxError: (Cannot use import statement|Unexpected token 'export')/;
-const rewritten = code => code
-    .replace(/(^|;)([ \t]*)import\b\s*([\w$\s{},*]+?)\s*from\s*(["'][^"'\n]+["'])([ \t]*with\s*\{[^}]*\})?/gm,
-        (all, before, space, names, from) => {
-            const [, name, whole, some] = /^([\w$]+)?\s*,?\s*(?:\*\s*as\s+([\w$]+))?\s*(\{[^}]*\})?$/.exec(names) || [];
-            const made = [whole, name && `{default: ${name}}`, some && some.replace(/\s+as\s+/g, ": ")].filter(Boolean);
-            const written = made.map(each => `const ${each} = await __import(${from})`).join("; ");
-            return made.length ? before + space + written : all;
-        })
-    .replace(/((?:^|;)[ \t]*)import\s*(["'][^"'\n]+["'])/gm, "$1await __import($2)")
-    .replace(/^([ \t]*)export\s+(default\s+|\{[^}]*\})?/gm, "$1");
-globalThis.__import = name => import(name);
+let wrong;
+const rewritten = code => {
+    wrong = "";
+    if (!/\b(im|ex)port\b/.test(code)) return code;
+    let tree;
+    try {
+        tree = acorn.parse(code, grammar);
+    } catch (error) {
+        wrong = error.message;
+        return code;
+    }
+    const changes = [], nodes = [tree];
+    const change = (start, end, text) => changes.push([start, end, text]);
+    const text = ({start, end}) => code.slice(start, end);
+    const imported = ({source, attributes = []}) => attributes.length
+        ? `await __import(${text(source)}, {with: {${attributes.map(text)}}})` : `await __import(${text(source)})`;
+    for (const node of tree.body) {
+        const {type, start, end, declaration} = node;
+        const lines = "\n".repeat(text(node).split("\n").length - 1);
+        if (type === "ImportDeclaration") {
+            const whole = node.specifiers.filter(each => each.type === "ImportNamespaceSpecifier");
+            const some = node.specifiers.filter(each => !whole.includes(each))
+                .map(each => `${each.imported ? text(each.imported) : "default"}: ${each.local.name}`);
+            const names = [...whole.map(each => each.local.name), ...some.length ? [`{${some}}`] : []];
+            const made = names.map(each => `const ${each} = ${imported(node)};`).join(" ") || `${imported(node)};`;
+            change(start, end, made + lines);
+        } else if (type === "ExportDefaultDeclaration" && !declaration.id) {
+            change(start, declaration.start, ";(");
+            change(declaration.end, declaration.end, ")");
+        } else if (/^Export/.test(type)) {
+            if (declaration) change(start, declaration.start, "");
+            else change(start, end, `${node.source ? imported(node) : ""};${lines}`);
+        }
+    }
+    for (const node of nodes) {
+        if (node.type === "ImportExpression") change(node.start, node.start + "import".length, "__import");
+        for (const each of Object.values(node)) if (each && typeof each === "object") nodes.push(each);
+    }
+    changes.sort((one, other) => other[0] - one[0]);
+    return changes.reduce((done, [start, end, text]) => done.slice(0, start) + text + done.slice(end), code);
+};
+const use = env => {
+    if (!env.NODE_PATH || env.NODE_PATH === process.env.NODE_PATH) return;
+    Object.assign(process.env, env);
+    modules._initPaths();
+    require(JSON.parse(env.NODE_OPTIONS.match(/--require=("(?:[^"\\]|\\.)*")/)[1]));
+};
+globalThis.__import = (name, options) => options ? import(name, options) : import(name);
 inspector.connect();
 let place;
 inspector.post("Runtime.evaluate", {expression: "globalThis"}, (error, answer) => { place = answer.result.objectId; });
@@ -159,27 +198,22 @@ process.on("beforeExit", () => {
         if (waiting) fail("The cell has ended while it was waiting for something that cannot happen.", 13);
         fs.writeSync({cells}, cell + " " + (status || process.exitCode || 0) + "\n");
     }
-    const head = read(8), own = cell = head.readUInt32BE(0);
-    let code = read(head.readUInt32BE(4)).toString().replace(/\bimport\s*\(/g, "__import(");
+    const head = read(12), own = cell = head.readUInt32BE(0);
+    use(JSON.parse(read(head.readUInt32BE(4))));
+    const code = rewritten(read(head.readUInt32BE(8)).toString());
     process.exitCode = undefined;
     status = 0;
     waiting = true;
-    const options = {replMode: true, awaitPromise: true};
-    const evaluate = done => inspector.post(
-        "Runtime.evaluate", {expression: code + "\n//# sourceURL=cell.js", ...options}, done
-    );
-    const finish = again => (error, answer) => {
+    const expression = code + "\n//# sourceURL=cell.js";
+    inspector.post("Runtime.evaluate", {expression, replMode: true, awaitPromise: true}, (error, answer) => {
         if (own !== cell) return;
         const details = answer && answer.exceptionDetails, thrown = details && details.exception;
-        if (again && thrown && ofModules.test(thrown.description) && code !== (code = rewritten(code))) {
-            return evaluate(finish(false));
-        }
         waiting = false;
         if (error) fail(error.message);
+        else if (wrong && thrown && ofModules.test(thrown.description)) fail("Uncaught SyntaxError: " + wrong);
         else if (details) fail("Uncaught " + (thrown && (thrown.description || String(thrown.value)) || details.text));
         else keep(answer.result);
-    };
-    evaluate(finish(true));
+    });
     setImmediate(() => {});
 });
 }"""
@@ -193,7 +227,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
         address_space=False,
         reading=_NODE,
         package="nodejs",
-        keeping=("node", "-e", _NODE_CELLS),
+        keeping=("node", "--expose-internals", "-e", _NODE_CELLS),
     ),
     "typescript": Program(
         _NODE,

@@ -31,6 +31,7 @@ from coderoom.sandbox.packages import (
 )
 from coderoom.sandbox.requirements import node_package
 
+_HOOK_NAME: Final = ".coderoom.js"
 _QUIET: Final = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 # Packages from elsewhere than the registry: Git runs programs, and an address may be this machine's. Older versions of
 # npm do not know the first ones, and pass over them.
@@ -43,6 +44,31 @@ _OURS: Final = (
     "--omit=dev",
     "--omit-lockfile-registry-resolved",
 )
+# A module of ECMAScript does not look into `NODE_PATH`. Every program of Node loads this file first.
+_HOOK: Final = """\
+const {pathToFileURL} = require("url"), {register, registerHooks} = require("module");
+const place = {parentURL: pathToFileURL(__dirname) + "/_.js"};
+// A file like this one that was loaded before belongs to packages that these replace: it must not look for them.
+const first = {coderoom: true}, missing = (error, context) =>
+    error && error.code === "ERR_MODULE_NOT_FOUND" && !context.coderoom;
+if (registerHooks) registerHooks({resolve(name, context, next) {
+    const given = {...context};
+    try {
+        return next(name, {...given, ...first});
+    } catch (error) {
+        try { if (missing(error, given)) return next(name, {...given, ...first, ...place}); } catch {}
+        throw error;
+    }
+}});
+else if (register) register("data:text/javascript," + encodeURIComponent(`
+    const missing = ${missing}, first = ${JSON.stringify(first)}, place = ${JSON.stringify(place)};
+    export const resolve = (name, context, next) => {
+        const given = {...context};
+        return next(name, {...given, ...first}).catch(error => missing(error, given)
+            ? next(name, {...given, ...first, ...place}).catch(() => { throw error; }) : Promise.reject(error));
+    };
+`));
+"""
 _NOBODY: Final = re.compile(r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET|ENOTCACHED")
 _UNKNOWN: Final = re.compile(r"E404|ETARGET")
 _NO_NEWS: Final = re.compile(r"(?m)^npm (error|ERR!) (A complete log|code|errno|syscall|$).*\n?|^npm (error|ERR!) ?")
@@ -58,6 +84,11 @@ class NodeModules(NamedTuple):
 
     folder: Path
     lock: str
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The variables with which all programs of Node find them, where those of `env` are set."""
+        hook = f"--require={json.dumps(str(self.folder / _HOOK_NAME))}"
+        return {"NODE_PATH": str(self.folder), "NODE_OPTIONS": f"{hook} {env.get('NODE_OPTIONS', '')}".strip()}
 
 
 async def node_modules_with(packages: Sequence[str]) -> NodeModules:
@@ -77,7 +108,7 @@ async def node_modules_with(packages: Sequence[str]) -> NodeModules:
     wanted = sorted(set(packages))
     folder = await asyncio.to_thread(made_cache_folder)
     with reporting(folder):
-        place = folder / digest_of("npm", *wanted)
+        place = folder / digest_of("npm", _HOOK, *wanted)
         if not is_whole(place):
             async with locked(place) as busy:
                 if not is_whole(place):
@@ -118,8 +149,10 @@ async def _install(npm: str, place: Path, manifest: Mapping[str, Any], busy: int
     record = place / "node_modules" / ".package-lock.json"
     record.parent.mkdir(exist_ok=True)
     record.touch()
+    hook = place / "node_modules" / _HOOK_NAME
+    hook.write_text(_HOOK, "utf-8")
     (place / "requirements.lock").write_text(lock, "utf-8")
-    records = {str(record.relative_to(place)): record.stat().st_size}
+    records = {str(each.relative_to(place)): each.stat().st_size for each in (record, hook)}
     facts = {"python": "npm", "records": records, "seconds": time.time(), "size": size_of(place)}
     (place / MARK).write_text(json.dumps(facts), "utf-8")
 

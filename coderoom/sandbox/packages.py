@@ -19,7 +19,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -71,6 +71,20 @@ class Environment(NamedTuple):
     def site_packages(self) -> Path:
         """The folder of its packages."""
         return _site_packages(self.folder)
+
+
+class Added(NamedTuple):
+    """What code has had installed while it runs.
+
+    Attributes:
+        packages: The folder that Python imports them from; empty: there are none of Python.
+        env: The variables with which other programs find them.
+        programs: The folders of their programs, for `PATH`.
+    """
+
+    packages: str = ""
+    env: Mapping[str, str] = {}
+    programs: Sequence[str] = ()
 
 
 def cache_folder() -> Path:

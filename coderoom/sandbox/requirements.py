@@ -24,7 +24,13 @@ _OF_NPM: Final = r"(?:@[a-z0-9~_-][\w.~-]*/)?[a-z0-9_~][\w.~-]*"
 _NODE_PACKAGE: Final = re.compile(
     rf"npm:(?P<names>{_OF_NPM}(?:>{_OF_NPM})*)(?:@(?P<versions>[\w.^~<>=|*+ -]+))?", re.ASCII | re.IGNORECASE
 )
-_NODE_INSTALLS: Final = re.compile(r"(?m)^[ \t]*!?(?:npm +(?:install|i|add)|(?:yarn|pnpm) +add)\b([^\n;&|#<>]*)")
+_NODE_INSTALLS: Final = re.compile(
+    r"(?m)(?:^|(?<=&&)|(?<=;))[ \t]*[!%]?(?:npm +(?:install|i|add)|(?:yarn|pnpm) +add)\b([^\n;&|#<>]*)"
+)
+_NODE_OPTIONS: Final = re.compile(
+    r"--(?:cache|include|loglevel|omit|prefix|registry|tag|workspace) +\S+|(?<=\s)-[Cw] +\S+"
+)
+_BEFORE_CODE: Final = re.compile(r"(?:[ \t]*(?://.*)?\n)*")
 _NO_NODE_MODULE: Final = re.compile(rf"Cannot find (?:module|package) '({_OF_NPM})(?:/[^']*)?'", re.IGNORECASE)
 _BLOCK: Final = re.compile(r"(?m)^# /// script\s*$\n(?P<lines>(?:^#(?: .*)?$\n)+?)^# ///\s*$")
 _INSTALLS: Final = re.compile(
@@ -154,21 +160,29 @@ def check_allowed(packages: Iterable[str], allowed: Collection[str]) -> list[str
 
     Args:
         packages: The packages, with versions.
-        allowed: The names that it may have, also as patterns such as `types-*`; empty: all.
+        allowed: The names that it may have, also as patterns such as `types-*` or `npm:@types/*`;
+            empty: all.
 
     Raises:
         RequestError: One is no package, or not allowed.
     """
-    found = [check_requirement(each) for each in packages]
+    found = [_check_package(each) for each in packages]
     patterns = [_plain(each) for each in allowed]
     for each in found:
-        name = re.match(_NAME, each)
-        if patterns and (name is None or not any(fnmatchcase(_plain(name[0]), pattern) for pattern in patterns)):
+        names = (
+            [f"npm:{name}" for name in node_package(each)[0]]
+            if each.startswith("npm:")
+            else re.findall(_NAME, each)[:1]
+        )
+        if patterns and not all(any(fnmatchcase(_plain(name), pattern) for pattern in patterns) for name in names):
             raise RequestError(f"The package {each!r} is not among those that code may install: {', '.join(allowed)}.")
     return found
 
 
 def _plain(name: str) -> str:
+    """A name as the index compares it; that of npm knows no other spelling."""
+    if name.startswith("npm:"):
+        return name
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -202,7 +216,7 @@ def near_names(name: str) -> list[str]:
 
 def installs_in(code: str) -> list[str]:
     """The packages that code installs, in a shell or by a command of notebooks (`!pip install`, `%pip install`)."""
-    return [each for each in _installed(code) if not each.endswith(_FILES)]
+    return [each for each in _installed(code) if not each.endswith(_FILES)] + _installed_by_npm(code)
 
 
 def _installed(code: str) -> list[str]:
@@ -214,19 +228,38 @@ def _installed(code: str) -> list[str]:
     return [each for each in found if each not in WORDS]
 
 
-def install_commands(code: str) -> list[str]:
-    """The commands of code that install packages."""
-    return [each[0].strip() for each in _INSTALLS.finditer(code)]
-
-
-def advice_on_installing(code: str, output: str) -> str:
-    """What installs the packages that failed code has asked for, or Node has not found; empty if there are none."""
-    code, output = code[:_LOOKED_AT], output[-_LOOKED_AT:]
-    found = _installed(code) + _called(code)
+def _installed_by_npm(code: str) -> list[str]:
+    found = []
     for options in _NODE_INSTALLS.findall(code):
-        for word in options.split():
+        for word in _NODE_OPTIONS.sub("", options).split():
             with contextlib.suppress(RequestError):
-                found.append(check_packages(f"npm:{word.strip(_QUOTES)}"))
+                found.append(_check_package(f"npm:{word.strip(_QUOTES)}"))
+    return found
+
+
+def install_commands(code: str) -> list[str]:
+    """The commands of a shell's code that install packages."""
+    found = [*_INSTALLS.finditer(code), *_NODE_INSTALLS.finditer(code)]
+    return [each[0].strip() for each in sorted(found, key=lambda each: each.start())]
+
+
+def leading_installs(code: str) -> list[str]:
+    """The commands that install packages of npm at the begin of a cell in JavaScript, which is no code there."""
+    found: list[str] = []
+    at = 0
+    while (command := _NODE_INSTALLS.match(code, _BEFORE_CODE.match(code, at).end())) is not None:  # type: ignore[union-attr]
+        found.append(command[0].strip())
+        at = command.end()
+    return found
+
+
+def advice_on_installing(code: str, output: str, on_request: bool = False) -> str:
+    """What installs the packages that failed code has asked for, or Node has not found; empty if there are none.
+
+    With `on_request`, commands that install some have done so, or said why not.
+    """
+    code, output = code[:_LOOKED_AT], output[-_LOOKED_AT:]
+    found = _called(code) if on_request else _installed(code) + _called(code) + _installed_by_npm(code)
     found = [each for each in dict.fromkeys(found) if len(each) <= _LONGEST][:_MOST]
     named = " ".join(f"--package {shlex.quote(each)}" for each in found)
     if found:

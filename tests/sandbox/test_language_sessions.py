@@ -84,11 +84,19 @@ async def test_javascript_keeps_its_variables(session: Session, node: Say) -> No
         ("setTimeout(() => { throw new Error('later') })", "Uncaught Error: later"),
         ("(async () => { throw new TypeError('inside') })()", "Uncaught TypeError: inside"),
         ("let b = = 1", "Uncaught SyntaxError: Unexpected token '='\n"),
+        ("import os from 'os'\nimport (", "Uncaught SyntaxError: Unexpected token (2:8)"),
         ("await new Promise(() => {})", "cannot happen"),
     ):
         result = await session.run(code, language="javascript")
         assert result.outcome is Outcome.ERROR
         assert said in result.output
+    no_imports = (
+        "const s = 'import (a)' // import (b)\nconsole.log(s, /import (c)/.source, `import (d) ${typeof import('fs')}`)"
+    )
+    assert await node(no_imports) == "import (a) import (c) import (d) object\n"
+    more = "let n = 1\nexport { n }\n[2].map(x => x)\nexport * from 'fs'\nexport default { n }\n"
+    more += "console.log(n, new Error().stack)"
+    assert "1 Error\n    at cell.js:6:" in await node(more)
     assert (await session.run("process.exitCode = 4", language="javascript")).exit_code == 4
     assert await node("console.log(a)") == "2\n"
 

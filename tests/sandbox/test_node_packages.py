@@ -6,7 +6,9 @@ import base64
 import hashlib
 import io
 import json
+import shutil
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +23,7 @@ from coderoom.sandbox import Sandbox
 from coderoom.sandbox.node_packages import node_modules_with
 from coderoom.sandbox.packages import kept_environments, prune_environments
 
-from .places import Place, on_every_wall
+from .places import Place, on_every_wall, on_walls
 
 
 class Registry:
@@ -88,8 +90,9 @@ class Registry:
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    folder = tmp_path_factory.mktemp("npm")
+def registry() -> Iterator[Registry]:
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)  # Workers of some walls are another user.
     marker = folder / "code-of-a-package-ran"
     registry = Registry(marker)
     with pytest.MonkeyPatch.context() as patch:
@@ -104,6 +107,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     registry.server.shutdown()
     registry.server.server_close()
     assert not marker.exists()
+    shutil.rmtree(folder)
 
 
 @pytest.mark.slow
@@ -113,8 +117,6 @@ async def test_code_has_its_packages(place: Place, registry: Registry) -> None:
     if place.wall == "docker":
         with pytest.raises(RequestError, match="use an image that has the packages"):
             await place.sandbox(packages=packages).start()
-        return
-    if place.wall in ("landlock", "sandlock"):  # Their worker is another user, who cannot read the folder of this test.
         return
     async with place.sandbox(packages=packages) as sandbox, sandbox.session() as session:
         assert sandbox.lock == (
@@ -127,14 +129,65 @@ async def test_code_has_its_packages(place: Place, registry: Registry) -> None:
         assert (await session.run(f'!node -e "{code}"; scripted')).output == f"{said}ran\n"
         written = await session.run("touch $(dirname $(command -v scripted))/x", language="sh")
         assert (written.exit_code == 0) == (place.wall == "none")
-        if place.wall != "none":  # Where nothing can be put above the code, modules of ECMAScript do not find them.
-            code = "import a from 'inner'\nconsole.log(a)"
-            for language in ("javascript", "typescript"):
-                assert (await sandbox.run(code, language=language)).output == "inner 2.0.0\n"
-            assert (await session.run(code, language="javascript")).output == "inner 2.0.0\n"
+        code = "import a from 'inner'\nconsole.log(a)"
+        for language in ("javascript", "typescript"):
+            assert (await sandbox.run(code, language=language)).output == "inner 2.0.0\n"
+        assert (await session.run(code, language="javascript")).output == "inner 2.0.0\n"
+        file = f"cat > a.mjs <<'E'\n{code}; import('absent').catch(error => console.log(error.message))\nE\nnode a.mjs"
+        found, absent = (await session.run(file, language="sh")).output.splitlines()
+        assert found == "inner 2.0.0"
+        assert absent.startswith("Cannot find package 'absent' imported from ")
+        assert absent.endswith("/a.mjs")
     registry.requested.clear()
     async with place.sandbox(packages=packages):
         assert not registry.requested
+
+
+@pytest.mark.slow
+@on_walls("bubblewrap", "landlock")
+async def test_code_installs_what_it_may(place: Place, registry: Registry) -> None:
+    packages = ["on-request", "npm:inner@1"]
+    async with place.sandbox(packages=packages, allowed_packages=["npm:inner", "npm:@scope/*"]) as sandbox:
+        async with sandbox.session() as session:
+
+            async def said(code: str, language: str) -> str:
+                return (await session.run(code, language=language)).output
+
+            imported = "import a from 'inner'; console.log(a)"
+            assert await said(imported, "typescript") == "inner 1.0.0\n"
+            assert await said("let kept = 1", "javascript") == ""
+            install = "!cd . && npm install --silent inner@2; node -e \"console.log(require('inner'))\""
+            assert await said(install, "python") == "Installed: inner@2\ninner 2.0.0\n"
+            for language in ("javascript", "typescript"):  # The first one is a process that was there before.
+                assert await said(f"{imported}; console.log(require('inner'))", language) == "inner 2.0.0\n" * 2
+            outer = "// Needed.\nnpm i @scope/outer -D\nconsole.log(require('@scope/outer'), kept)"
+            assert await said(outer, "javascript") == "Installed: @scope/outer\n@scope/outer 1.0.0 1\n"
+            assert await said("outer", "bash") == "ran\n"
+            again = "npm add inner@1.0.0 > /dev/null && node -p \"require('inner')\""
+            assert await said(again, "bash") == "inner 1.0.0\n"
+            refused = "The package 'npm:scripted' is not among those that code may install: npm:inner, npm:@scope/*."
+            for code, language in (
+                ("!npm install scripted", "python"),
+                ("npm install scripted || exit 3", "sh"),
+                ("!npm install scripted", "javascript"),
+            ):
+                result = await session.run(code, language=language)
+                assert result.error is not None
+                assert refused in result.stderr + result.error.message
+                assert "Code installs no packages here" not in result.output
+            assert sandbox.lock == "npm:@scope/outer@1.0.0\nnpm:inner@1.0.0\n"
+        assert (await sandbox.run(imported, language="javascript")).output == "inner 1.0.0\n"
+
+
+async def test_a_notebook_that_may_not_install_packages_of_npm_is_told_how(registry: Registry) -> None:
+    async with Sandbox(packages=["npm:inner@1"]) as sandbox, sandbox.session() as session:
+        assert (await session.run("!npm install inner && node -p 1")).output == "Already installed: inner\n1\n"
+        result = await session.run("!npm() { false; }; npm install inner absent@2")
+        assert result.error is not None
+        assert result.error.message == (
+            "Code installs no packages here: packages=['npm:absent@2'] (--package npm:absent@2) does, before it runs."
+        )
+        assert "[Code installs" not in result.stderr
 
 
 @pytest.mark.slow

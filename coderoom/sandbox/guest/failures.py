@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any
 
 _OURS = os.path.dirname(__file__) + os.sep
+_PACKAGE: Any = sys.modules[str(__package__)]  # Where it is behind the wall, it says later.
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 
@@ -217,7 +218,8 @@ def _shorten(trace: types.TracebackType | None, most: int) -> tuple[types.Traceb
 
 def is_library(filename: str) -> bool:
     """Whether a file is not the author's, but of the interpreter, of a package, or ours."""
-    return filename.startswith((_OURS, _LIBRARY, "<frozen ")) or any(name in filename for name in _PACKAGES)
+    ours = (_OURS, *(f"{path}{os.sep}" for path in _PACKAGE.__path__))
+    return filename.startswith((*ours, _LIBRARY, "<frozen ")) or any(name in filename for name in _PACKAGES)
 
 
 def _mark_gaps(whole: Any, error: BaseException, left_out: dict[int, int]) -> None:

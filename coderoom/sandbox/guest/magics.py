@@ -28,8 +28,14 @@ _UNMARKED = re.compile(r"(?:pip|conda|cd|ls|cat|cp|mv|rm|mkdir)[ \t]+[\w./~'\"-]
 _CELL = re.compile(r"\s*%%(?P<name>\w+)[ \t]*(?P<rest>[^\n]*)\n?(?P<body>[\s\S]*)")
 _GIVEN = re.compile(r"\$\$|\$([^\W\d]\w*)|\{([^{}\n]+)\}")
 _INSTALL = re.compile(r"(?:uv +|\S*python[\d.]* +-m +)?(?:pip[\d.]*|conda) +install\b")
+_NODE_INSTALL = re.compile(
+    r"(?:^|(?<=&&)|(?<=;))\s*(?:npm +(?:install|i|add)|(?:yarn|pnpm) +add)\b((?:'[^']*'|\"[^\"]*\"|[^;&|#<>'\"])*)"
+)
 _OF_THE_SHELL = re.compile(r"[12&]?>|[|;&]")
-_WITH_VALUES = ("-c", "-f", "-i", "-t", "--constraint", "--extra-index-url", "--find-links", "--index-url", "--target")
+_WITH_VALUES = (
+    *("-c", "-f", "-i", "-t", "--constraint", "--extra-index-url", "--find-links", "--index-url", "--target"),
+    *("-C", "-w", "--cache", "--loglevel", "--omit", "--prefix", "--registry", "--tag", "--workspace"),
+)
 _OPTION = re.compile(r"-(?:([nr])[ \t]*(\d+)|([oqct])|p[ \t]*\d+)(?:[ \t]+|$)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _HERE = "__import__('coderoom_guest.magics', fromlist=['run']).%s(%s)"
@@ -170,7 +176,11 @@ def run(mark: str, text: str, is_kept: bool, names: dict[str, Any]) -> Any:
             command, _, rest = command.partition("&&")
             _install(shlex.split(command, comments=True), names)
             command = rest.strip()
-        return _shell(command, is_kept or mark == "!!") if command else [] if is_kept else None
+        command, missing = _install_by_npm(command, names)
+        shown = _shell(command, is_kept or mark == "!!") if command else [] if is_kept else None
+        if missing and vars(builtins)["_exit_code"]:
+            raise _none_installed(missing)
+        return shown
     elif name == "cd":
         words = [word for word in shlex.split(_filled(rest, names)) if word != "-q"]
         os.chdir(os.path.expanduser(words[0] if words else "~"))
@@ -236,7 +246,8 @@ def timed(call: Callable[[], Any] | None = None) -> Any:
 
 _started: list[tuple[float, Any]] = []
 _captured: list[Captured] = []
-_folders: list[str] = []  # Where they are; the last one has all of them.
+_folders: list[str] = []  # Of packages; the last one has all of them.
+_used: list[str] = []
 
 
 def start_timer() -> None:
@@ -488,24 +499,54 @@ def _install(words: list[str], names: dict[str, Any]) -> None:
             missing.append(word)
     install = names.get("_install_packages")
     if missing and install is not None:
-        use_packages(install(missing))
+        use_packages(**install(missing))
         print(f"Installed: {', '.join(missing)}")
         return
     if missing:
-        options = " ".join(f"--package {shlex.quote(each)}" for each in missing)
-        raise RuntimeError(f"Code installs no packages here: packages={missing!r} ({options}) does, before it runs.")
+        raise _none_installed(missing)
     print(f"Already installed: {', '.join(there)}" if there else "Nothing to install.")
 
 
-def use_packages(folder: str) -> None:
-    """Import packages from a folder, instead of those folders that were used before; programs do so, too."""
-    if folder in _folders:
+def _none_installed(packages: list[str]) -> RuntimeError:
+    options = " ".join(f"--package {shlex.quote(each)}" for each in packages)
+    return RuntimeError(f"Code installs no packages here: packages={packages!r} ({options}) does, before it runs.")
+
+
+def _install_by_npm(command: str, names: dict[str, Any]) -> tuple[str, list[str]]:
+    """A command with what is left to do after its packages of npm were installed; and those that code may not install.
+
+    With a network, npm may do that.
+    """
+    install = names.get("_install_packages")
+    left = []
+    for found in list(_NODE_INSTALL.finditer(command)):
+        wanted = _wanted(shlex.split(found[1], comments=True))
+        missing = [
+            f"npm:{each}" for each in wanted if not os.path.isdir(os.path.join(os.environ.get("NODE_PATH", ""), each))
+        ]
+        if missing and install is not None:
+            use_packages(**install(missing))
+            said, missing = "Installed", []
+        else:
+            said = "Already installed"
+        left += missing
+        if wanted and not missing:
+            command = command.replace(found[0], " echo " + shlex.quote(f"{said}: {', '.join(wanted)}"), 1)
+    return command, left
+
+
+def use_packages(packages: str, env: dict[str, str], programs: list[str]) -> None:
+    """Import packages from a folder, instead of those folders that were used before; programs find theirs, too."""
+    from .programs import extend_environment
+
+    if _used == [packages, *programs]:
         return
-    sys.path[:] = [folder, *(each for each in sys.path if each not in _folders)]
-    _folders.append(folder)
-    importlib.invalidate_caches()
-    os.environ["PYTHONPATH"] = folder  # For interpreters that the code starts.
-    os.environ["PATH"] = os.pathsep.join([folder.rpartition("/lib/")[0] + "/bin", os.environ.get("PATH", "")])
+    _used[:] = [packages, *programs]
+    if packages and packages not in _folders:
+        sys.path[:] = [packages, *(each for each in sys.path if each not in _folders)]
+        _folders.append(packages)
+        importlib.invalidate_caches()
+    extend_environment(env, programs)
 
 
 def _wanted(words: list[str]) -> list[str]:

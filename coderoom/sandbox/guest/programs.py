@@ -65,6 +65,8 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     os.dup2(fds[0], 1)
     os.dup2(fds[1], 2)
     _keep_order(fds[0])
+    if message["added"]:
+        extend_environment(message["added"]["env"], message["added"]["programs"])
     os.setsid()
     os.chdir(config["workspace"])
     lock()
@@ -73,6 +75,13 @@ def run_program(message: dict[str, Any], fds: list[int], config: dict[str, Any],
     except OSError as error:
         os.write(2, ("%s: %s\n" % (argv[0], error.strerror)).encode())
         os._exit(127)
+
+
+def extend_environment(env: dict[str, str], programs: list[str]) -> None:
+    """Set variables, and put folders first in `PATH`."""
+    before = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ.update(env)
+    os.environ["PATH"] = os.pathsep.join([*programs, *(each for each in before if each not in programs)])
 
 
 def is_missing(name: str) -> bool:

@@ -171,10 +171,10 @@ class Runner:
             self._streams.use_pipes(fds[0])
         else:
             keep_input()
-        if message.get("packages"):
+        if message.get("added"):
             from .magics import use_packages  # Rarely used.
 
-            use_packages(message["packages"])
+            use_packages(**message["added"])
         self._running = True
         try:
             answer = self._interpreter.run(message, self._functions.not_awaited)

@@ -102,7 +102,7 @@ class PathRuleWall(ProbedWall):
             "workspace": workspace,
             "scratch": str(temporary),
             "private": str(private),
-            "environment": with_own_places(env, str(temporary), workspace),
+            "environment": {**with_own_places(env, str(temporary), workspace), **_kept(spec)},
             "packages": layout.packages,
             "programs": layout.programs,
             "rooms": "plain",
@@ -124,6 +124,11 @@ class PathRuleWall(ProbedWall):
         if identity_to_become() is None:
             detail += ", and can change the permissions and times of its user's files"
         return f"{detail}; {but}.", "Where user namespaces are allowed, `bubblewrap` and `namespaces` are stronger."
+
+
+def _kept(spec: SandboxConfig) -> dict[str, str]:
+    """Variables that name folders of this machine, which may be in its `/tmp`."""
+    return {} if spec.node_modules is None else {"NODE_PATH": str(spec.node_modules)}
 
 
 def _layout(spec: SandboxConfig, wall: str) -> Layout:

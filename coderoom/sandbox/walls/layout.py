@@ -22,6 +22,7 @@ from coderoom._util.processes import PYTHON_VARIABLE, default_python
 from coderoom.errors import RequestError
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.proxy.rules import AUTHORITY
+from coderoom.sandbox.requirements import ON_REQUEST
 
 _OLDEST = (3, 8)
 _PATIENCE = 20.0
@@ -239,9 +240,10 @@ def layout_for(spec: SandboxConfig, uid: int = ORDINARY) -> Layout:
     modules = spec.node_modules
     layout = _base(interpreter, readable if modules is None else (*readable, modules))
     layout = replace(layout, files=_files(uid, spec), place=spec.place)
-    if modules is not None:  # In all folders above the code, where Node looks for them.
-        links = (*layout.symlinks, (str(modules), "/node_modules"))
-        layout = replace(layout, symlinks=links, programs=(*layout.programs, str(modules / ".bin")))
+    if modules is not None:
+        layout = replace(layout, programs=(*layout.programs, str(modules / ".bin")))
+        if ON_REQUEST not in spec.packages:  # In a folder above all code, where Node looks for them.
+            layout = replace(layout, symlinks=(*layout.symlinks, (str(modules), "/node_modules")))
     if spec.place != WORKSPACE:
         layout = replace(layout, symlinks=(*layout.symlinks, (spec.place, WORKSPACE)))
     if spec.workspace is None:

@@ -252,6 +252,8 @@ class ProbedWall(ABC):
     name: ClassVar[str]
     # Whether the worker's interpreter is one of this machine.
     local: ClassVar[bool] = True
+    # Whether code sees a file tree of its own, where `Layout.symlinks` are.
+    has_tree: ClassVar[bool] = False
     # The worker's source text; see `python_arguments`.
     program: str = "from coderoom_guest.main import main; main(CONTROL)"
     # Whether each file system of a workspace needs a probe.

@@ -40,6 +40,7 @@ class MountNamespaceWall(ProbedWall):
     """A wall with namespaces of every kind, a file tree with only what is needed, and no capabilities."""
 
     overlays = True
+    has_tree = True
     by_file_system = True  # Not every file system can show root's files as another user's.
 
     def remedy(self) -> str:

@@ -30,10 +30,10 @@ from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
 from coderoom.sandbox.node_packages import node_modules_with
 from coderoom.sandbox.overlay import Overlay, UpperLayer
-from coderoom.sandbox.packages import Environment, environment_with, made_cache_folder
+from coderoom.sandbox.packages import Added, Environment, environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
 from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
-from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, node_packages_of, requirements_of
+from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, node_package, node_packages_of, requirements_of
 from coderoom.sandbox.result import ExecutionResult
 from coderoom.sandbox.walls import choose, make_wall
 from coderoom.sandbox.walls.layout import interpreter_paths
@@ -112,8 +112,10 @@ class CPythonEngine:
                 )
             if node := node_packages_of(config.packages):
                 modules = await node_modules_with(node)
-                env = {"NODE_PATH": str(modules.folder), **config.env}
-                config = config.model_copy(update={"node_modules": modules.folder, "env": env})
+                env = modules.environment(config.env)
+                if getattr(self._wall, "has_tree", False) and ON_REQUEST not in config.packages:
+                    del env["NODE_OPTIONS"]  # They are where Node looks for them, which is faster.
+                config = config.model_copy(update={"node_modules": modules.folder, "env": {**config.env, **env}})
                 self.lock = self._node_lock = modules.lock
             if requirements_of(config.packages):
                 found = await environment_with(config.packages, config.python, config.workspace)
@@ -172,14 +174,26 @@ class CPythonEngine:
             self._builds = Builds(CPythonEngine(building_config(self._config, self.wall)))
         return await self._builds.build(program, code, self._config.limits.compile_seconds)
 
-    async def _install_packages(self, packages: list[str]) -> str:
-        """Install packages for code that runs, and return the folder that they are in."""
+    async def _install_packages(self, packages: list[str]) -> Added:
+        """Install packages for code that runs."""
         config = self._config
         more = check_allowed(packages, config.allowed_packages)
-        wanted = [*config.packages, *more]
-        found = await environment_with(wanted, config.python, config.workspace, self._environment)
-        self.lock = found.lock + self._node_lock
-        return str(found.site_packages)
+        lock, folder, env, programs = "" if self._environment is None else self._environment.lock, "", {}, []
+        if requirements_of(more):
+            wanted = [*config.packages, *more]
+            found = await environment_with(wanted, config.python, config.workspace, self._environment)
+            lock, folder = found.lock, str(found.site_packages)
+            env["PYTHONPATH"] = folder
+            programs.append(str(found.folder / "bin"))
+        if node := node_packages_of(more):
+            # What code asks for replaces what was named at first.
+            named = {tuple(node_package(each)[0]): each for each in [*node_packages_of(config.packages), *node]}
+            modules = await node_modules_with(list(named.values()))
+            self._node_lock = modules.lock
+            env.update(modules.environment(config.env))
+            programs.append(str(modules.folder / ".bin"))
+        self.lock = lock + self._node_lock
+        return Added(folder, env, programs)
 
     async def close(self) -> None:
         """End everything."""

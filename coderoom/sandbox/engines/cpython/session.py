@@ -11,6 +11,7 @@ import errno
 import fcntl
 import functools
 import itertools
+import json
 import logging
 import os
 import re
@@ -46,8 +47,15 @@ from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
 from coderoom.sandbox.overlay import Overlay, Tree, UpperLayer, mirror, put
+from coderoom.sandbox.packages import Added
 from coderoom.sandbox.processes import Process
-from coderoom.sandbox.requirements import advice_on_installing, install_commands, installs_in, packages_in
+from coderoom.sandbox.requirements import (
+    advice_on_installing,
+    install_commands,
+    installs_in,
+    leading_installs,
+    packages_in,
+)
 from coderoom.sandbox.result import CodeError, ExecutionResult, NetworkUse, OutputChunk, network_sum
 
 # How many seconds interrupted code may take to end, so that its variables stay; `subprocess` alone takes 0.25. Seconds
@@ -60,6 +68,8 @@ _PAUSE = 0.01  # Between two looks at output that is not kept, where others have
 # For replacing the state by a fork of itself, which takes milliseconds unless code keeps the interpreter's lock.
 _LEAVING_THREADS = 5.0
 _MOST_REASONS = 5
+_SHELLS = ("sh", "bash")
+_INSTALLING = (*_SHELLS, "node")
 _MOST_REQUESTS = 20  # For packages: each leaves an environment on this machine.
 _GONE = "This checkpoint is gone: it was released, or the session was rolled back past it, restarted or closed."
 _STARTING, _LONGEST_FAILURE = 20.0, 4096
@@ -109,7 +119,7 @@ class CPythonSession:
         config: SandboxConfig,
         functions: Mapping[str, HostFunction],
         build: Callable[[Program, str], Coroutine[Any, Any, bytes | ExecutionResult]],
-        install: Callable[[list[str]], Awaitable[str]] | None,
+        install: Callable[[list[str]], Awaitable[Added]] | None,
     ) -> None:
         self._rooms = rooms
         self._room = room
@@ -123,7 +133,7 @@ class CPythonSession:
         self._install = install
         self._asked: list[str] = []  # The packages that were installed at the code's request.
         self._requests = 0
-        self._packages = ""  # The folder that they are in.
+        self._added = Added()  # Where they are.
         self._build = build
         self._building: asyncio.Task[bytes | ExecutionResult] | None = None
         self._live: Runner | None = None  # The process that has the current state.
@@ -160,8 +170,8 @@ class CPythonSession:
         asked = code
         if self._install is not None and program is None and "# /// script" in code:
             code = await self._with_metadata(code)
-        elif self._install is not None and program is not None and program.argv[0] in ("sh", "bash"):
-            code = await self._with_packages(code)
+        elif self._install is not None and program is not None and program.argv[0] in _INSTALLING:
+            code = await self._with_packages(code, program)
         result = await self._run_given(code, program, timeout, final, on_chunk, stdin)
         return result if code is asked else replace(result, code=asked)
 
@@ -200,16 +210,16 @@ class CPythonSession:
                 feeding.result()
             return result
 
-    async def _install_packages(self, packages: list[str]) -> str:
-        """Install packages for code that runs, and return the folder that they are in."""
+    async def _install_packages(self, packages: list[str]) -> dict[str, Any]:
+        """Install packages for code that runs, and return where they are."""
         assert self._install is not None
         asked = list(dict.fromkeys([*self._asked, *packages]))
         self._requests += asked != self._asked
         if self._requests > _MOST_REQUESTS:
             raise RequestError(f"Code may install packages {_MOST_REQUESTS} times in a session: name them together.")
-        self._packages = await self._install(asked)
+        self._added = await self._install(asked)
         self._asked = asked
-        return self._packages
+        return self._added._asdict()
 
     async def _request(self, packages: Sequence[str]) -> str:
         """Install packages; return why that is not possible."""
@@ -231,16 +241,25 @@ class CPythonSession:
             why = str(error)
         return f"raise RuntimeError({why!r})" if why else code
 
-    async def _with_packages(self, code: str) -> str:
-        """The code of a shell, after the packages that it asks for were installed, with those of earlier cells, too."""
-        for command in install_commands(code)[:_MOST_REQUESTS]:
+    async def _with_packages(self, code: str, program: Program) -> str:
+        """The code of a shell or of Node, after the packages that it asks for were installed.
+
+        A shell finds those of earlier cells, too.
+        """
+        is_shell = program.argv[0] in _SHELLS
+        for command in (install_commands if is_shell else leading_installs)(code)[:_MOST_REQUESTS]:
             if wanted := installs_in(command):
                 why = " ".join((await self._request(wanted)).split())
-                said = f"echo Installed: {shlex.quote(', '.join(wanted))}"
-                code = code.replace(command, f"{{ echo {shlex.quote(why)} >&2; false; }}" if why else said, 1)
-        if self._packages:
-            programs = shlex.quote(self._packages.rpartition("/lib/")[0] + "/bin")
-            code = f'export PYTHONPATH={shlex.quote(self._packages)} PATH={programs}:"$PATH"; {code}'
+                said = f"Installed: {', '.join(each.removeprefix('npm:') for each in wanted)}"
+                if is_shell:
+                    instead = f"{{ echo {shlex.quote(why)} >&2; false; }}" if why else f"echo {shlex.quote(said)}"
+                else:
+                    instead = f"throw new Error({json.dumps(why)});" if why else f"console.log({json.dumps(said)});"
+                code = code.replace(command, instead, 1)
+        if is_shell and self._added.env:
+            exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in self._added.env.items())
+            programs = shlex.quote(os.pathsep.join(self._added.programs))
+            code = f'export {exports} PATH={programs}:"$PATH"; {code}'
         return code
 
     async def _built(self, program: Program, code: str) -> bytes | ExecutionResult:
@@ -310,7 +329,10 @@ class CPythonSession:
         if cell.ended is not None:
             cell.ended = {**cell.ended, "limit": self._room.limit}
         failed = cell.ended.get("status") if cell.ended is not None else (cell.answer or {}).get("outcome") == "error"
-        if failed and (advice := advice_on_installing(code, cell.output.text())):
+        advice = ""
+        if failed:
+            advice = advice_on_installing(code, cell.output.text(), self._install is not None)
+        if advice and advice[:30] not in str((cell.answer or {}).get("error")):  # A command may have said so.
             cell.output.add("stderr", f"[{advice}]\n".encode())
         elif failed and program is not None and self._is_without_network and _NO_NAME.search(cell.output.text()):
             cell.output.add("stderr", f"[{_NO_NETWORK}]\n".encode())
@@ -555,7 +577,7 @@ class CPythonSession:
         if self.overlay is not None:
             made.overlay = self.overlay.on(UpperLayer(self.overlay.folder, *room.take_overlay()))
         made._install = self._install
-        made._asked, made._requests, made._packages = list(self._asked), self._requests, self._packages
+        made._asked, made._requests, made._added = list(self._asked), self._requests, self._added
         made._shell, made._used, made._told = self._shell, self._used, set(self._told)
         return made
 
@@ -625,7 +647,13 @@ class CPythonSession:
             cell.calls = Calls(self, self._functions, self._limits, live.channel)
         live.attach(cell)
         self._used = True
-        message = {"op": "cell", "id": cell.number, "code": code, "final": final, "packages": self._packages}
+        message = {
+            "op": "cell",
+            "id": cell.number,
+            "code": code,
+            "final": final,
+            "added": self._added._asdict() if self._added.env else None,
+        }
         try:
             if not live.channel.send_now(message, stdin):
                 # Not awaited: the process may never read all of it, and the cell's time is running.
@@ -657,6 +685,8 @@ class CPythonSession:
                 "keeps": [] if saving is None else ["{state}", "{kept}"],
                 "needs": program.needs,
                 "address_space": program.address_space,
+                # A shell exports them, after it has restored its own variables.
+                "added": None if program.argv[0] in _SHELLS or not self._added.env else self._added._asdict(),
             }
             await self._room.start(runner, "exec", **request)
         except BaseException:
@@ -675,10 +705,10 @@ class CPythonSession:
         if runner is None or runner.ended is not None:
             runner = self._cells = CellsRunner()
             request = {"argv": program.keeping, "needs": program.needs, "address_space": program.address_space}
-            await self._room.start(runner, "exec", code="", keeps=["{cells}"], **request)
+            await self._room.start(runner, "exec", code="", keeps=["{cells}"], added=None, **request)
         runner.attach(cell)
         # Not awaited: the process may never read all of it, and the cell's time is running.
-        cell.sending = asyncio.ensure_future(runner.send(cell, code))
+        cell.sending = asyncio.ensure_future(runner.send(cell, code, self._added.env))
         return runner
 
     async def _get_live(self) -> Runner:

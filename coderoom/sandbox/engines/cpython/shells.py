@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import struct
+from collections.abc import Mapping
 
 from coderoom.sandbox.engines.cpython.room import Ending, Runner, RunningCell
 
@@ -70,11 +72,12 @@ class CellsRunner(Runner):
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._on_answer)
 
-    async def send(self, cell: RunningCell, code: str) -> None:
-        """Send a cell; the process ends it by its number and a status."""
-        data = code.encode("utf-8", "surrogatepass")
+    async def send(self, cell: RunningCell, code: str, env: Mapping[str, str]) -> None:
+        """Send a cell, with variables of the environment to set; the process ends it by its number and a status."""
+        given, data = json.dumps(env).encode(), code.encode("utf-8", "surrogatepass")
+        head = struct.pack(">III", cell.number & 0xFFFF_FFFF, len(given), len(data))
         with contextlib.suppress(ConnectionError):  # The process has ended, which its parent will report.
-            await self._loop.sock_sendall(self._socket, struct.pack(">II", cell.number & 0xFFFF_FFFF, len(data)) + data)
+            await self._loop.sock_sendall(self._socket, head + given + data)
 
     def close(self) -> None:
         """Close everything, whereupon the process ends; a second time does nothing."""
