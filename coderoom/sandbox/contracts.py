@@ -89,9 +89,9 @@ class EngineSession(Protocol):
 
     Its methods are called one after the other, but for `cancel`, `suspend_output`, `start` and `connect`.
 
-    One that can be forked also has `async def fork(self, count: int, reseed: bool)`, which returns sessions with its
-    state and copies of its files in memory, and `async def become(self, fork: EngineSession)`, which returns the
-    session that goes on in place of both; see `Session.fork` and `Session.become`.
+    One that can be forked also has `async def fork(self, count: int, reseed: bool)`, which returns an `EngineFork` for
+    each session with its state and copies of its files, and `async def become(self, fork: EngineSession)`, which
+    returns the session that goes on in place of both; see `Session.fork` and `Session.become`.
     """
 
     async def run(
@@ -162,6 +162,16 @@ class EngineSession(Protocol):
 
     def abandon(self) -> None:
         """As `close`, for a session that nobody closed: without waiting, in the event loop."""
+
+
+class EngineFork(Protocol):
+    """A fork of a session that has not been used."""
+
+    async def open(self, functions: Mapping[str, HostFunction], /) -> EngineSession:
+        """Make the session at its first use; after a failure this may be called again."""
+
+    def abandon(self) -> None:
+        """Give up a fork that will not be used; nothing happens if it was."""
 
 
 class Engine(Protocol):

@@ -14,7 +14,7 @@ from coderoom._util.tasks import aside, call_in_loop, cancel_and_wait, run_uncan
 from coderoom.errors import RequestError
 from coderoom.sandbox.cell import Input, check, check_can_start, input_of, reporting_failures
 from coderoom.sandbox.config import SandboxConfig
-from coderoom.sandbox.contracts import EngineSession
+from coderoom.sandbox.contracts import EngineFork, EngineSession
 from coderoom.sandbox.functions.callables import Offer
 from coderoom.sandbox.functions.calls import calls_of
 from coderoom.sandbox.functions.function import HostFunction
@@ -62,23 +62,23 @@ class Session:
         open: OpenEngine,
         offer: Offer,
         register: Callable[[Session], None],
-        engine: EngineSession | None = None,
+        fork: EngineFork | None = None,
     ) -> None:
         self._config = config
         self._register = register  # It has the sandbox close the session at the latest.
         register(self)
-        self._open = open
+        self._open = open if fork is None else fork.open
+        self._fork = fork
         self._offer = offer
         self._has_functions = bool(offer)
-        self._is_fork = engine is not None
         self._engine: EngineSession | None = None
         self._dropped: weakref.finalize[..., Any]
         self._lock = asyncio.Lock()
         self._closed = False
         self._network_after: tuple[NetworkUse, ...] = ()
         self._overlay: Overlay | None = None  # Once this is closed.
-        if engine is not None:
-            self._have(engine)
+        if fork is not None:
+            self._drop_with_this(fork.abandon)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -406,7 +406,7 @@ class Session:
             RequestError: As `changes`.
             SandboxUnavailable: As `changes`.
         """
-        if self._is_fork and self._config.workspace_mode != "overlay":
+        if self._fork is not None and self._config.workspace_mode != "overlay":
             async with self._use() as engine:
                 if not hasattr(engine, "put"):
                     raise RequestError(f"Files cannot be written into a fork of the engine {self._config.engine!r}.")
@@ -434,6 +434,9 @@ class Session:
         and programs are not part of the state, and forks begin without checkpoints. They count as sessions of the
         sandbox, and stay when this one is closed.
 
+        This only keeps the state and the files as they are. Each fork gets its process, its namespaces and its files
+        when it is first used: by its first cell, or by `start()` and `async with`.
+
         Args:
             count: How many.
             reseed: Whether each gets random numbers of its own, from `random` and from `numpy.random`. Otherwise all
@@ -452,8 +455,8 @@ class Session:
         async with self._use() as engine:
             if not hasattr(engine, "fork"):
                 raise RequestError(f"A session of the engine {self._config.engine!r} cannot be forked.")
-            engines = await engine.fork(count, reseed)
-        return [Session(self._config.of_fork, self._open, self._offer, self._register, each) for each in engines]
+            forks = await engine.fork(count, reseed)
+        return [Session(self._config.of_fork, self._open, self._offer, self._register, each) for each in forks]
 
     async def become(self, fork: Session) -> None:
         """Go on as a fork of this session: with its variables, environment and current folder, and with its files.
@@ -471,7 +474,7 @@ class Session:
             RequestError: It is not a fork of this session, it or this one is closed, or its files cannot be written;
                 then both are as they were, but for what the fork had running.
         """
-        if fork is self or not fork._is_fork or fork._offer is not self._offer:
+        if fork is self or fork._fork is None or fork._offer is not self._offer:
             raise RequestError("A session can only become a fork of its own, and this is none.")
         async with fork._use() as theirs, self._use() as ours:
             await run_uncancellable(self._replace(ours, fork, theirs))
@@ -508,7 +511,7 @@ class Session:
             async with self._use() as engine, engine.frozen():
                 yield engine.overlay  # type: ignore[attr-defined]
         elif self._overlay is None:
-            raise RequestError("The session was never started: it has no changes.")
+            raise RequestError("The session was never started: it has no changes of its own.")
         else:
             async with self._lock:
                 yield self._overlay
@@ -549,7 +552,7 @@ class Session:
             engine = await self._open(await self._offer.list())
             self._have(engine)
             overlay: Overlay | None = getattr(engine, "overlay", None)
-            if overlay is not None:
+            if overlay is not None and self._fork is None:
                 overlay.layer.begin()
             if self._closed:  # Closed meanwhile; `close` is waiting for the lock.
                 raise RequestError(_CLOSED)
@@ -557,8 +560,13 @@ class Session:
 
     def _have(self, engine: EngineSession) -> None:
         self._engine = engine
+        if self._fork is not None:
+            self._dropped.detach()
+        self._drop_with_this(engine.abandon)
+
+    def _drop_with_this(self, abandon: Callable[[], None]) -> None:
         # For a session that is never closed.
-        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), engine.abandon)
+        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), abandon)
         self._dropped.atexit = False
 
     async def _close(self) -> None:
@@ -569,6 +577,9 @@ class Session:
                 self._overlay = getattr(engine, "overlay", None)
                 await engine.close()
                 self._network_after = getattr(engine, "network_after", ())
+            elif self._fork is not None:
+                self._dropped.detach()
+                self._fork.abandon()
 
 
 async def stream_whole(

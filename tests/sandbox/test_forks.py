@@ -20,7 +20,8 @@ with open("/proc/self/smaps_rollup") as file:
     sizes = {line.split()[0]: int(line.split()[1]) for line in file if line.endswith("kB\\n")}
 sizes["Private_Dirty:"] + sizes["Private_Clean:"]
 """
-PIDS = "import os\nsorted(int(name) for name in os.listdir('/proc') if name.isdigit())"
+LISTED = "sorted(int(name) for name in os.listdir('/proc') if name.isdigit())"
+PIDS = f"import os\n{LISTED}"
 
 
 ENTERS = r"""
@@ -378,6 +379,71 @@ class TestBecoming:
             await others.close()
 
 
+class TestBeforeTheyAreUsed:
+    @on_walls_with_mounts
+    async def test_they_stay_as_they_were_whatever_the_first_one_does(self, session: Session) -> None:
+        await value_of(
+            session, "import os\nx = [1]\nopen('kept', 'w').write('k')\nopen('/tmp/scratch', 'w').write('s')"
+        )
+        mark = await session.checkpoint()
+        one, other, third, last = await session.fork(4)
+        look = "x, os.getcwd(), sorted(os.listdir('/workspace')), open('/tmp/scratch').read()"
+        then = [1], "/workspace", ["kept"], "s"
+        await value_of(session, "x.append(2)\nos.remove('kept')\nopen('/tmp/scratch', 'w').write('new')\nos.chdir('/')")
+        assert await value_of(one, look) == then
+        await session.rollback(mark)
+        assert (await session.run("import time\nwhile True: time.sleep(1)", timeout=0.2)).outcome == "timeout"
+        assert await value_of(other, look) == then
+        await session.restart()
+        assert await value_of(third, look) == then
+        await session.close()
+        assert await value_of(last, look) == then
+        await close(one, other, third, last)
+
+    async def test_what_they_are_made_of_ends_with_the_last_one(self, session: Session) -> None:
+        alive = f"import os\npids = {LISTED}\nsum(open(f'/proc/{{pid}}/stat').read().split()[2] != 'Z' for pid in pids)"
+        one, other = await session.fork(2)
+        assert await value_of(session, alive) == 3
+        await value_of(one, "1")
+        await close(one, other)
+        for _ in range(100):
+            if (left := await value_of(session, alive)) == 2:
+                break
+        assert left == 2
+
+    async def test_changes_of_an_overlay_are_those_of_then(self, tmp_path: Path) -> None:
+        (tmp_path / "data").write_text("data\n")
+        async with Sandbox(workspace=tmp_path, workspace_mode="overlay") as sandbox, sandbox.session() as session:
+            await value_of(session, "open('data', 'a').write('1')")
+            one, other = await session.fork(2)
+            await session.discard()
+            await value_of(session, "open('later', 'w').write('l')")
+            assert await value_of(one, "open('data').read()") == "data\n1"
+            await session.commit()
+            await session.close()
+            assert {each.path for each in await other.changes()} == {"data"}
+            await close(one, other)
+
+    @pytest.mark.slow
+    async def test_the_memory_they_keep_is_not_the_first_ones(self) -> None:
+        async with Sandbox(limits=Limits(memory_bytes=400_000_000)) as sandbox, sandbox.session() as session:
+            await value_of(session, "import time\ndata = bytearray(b'x') * 250_000_000")
+            (fork,) = await session.fork()
+            await value_of(session, "data[::4096] = bytes(len(data[::4096]))\ntime.sleep(1)")
+            assert await value_of(fork, "data.count(b'x')") == 250_000_000
+
+    async def test_code_that_ends_what_they_are_made_of_keeps_its_own_state(self, session: Session) -> None:
+        await value_of(session, "import os, signal\nx = 1")
+        (fork,) = await session.fork()
+        pids = await value_of(session, PIDS)
+        await value_of(session, f"os.kill(({set(pids[1:])} - {{os.getpid()}}).pop(), signal.SIGKILL)")
+        with pytest.raises(RequestError, match="cannot be forked"):
+            await fork.start()
+        assert await value_of(session, "x") == 1
+        await fork.close()
+        await close(*await session.fork(2))
+
+
 class TestHowTheyEnd:
     @on_walls_with_mounts
     @pytest.mark.slow
@@ -520,6 +586,7 @@ caps = {line.split()[1].strip("0") for line in status.splitlines() if line.start
         # Code can enter the namespaces of its session's forks, as of all that it starts, and has rights there.
         async with Sandbox(**more) as sandbox, sandbox.session() as session:
             (fork,) = await session.fork()
+            await fork.start()
             entered, failed = await value_of(session, ENTERS)
             assert entered
             assert set(failed) <= {"EPERM", "EACCES", "EROFS", "EINVAL", "ENOENT"}
@@ -532,8 +599,9 @@ caps = {line.split()[1].strip("0") for line in status.splitlines() if line.start
             session,
             "import gc, os, sys\nfrom coderoom_guest import forks\nforks.reseed = lambda: os._exit(0)\nx = 1",
         )
+        (broken,) = await session.fork(reseed=True)
         with pytest.raises(RequestError, match="fork"):
-            await session.fork(reseed=True)
+            await broken.start()
         (fork,) = await session.fork()
         assert await value_of(fork, "x") == 1
         await fork.close()

@@ -350,6 +350,7 @@ async def test_a_process_that_is_not_stopped_cannot_get_unseen_files_written(tmp
     folder = make(tmp_path / "folder")
     async with Sandbox(workspace=folder, workspace_mode="overlay") as sandbox, sandbox.session() as session:
         (fork,) = await session.fork()
+        await fork.start()
         await ok(session, FLIPS)
         for _ in range(600):
             patch = await session.diff()

@@ -18,10 +18,11 @@ class Priorities:
     def __init__(self) -> None:
         self._ticks: dict[int, int] = {}
 
-    def look(self, room: int, *, first: bool, parent: int, entered: int) -> None:
+    def look(self, room: int, *, first: bool, parent: int, entered: int, apart: list[int]) -> None:
         """Lower the priority of what runs in a room if it has computed since the last look; not at the first.
 
         One process in a fork's room is a child of the supervisor of the room `parent`, where its number is `entered`.
+        Those that the room numbers `apart` are what other forks will be made of.
         """
         if first:
             self._ticks = {pid: ticks for pid, ticks in self._ticks.items() if os.path.exists(f"/proc/{pid}")}
@@ -29,8 +30,10 @@ class Priorities:
         ticks = sum(map(_ticks, [room, *pids]))
         before, self._ticks[room] = self._ticks.get(room, 0), ticks
         if not first and ticks - before >= _FEWEST_TICKS:
+            others = [[str(number)] for number in apart]
             for pid in pids:  # Not the supervisor, which enforces the limits.
-                _lower(pid)
+                if _numbers(pid)[-1:] not in others:
+                    _lower(pid)
 
 
 def _processes(room: int, parent: int, entered: int) -> list[int]:

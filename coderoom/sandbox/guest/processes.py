@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .isolation import linux
@@ -103,14 +104,14 @@ class Processes:
             self.signal_all(signal.SIGKILL, keep)
         return not left
 
-    def use(self, limit: int) -> Use:
-        """What they use together; a sum of memory above the limit is exact."""
+    def use(self, limit: int, apart: Sequence[int] = ()) -> Use:
+        """What they use together, without some of them; a sum of memory above the limit is exact."""
         memory = threads = 0
         times = os.times()  # With the children that this process has waited for.
         ticks = int((times.children_user + times.children_system) * _TICKS)
         own = _fields(os.getpid())
         addresses = 0
-        pids = self.pids()
+        pids = [pid for pid in self.pids() if pid not in apart]
         for pid in pids:
             fields = _fields(pid)
             if not fields:

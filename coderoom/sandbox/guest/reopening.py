@@ -13,7 +13,9 @@ from typing import List, NamedTuple
 _KEPT = os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK | os.O_SYNC | os.O_DIRECTORY
 
 
-class _Opened(NamedTuple):
+class Opened(NamedTuple):
+    """An open file or folder."""
+
     fd: int
     path: str
     flags: int
@@ -21,7 +23,7 @@ class _Opened(NamedTuple):
     inherited: bool
 
 
-def opened_below(folders: list[str]) -> List[_Opened]:
+def opened_below(folders: list[str]) -> List[Opened]:
     """The regular files and folders below some folders that this process has open."""
     found = []
     for fd in map(int, os.listdir("/proc/self/fd")):
@@ -33,13 +35,13 @@ def opened_below(folders: list[str]) -> List[_Opened]:
             if is_file or stat.S_ISDIR(mode):
                 flags = fcntl.fcntl(fd, fcntl.F_GETFL)
                 offset = os.lseek(fd, 0, os.SEEK_CUR) if is_file else 0
-                found.append(_Opened(fd, path, flags, offset, os.get_inheritable(fd)))
+                found.append(Opened(fd, path, flags, offset, os.get_inheritable(fd)))
         except OSError:  # It is closed by now, or removed.
             continue
     return found
 
 
-def reopen(opened: List[_Opened]) -> None:
+def reopen(opened: List[Opened]) -> None:
     """Replace them by what is at the same paths now; what is not there becomes an empty file."""
     for each in opened:
         try:

@@ -51,6 +51,8 @@ class RoomSupervisor(ForkServer):
         self._limits_of = config["limits"]
         self._cpu = 0.0  # At the last look, in seconds.
         self._kept: list[int] = []  # The checkpoints' process ids.
+        self._apart: list[int] = []  # Those of them that forks will be made of, and that are not the session's own.
+        self._entering = 0  # How many processes are on their way to forks.
         self._cpu_before: float | None = None  # At the start of the cell; `None`: no cell with a limit runs.
         self._own_disk = nested and config["workspace_in_memory"]
         self._disk = Disk(self._config["workspace"], self._limits_of["disk_bytes"])
@@ -90,7 +92,7 @@ class RoomSupervisor(ForkServer):
             self.control.send({"event": "killed"})
         elif op == "keep":  # The session's checkpoints, which outlive the processes that are ended at a limit.
             released = set(self._kept).difference(message["pids"])
-            self._kept = message["pids"]
+            self._kept, self._apart, self._entering = message["pids"], message["apart"], message["entering"]
             if released:  # One that takes its time to end would count as a process of the code's.
                 self.wait_for(lambda: self._processes.end(released), _SECONDS_TO_END)
         elif op == "interrupt":
@@ -100,10 +102,10 @@ class RoomSupervisor(ForkServer):
                 if number == message["id"]:
                     processes.signal_group(pid, message["number"])
         elif op == "look":
-            cpu = self._processes.use(self._limits_of["memory_bytes"]).cpu
-            self.control.send({"event": "looked", "busy": self._processes.busy(), "cpu_ms": int(cpu * 1000)})
+            cpu = self._use().cpu
+            self.control.send({"event": message["answer"], "busy": self._processes.busy(), "cpu_ms": int(cpu * 1000)})
         elif op == "cell":  # A cell begins, with a limit on its processor time.
-            self._cpu_before = self._processes.use(self._limits_of["memory_bytes"]).cpu
+            self._cpu_before = self._use().cpu
         elif op == "hand":
             self._processes.has_forks = self._processes.has_forks or message["forks"]
             self._hand_over(fds[0])
@@ -121,12 +123,13 @@ class RoomSupervisor(ForkServer):
 
     def watch(self) -> bool:
         """End the room's processes if together they exceed a limit; return whether they use processor time."""
-        use = self._processes.use(self._limits_of["memory_bytes"])
+        use = self._use()
         busy, self._cpu = use.cpu != self._cpu, use.cpu
         limit, own = None, len(self.children) - len(self.started)
+        ours = max(own, 1) + len(self._kept) - len(self._apart) + self._entering
         if use.memory > self._limits_of["memory_bytes"]:
             limit = "memory"
-        elif use.processes > self._limits_of["processes"] + max(own, 1) + len(self._kept):
+        elif use.processes > self._limits_of["processes"] + ours:
             limit = "processes"
         elif self._cpu_before is not None and use.cpu - self._cpu_before > self._limits_of["cpu_seconds"]:
             limit, self._cpu_before = "cpu", None
@@ -138,6 +141,9 @@ class RoomSupervisor(ForkServer):
             self._end_all(self._kept)
         return busy
 
+    def _use(self) -> processes.Use:
+        return self._processes.use(self._limits_of["memory_bytes"], self._apart)
+
     def _end_all(self, keep: list[int]) -> bool:
         self._processes.signal_all(signal.SIGKILL, keep)
         return self.wait_for(lambda: self._processes.gone(keep), _SECONDS_TO_END)
@@ -148,7 +154,7 @@ class RoomSupervisor(ForkServer):
         After an error the room must not be used again.
         """
         if message.get("reset"):
-            self._kept = []
+            self._kept, self._apart = [], []
             self.forget_forks()
             if not self._end_all([]):  # The room must not be used again.
                 raise OSError(errno.EBUSY, "not all of the room's processes could be ended")

@@ -77,6 +77,8 @@ class Runner:
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._running = False
         self._pid = 0
+        self._most_processes = (0, 0)
+        self._opened: list[reopening.Opened] = []  # When the state was kept for forks.
         self._forks: list[int] = []  # The checkpoints that this process has made, until they have ended.
         null_input()
         sys.path[:0] = ["", config["workspace"]]  # Its current folder too, as in Jupyter.
@@ -220,6 +222,11 @@ class Runner:
         for place in (1, 2, *self._places):
             os.dup2(null, place, inheritable=place < 3)
         os.close(null)
+        if places > 1:  # For forks, whose processes the kernel counts among those of this room.
+            self._most_processes = resource.getrlimit(resource.RLIMIT_NPROC)
+            resource.setrlimit(resource.RLIMIT_NPROC, (self._most_processes[1], self._most_processes[1]))
+            # The places in open files are shared with the session that goes on.
+            self._opened = reopening.opened_below([self._config["workspace"], "/tmp"])
         control.send({"event": "holding", "pid": os.getpid()})
         ForkServer(control, {"run": self._resume, "enter": self._enter}).serve()
         os._exit(0)
@@ -235,8 +242,7 @@ class Runner:
         """Continue in another room, whose namespaces are the last descriptors; a fork of this process does."""
         self._channel.key = bytes.fromhex(message["key"])
         self.connect(fds[:3])
-        folders = [self._config["workspace"], "/tmp"]
-        here, opened = os.getcwd(), reopening.opened_below(folders)
+        here = os.getcwd()
         processes = os.open("/proc", os.O_RDONLY | os.O_CLOEXEC)
         for fd, kind in zip(fds[3:], _KINDS):  # noqa: B905 (Python 3.8)
             linux.libc("setns", fd, kind)
@@ -252,8 +258,9 @@ class Runner:
         os.setsid()
         with contextlib.suppress(OSError):  # Abstract sockets of other forks have the same rules so far.
             landlock.prepare(["/"], ["/", *landlock.TERMINALS]).enforce()
+        resource.setrlimit(resource.RLIMIT_NPROC, self._most_processes)
         self.be_in_fork()
-        reopening.reopen(opened)
+        reopening.reopen(self._opened)
         with contextlib.suppress(OSError):
             os.chdir(here)
         if message["reseed"]:

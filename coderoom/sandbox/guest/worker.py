@@ -10,6 +10,7 @@ it. So what every fork would do is done once here, before the first one.
 from __future__ import annotations
 
 import base64
+import functools
 import gc
 import importlib.util
 import linecache
@@ -20,6 +21,7 @@ import site
 import socket
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from . import copying, forks, memory
@@ -66,11 +68,12 @@ def serve(control_fd: int) -> None:
         if message.get("op") == "room" and fds:
             _open_room(channel, message, fds, config, runner)
         elif message.get("op") == "uncover" and fds:
-            _uncover(channel, fds, config)
+            _in_fork(channel, fds, functools.partial(boot.uncover_workspace, config, fds[1:]))
+        elif message.get("op") == "files" and fds:
+            _keep_files(channel, fds, config)
         elif message.get("op") == "look":
-            priorities.look(
-                message["pid"], first=message["first"], parent=message["parent"], entered=message["entered"]
-            )
+            facts = {name: message[name] for name in ("first", "parent", "entered", "apart")}
+            priorities.look(message["pid"], **facts)
 
 
 def _prepare(config: dict[str, Any]) -> dict[str, Any]:
@@ -119,14 +122,49 @@ def _make_module(name: str, source: str, compiled: str) -> None:
 def _open_room(
     channel: Channel, message: dict[str, Any], fds: list[int], config: dict[str, Any], runner: Runner
 ) -> None:
-    fd, *listeners = fds
-    within, copied = [], []  # Of the room of whose session this is a fork.
+    listeners = fds[1:]
+    within, copied = [], []  # Of the room of whose session this is a fork, and of a copy of its files.
     if message["fork"]:
-        within, copied, listeners = listeners[:2], listeners[2:4], listeners[4:]
+        first = 2 if config["overlay"] else 3  # Of an overlay, the host copies the changes.
+        within, copied, listeners = listeners[:2], listeners[2 : first + 1], listeners[first + 1 :]
+
+    def serve(room: Channel) -> None:
+        nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}), within)
+        if config["overlay"]:
+            boot.hand_over_overlay(listeners.pop(), config)
+        for each in listeners:
+            boot.hand_over_listeners(each, config["proxy_ports"])
+        for folder, place in zip(copied, _copied(config)):  # noqa: B905 (Python 3.8)
+            copying.copy_folder(folder, place)
+        for each in (*within, *copied):
+            os.close(each)
+        RoomSupervisor(room, config, nested, runner, is_fork=bool(within)).serve()
+
+    _in_fork(channel, fds, serve)
+
+
+def _keep_files(channel: Channel, fds: list[int], config: dict[str, Any]) -> None:
+    """Copy the folders of a session into memory, for its forks, and send the host the copies."""
+    _, receiver, *folders = fds
+
+    def keep(host: Channel) -> None:
+        boot.hand_over_copies(receiver, folders, config["limits"]["disk_bytes"])
+        host.send({"event": "kept"})
+
+    _in_fork(channel, fds, keep)
+
+
+def _copied(config: dict[str, Any]) -> list[str]:
+    """The folders of a fork that are copies of those of the first session, but for `/tmp`."""
+    return ["/tmp"] if config["overlay"] else [config["workspace"], "/tmp"]
+
+
+def _in_fork(channel: Channel, fds: list[int], work: Callable[[Channel], None]) -> None:
+    """Do something in a fork of this process, which the host is connected to by the first descriptor."""
     try:
         pid = forks.fork()
     except OSError as error:
-        with socket.socket(fileno=fd) as sock:
+        with socket.socket(fileno=fds[0]) as sock:
             Channel(sock).send({"event": "failed", "error": f"fork: {error}", "errno": error.errno})
         return
     if pid:
@@ -137,44 +175,12 @@ def _open_room(
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         channel.close()
-        room = Channel(socket.socket(fileno=fd))
+        host = Channel(socket.socket(fileno=fds[0]))
         try:
-            nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}), within)
-            if config["overlay"]:
-                boot.hand_over_overlay(listeners.pop(), config)
-            for each in listeners:
-                boot.hand_over_listeners(each, config["proxy_ports"])
-            if copied:
-                if not config["overlay"]:  # Whose changes the host copies.
-                    copying.copy_folder(copied[0], config["workspace"])
-                copying.copy_folder(copied[1], "/tmp")
-            for each in (*within, *copied):
-                os.close(each)
-            RoomSupervisor(room, config, nested, runner, is_fork=bool(within)).serve()
+            work(host)
             status = 0
         except Exception as error:
             number = getattr(error, "errno", None)
-            room.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "errno": number})
+            host.send({"event": "failed", "error": f"{type(error).__name__}: {error}", "errno": number})
     finally:
         os._exit(status)
-
-
-def _uncover(channel: Channel, fds: list[int], config: dict[str, Any]) -> None:
-    """Remove what covers the workspace in a fork's room, once the host says so; a fork of this process does."""
-    with socket.socket(fileno=fds[0]) as sock:
-        control = Channel(sock)
-        try:
-            pid = forks.fork()
-        except OSError as error:
-            pid = -1
-            control.send({"event": "failed", "error": f"fork: {error}", "errno": error.errno})
-        if not pid:
-            try:
-                channel.close()
-                boot.uncover_workspace(config, fds[1:], control)
-            except Exception as error:
-                control.send({"event": "failed", "error": f"{type(error).__name__}: {error}"})
-            finally:
-                os._exit(0)
-    for each in fds[1:]:
-        os.close(each)

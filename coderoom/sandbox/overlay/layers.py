@@ -81,8 +81,11 @@ class Layer(Protocol):
     def is_written(self, path: str, here: Node | None) -> bool:
         """Whether what is here was written to the folder, and not changed here after that."""
 
-    def inherit(self, other: Any) -> None:
-        """Know the folder as it was when another layer of it was made."""
+    def known(self) -> Any:
+        """How it knows the folder, which another layer can `inherit`."""
+
+    def inherit(self, known: Any) -> None:
+        """Know the folder as another layer of it did."""
 
     def begin(self) -> None:
         """Get ready for a `changed_by_others` of later."""
@@ -148,9 +151,14 @@ class UpperLayer:
         """List what is there, aside."""
         self._names = _aside(_names, self._folder)
 
-    def inherit(self, other: UpperLayer) -> None:
-        """Know the folder as it was when another layer of it was made."""
-        self._since, self._names, self._written = other._since, other._names, dict(other._written)
+    def known(self) -> Any:
+        """How it knows the folder."""
+        return self._since, self._names, dict(self._written)
+
+    def inherit(self, known: Any) -> None:
+        """Know the folder as another layer of it did."""
+        self._since, self._names, written = known
+        self._written = dict(written)
 
     def close(self) -> None:
         """Forget the changes, once the session has ended, too."""
@@ -250,9 +258,13 @@ class CopyLayer:
     def begin(self) -> None:
         """Nothing has to be done: all is known."""
 
-    def inherit(self, other: CopyLayer) -> None:
-        """Know the folder as it was when another layer of it was made."""
-        for path, (there, _) in other._known.items():
+    def known(self) -> Any:
+        """How it knows the folder."""
+        return dict(self._known)
+
+    def inherit(self, known: Any) -> None:
+        """Know the folder as another layer of it did."""
+        for path, (there, _) in known.items():
             self._known[path] = there, self._known.get(path, (None, None))[1]
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ class Saved:
         self._place = temporary_folder()
         self.remove = weakref.finalize(self, remove_folder, self._place)  # It is also removed with this object.
         self.nodes = overlay.layer.touched().nodes
+        self.known = overlay.layer.known()
         self._links: dict[str, str] = {}
         self._files: dict[str, Path] = {}
         folder = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -184,10 +185,14 @@ class Overlay:
         """Get the changes of another session of the same folder, which has to be without any."""
         saved = other.save()
         try:
-            self.layer.inherit(other.layer)
-            self.restore(saved)
+            self.begin_with(saved)
         finally:
             saved.remove()
+
+    def begin_with(self, saved: Saved) -> None:
+        """Get changes that another session of the same folder had then. This one has to be without any."""
+        self.layer.inherit(saved.known)
+        self.restore(saved)
 
     def save(self) -> Saved:
         """Keep a copy of what was written."""

@@ -24,7 +24,7 @@ from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.guest.frames import CONTENT, LAST, MORE, PART, STDERR, STDOUT, Channel, send_packet
 
 STAGES = ("worker", "room", "runner", "cell", "cell", "cell", "cell")
-ANSWERS = {"kill": {"event": "killed"}, "look": {"event": "looked"}}
+ANSWERS = {"kill": "killed"}
 EVENTS = ["done", "ready", "failed", "room", "killed", "looked", "freeze", "ended", "limit", "call", "left", "holding"]
 NAMES = """
 error id pid missing status fork lost limit peak outcome exit_code value value_repr value_too_large tagged artifacts
@@ -105,7 +105,7 @@ class HostileWorker:
                     for fd in fds[1:]:
                         stack.callback(os.close, fd)
                     if message["op"] != "run":
-                        room.send(ANSWERS.get(message["op"], {"event": "?"}))
+                        room.send({"event": message.get("answer") or ANSWERS.get(message["op"], "?")})
                         continue
                     runner = Channel(stack.enter_context(socket.socket(fileno=fds[0])), bytes.fromhex(message["key"]))
                     if self._attacks("runner", runner):

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coderoom._util.distribution import install_command
-from coderoom._util.tasks import all_of, call_in_loop, cancel_and_wait
+from coderoom._util.tasks import call_in_loop, cancel_and_wait
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import WITHOUT_NETWORK, SandboxConfig, environment
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.copies import Copies
-from coderoom.sandbox.engines.cpython.room import FORKS_AT_ONCE, MOST_CHECKPOINTS, MOST_FORKS, Room
+from coderoom.sandbox.engines.cpython.room import FORKS_AT_ONCE, MOST_CHECKPOINTS, MOST_FORKS, Room, copy_files
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program
@@ -229,6 +229,7 @@ class Worker:
         self._idle: deque[Room] = deque()
         self._all: set[Room] = set()
         self._free = asyncio.Semaphore(config.concurrency)
+        self.forking = asyncio.Semaphore(FORKS_AT_ONCE)
         self._waiting: deque[tuple[float, asyncio.Future[Room]]] = deque()  # With the time since when.
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
@@ -342,8 +343,8 @@ class Worker:
             self._free.release()
             raise
 
-    async def fork_rooms(self, parent: Room, count: int) -> list[Room]:
-        """Make rooms inside of another one, with copies of its files; this does not wait until there are places."""
+    async def admit(self, parent: Room, forks: Sequence[object]) -> None:
+        """Take places for forks of a room's session; this does not wait until there are some."""
         if self._rooms != "namespaces":
             raise RequestError(
                 f"Behind the wall {self._wall.name!r} sessions have no namespaces of their own here, which forks need; "
@@ -351,40 +352,47 @@ class Worker:
             )
         if self._config.copied:
             raise RequestError("A session cannot be forked here: its overlay is a copy of the workspace.")
-        parent.check_can_fork(count)
-        rooms: list[Room] = []
-        taken = 0
-        try:
-            while taken < count:
-                if self._free.locked():
-                    raise RequestError(
-                        f"There are places for {taken} more sessions in the sandbox, whose concurrency is "
-                        f"{self._config.concurrency}, and not for {count}."
-                    )
-                await self._free.acquire()
-                taken += 1
-            assert self._control is not None
-            async with parent.frozen(), parent.handed_over(forks=True) as (namespaces, folders):
-                facts = self._control, self._largest, self._proxy, self._overlay, parent, [*namespaces[:2], *folders]
-
-                async def open_one() -> None:
-                    rooms.append(await Room.open(*facts))
-
-                await all_of([open_one] * count, FORKS_AT_ONCE)
-            self._all.update(rooms)
-        except BaseException as error:
-            for room in rooms:
-                self._drop(room)
-            for _ in range(taken):
-                self._free.release()
-            if isinstance(error, SandboxUnavailable) and error.errno in _FILES_CANNOT_BE_COPIED:
-                most = self._config.limits.disk_bytes
+        parent.check_can_fork(len(forks))
+        for taken in range(len(forks)):
+            if self._free.locked():
+                for _ in range(taken):
+                    self._free.release()
                 raise RequestError(
-                    f"The session's files cannot be copied for its forks ({error}). In a fork they are in memory, of "
-                    f"at most disk_bytes={most:,} bytes and 100 folders deep."
-                ) from error
-            raise
-        return rooms
+                    f"There are places for {taken} more sessions in the sandbox, whose concurrency is "
+                    f"{self._config.concurrency}, and not for {len(forks)}."
+                )
+            await self._free.acquire()
+        parent.forks.update(forks)
+
+    def dismiss(self, parent: Room, fork: object, place: bool = True) -> None:
+        """Forget a fork of a room's session that has a room now, or that also gives back its place."""
+        if place:
+            self._free.release()
+        parent.forks.discard(fork)
+        if parent.left and not parent.forks:
+            self.drop(parent)
+
+    async def copy_files(self, folders: Sequence[int]) -> list[int]:
+        """Copy folders with the files of a room into memory; descriptors of the copies."""
+        assert self._control is not None
+        try:
+            return await copy_files(self._control, folders[1:] if self._overlay else folders)
+        except SandboxUnavailable as error:
+            if error.errno not in _FILES_CANNOT_BE_COPIED:
+                raise
+            most = self._config.limits.disk_bytes
+            raise RequestError(
+                f"The session's files cannot be copied for its forks ({error}). In a fork they are in memory, of "
+                f"at most disk_bytes={most:,} bytes and 100 folders deep."
+            ) from error
+
+    async def open_fork(self, parent: Room, within: Sequence[int]) -> Room:
+        """Make a room inside of another one, with copies of folders."""
+        if self._control is None or self.lost:
+            raise SandboxUnavailable("The sandbox has ended.")
+        room = await Room.open(self._control, self._largest, self._proxy, self._overlay, parent, within)
+        self._all.add(room)
+        return room
 
     def guarded_paths(self) -> Collection[str]:
         """What of the workspace this machine runs, as paths below it."""
@@ -398,7 +406,7 @@ class Worker:
             return
         # What an overlay has been used for stays in it.
         if room.lost or self.lost or self._overlay or room.parent is not None or room.has_forked:
-            self._drop(room)
+            self.drop(room)
             if self._overlay and not self.lost and (self._opening is None or self._opening.done()):
                 self._opening = asyncio.get_running_loop().create_task(self._open(ahead=True))
             return
@@ -511,7 +519,7 @@ class Worker:
         if room in self._tidying:
             self._tidying.discard(room)
             # After a failure only this room is lost.
-            self._offer(room) if usable and not room.lost else self._drop(room)
+            self._offer(room) if usable and not room.lost else self.drop(room)
 
     def _offer(self, room: Room) -> None:
         """Give a room to the caller that has waited longest, or keep it idle."""
@@ -523,16 +531,17 @@ class Worker:
         if len(self._idle) < _IDLE_ROOMS:
             self._idle.append(room)
         else:
-            self._drop(room)
+            self.drop(room)
 
-    def _drop(self, room: Room) -> None:
+    def drop(self, room: Room) -> None:
+        """End a room."""
         self._all.discard(room)
         room.close()
         parent = room.parent
         if parent is not None:
             parent.forks.discard(room)
             if parent.left and not parent.forks:
-                self._drop(parent)
+                self.drop(parent)
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if self._ready is None or self._ready.done():

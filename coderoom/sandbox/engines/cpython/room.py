@@ -235,7 +235,7 @@ class Runner:
             raise
         self.remote_fds += self._pipes.writers
         # For a sandbox that is never closed.
-        weakref.finalize(self, _close_all, self._pipes.readers, self.remote_fds).atexit = False
+        weakref.finalize(self, close_all, self._pipes.readers, self.remote_fds).atexit = False
 
     def reset(self) -> None:
         """Prepare for the next process, which inherits the remote ends from the supervisor that forks it.
@@ -357,33 +357,12 @@ class Runner:
             self._cell.output.add(stream, data)
 
 
-class Entry:
-    """The process that enters the room of a fork, and ends once its child is there, which `runner` is connected to.
+class CheckpointHandle(ForkServerClient):
+    """A checkpoint of this engine: the host's connection to a process that keeps the state and forks it on request."""
 
-    Attributes:
-        done: Done when it has ended.
-    """
-
-    limit: str | None = None
-
-    def __init__(self, runner: Runner, namespaces: Sequence[int]) -> None:
-        self.key = runner.key
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._runner = runner
-        self.remote_fds = [*runner.remote_fds, *map(os.dup, namespaces)]
-        runner.remote_fds.clear()
-
-    def close_remote_fds(self) -> None:
-        """Close these, after they were sent."""
-        _close_all(self.remote_fds)
-        self.remote_fds.clear()
-
-    def note_end(self, facts: Mapping[str, Any], /) -> None:
-        """Record what its parent reports of its end."""
-        if facts.get("status") != 0:
-            self._runner.failure = describe_end(facts)
-            resolve(self._runner.ready)
-        resolve(self.done)
+    pid = 0
+    released = False
+    shell = b""
 
 
 class Relay(ForkServerClient):
@@ -414,7 +393,7 @@ class Relay(ForkServerClient):
 
     def close_remote_fds(self) -> None:
         """Close the relay's end, after it was sent to it."""
-        _close_all(self.remote_fds)
+        close_all(self.remote_fds)
         self.remote_fds.clear()
 
     def note_end(self, facts: Mapping[str, Any], /) -> None:
@@ -429,7 +408,9 @@ class Room(ForkServerClient):
         spare: A runner with a fresh state that has run nothing yet.
         parent: The room of whose session this is a fork.
         entered: The number there of the process that has entered this one.
-        forks: The rooms of the forks of its session. They are inside of its namespaces, so that it outlives them.
+        forks: The rooms of the forks of its session, which are inside of its namespaces, so that it outlives them; and
+            those forks that have no rooms yet.
+        held: The checkpoints that the latter are made of.
         has_forked: Whether it has had such.
         left: Whether its session has ended, and only they keep it.
     """
@@ -445,12 +426,14 @@ class Room(ForkServerClient):
         self.overlay: tuple[int, ...] = ()  # Descriptors of what code writes, and of the workspace with it.
         self.spare: Runner | None = None
         self.parent: Room | None = None
-        self.forks: set[Room] = set()
+        self.forks: set[object] = set()
+        self.held: set[CheckpointHandle] = set()
         self.left = self.has_forked = False
         self.entered = 0
         self._depth = 0
         self._spare_number = 0
         self._kept: list[int] = []
+        self._entering = 0
         self._reusable: Runner | None = None  # The supervisor has its remote ends, and its forks inherit them.
 
     @classmethod
@@ -471,7 +454,7 @@ class Room(ForkServerClient):
             proxy: What serves the room's network.
             overlay: Whether its workspace is an overlay.
             parent: The room of whose session it is a fork.
-            within: That one's namespaces for users and processes, and its folders, which are copied.
+            within: That one's namespaces for users and processes, and folders with copies of its files.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         room = cls(ours, largest)
@@ -524,7 +507,7 @@ class Room(ForkServerClient):
             await self.send({"op": "hand", "forks": forks}, [theirs.fileno()])
             await self.expect("handed")
             fds = socket.recv_fds(ours, 1, _MOST_SOCKETS, socket.MSG_DONTWAIT)[1]
-            closing.callback(_close_all, fds)
+            closing.callback(close_all, fds)
             yield fds[:-2], fds[-2:]
 
     @contextlib.asynccontextmanager
@@ -562,11 +545,11 @@ class Room(ForkServerClient):
             await run_uncancellable(self.ask("thaw", "thaw"))
 
     def leave(self) -> None:
-        """End everything in the room but the supervisor, which is needed by the rooms of forks."""
+        """End everything in the room but what is needed by forks: the supervisor, and what they will be made of."""
         self.left = True
         self.protect([])
         with contextlib.suppress(OSError):
-            self._control.send_now({"op": "kill", "keep": []})
+            self._control.send_now({"op": "kill", "keep": self._apart})
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if message.get("event") == "pid":
@@ -586,7 +569,8 @@ class Room(ForkServerClient):
 
         def look(first: bool) -> None:
             if self._worker is not None:
-                self._worker.send_now({**request, "entered": self.entered, "first": first})
+                facts = {"first": first, "entered": self.entered, "apart": self._apart}
+                self._worker.send_now({**request, **facts})
             timers[0] = loop.call_later(_LOOK_AGAIN, look, False)
 
         timers = [loop.call_later(seconds, look, True)]
@@ -645,7 +629,7 @@ class Room(ForkServerClient):
             self.network.close()
         if self._reusable is not None:
             self._reusable.close()
-        _close_all(self.take_overlay())
+        close_all(self.take_overlay())
 
     def take_overlay(self) -> tuple[int, ...]:
         """The descriptors of the overlay, which become the caller's."""
@@ -677,23 +661,55 @@ class Room(ForkServerClient):
             await asyncio.sleep(_MOMENT)
 
     async def kill(self, keep: Sequence[int] = ()) -> None:
-        """Kill all processes in the room except the supervisor and those of `keep`."""
-        await self.ask("kill", "killed", keep=list(keep))
+        """Kill all processes in the room except the supervisor, those of `keep`, and what forks are made of."""
+        await self.ask("kill", "killed", keep=[*keep, *self._apart])
 
     async def look(self) -> tuple[bool, float]:
         """Whether a process in the room runs or waits for a processor, and the seconds of processor time so far."""
-        seen = await self.ask("look", "looked")
+        event = f"looked {next(_numbers)}"  # Forks of its session look, too, while they come to be.
+        seen = await self.ask("look", event, answer=event)
         return seen.get("busy") is True, natural(seen.get("cpu_ms"), 1 << 53) / 1000
 
     async def interrupt(self, keep: Sequence[int] = ()) -> None:
-        """Interrupt all processes in the room except the supervisor and those of `keep`, as Ctrl-C does."""
-        await self.send({"op": "interrupt", "keep": list(keep)})
+        """As `kill`, but interrupt them, as Ctrl-C does."""
+        await self.send({"op": "interrupt", "keep": [*keep, *self._apart]})
 
     def protect(self, pids: Sequence[int]) -> None:
         """Set which processes the supervisor spares when it ends the others at a limit."""
         self._kept = list(pids)
+        self._tell_kept()
+
+    def hold(self, handle: CheckpointHandle) -> None:
+        """Keep a checkpoint that forks will be made of, whatever becomes of the session."""
+        self.held.add(handle)
+        self._tell_kept()
+
+    def let_go(self, handle: CheckpointHandle) -> None:
+        """End such a checkpoint."""
+        self.held.discard(handle)
+        handle.close()
+        self._tell_kept()
+
+    @contextlib.contextmanager
+    def being_left(self) -> Iterator[None]:
+        """While this lasts, a process may be on its way to a fork."""
+        self._entering += 1
+        self._tell_kept()
+        try:
+            yield
+        finally:
+            self._entering -= 1
+            self._tell_kept()
+
+    @property
+    def _apart(self) -> list[int]:
+        return pids_of(self.held)
+
+    def _tell_kept(self) -> None:
+        apart = self._apart
+        told = {"op": "keep", "pids": [*self._kept, *apart], "apart": apart, "entering": self._entering}
         with contextlib.suppress(OSError):
-            self._control.send_now({"op": "keep", "pids": self._kept})
+            self._control.send_now(told)
 
     async def wait_unless_stuck(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Wait for a process in the room to do something, as long as something in the room uses processor time."""
@@ -719,7 +735,7 @@ class Room(ForkServerClient):
             self.network.close()
         if self._reusable is not None:
             self._reusable.close()
-        _close_all(self.take_overlay())
+        close_all(self.take_overlay())
 
     def _connect_spare(self) -> Runner:
         """Make a new connection for the next spare runner, in the place of the reusable one."""
@@ -729,7 +745,29 @@ class Room(ForkServerClient):
         return self.spare
 
 
-def _close_all(*lists: Iterable[int]) -> None:
+async def copy_files(worker: HostChannel, folders: Sequence[int]) -> list[int]:
+    """Have the worker copy folders into memory; descriptors of the copies, which become the caller's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client = ForkServerClient(ours)
+    try:
+        client.announce("kept")
+        receiver, sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with theirs, receiver, sender:
+            await worker.send({"op": "files"}, [theirs.fileno(), sender.fileno(), *folders])
+            theirs.close()
+            await client.expect("kept")
+            return list(socket.recv_fds(receiver, 1, len(folders), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)[1])
+    finally:
+        client.close()
+
+
+def pids_of(checkpoints: Iterable[CheckpointHandle]) -> list[int]:
+    """The numbers of the checkpoints' processes; code may have ended some, whose numbers may have been reused."""
+    return [each.pid for each in checkpoints if not each.lost]
+
+
+def close_all(*lists: Iterable[int]) -> None:
+    """Close descriptors."""
     for fds in lists:
         for fd in fds:
             os.close(fd)

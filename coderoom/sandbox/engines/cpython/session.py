@@ -19,20 +19,20 @@ import shlex
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from coderoom._util.tasks import LARGE, all_of, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
+from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.engines.cpython.forks import Fork, Origin, Rooms
 from coderoom.sandbox.engines.cpython.room import (
-    FORKS_AT_ONCE,
     MOST_CHECKPOINTS,
+    CheckpointHandle,
     Ending,
-    Entry,
     ForkServerClient,
     Relay,
     Room,
@@ -40,6 +40,7 @@ from coderoom.sandbox.engines.cpython.room import (
     RunningCell,
     conclude,
     natural,
+    pids_of,
 )
 from coderoom.sandbox.engines.cpython.shells import CellsRunner, Saving
 from coderoom.sandbox.functions.callables import from_callable
@@ -83,27 +84,6 @@ _NO_NAME = re.compile(
     "ould not resolve|name resolution|EAI_AGAIN|no such host|Name or service not known|lookup address|dial udp|"
     "UnknownHostException|java.net.SocketException"
 )
-
-
-class CheckpointHandle(ForkServerClient):
-    """A checkpoint of this engine: the host's connection to a process that keeps the state and forks it on request."""
-
-    pid = 0
-    released = False
-    shell = b""
-
-
-class Rooms(Protocol):
-    """Where the rooms of sessions come from."""
-
-    def give_back(self, room: Room, /) -> None:
-        """Take a room that a session does not need any longer."""
-
-    async def fork_rooms(self, parent: Room, count: int, /) -> list[Room]:
-        """Make rooms for forks of a room's session, with copies of its files."""
-
-    def guarded_paths(self) -> Collection[str]:
-        """What of the workspace this machine runs, as paths below it."""
 
 
 class CPythonSession:
@@ -412,9 +392,16 @@ class CPythonSession:
             relay.close()  # Code has ended or stopped it, as it may end all processes of its session.
             raise ConnectionResetError(errno.ECONNRESET, f"the connection was broken off at port {port}") from error
 
-    async def checkpoint(self, forks: int = 0) -> CheckpointHandle:
-        """Keep the state as it is; see `Session.checkpoint`. `forks`: how many sessions will be made of it."""
+    async def checkpoint(self) -> CheckpointHandle:
+        """Keep the state as it is; see `Session.checkpoint`."""
         await self._settle()
+        handle = await self._keep_state()
+        self._checkpoints.append(handle)
+        self._room.protect(pids_of(self._checkpoints))
+        return handle
+
+    async def _keep_state(self, forks: int = 0) -> CheckpointHandle:
+        """Make a checkpoint. `forks`: how many sessions will be made of it."""
         count = sum(not checkpoint.released for checkpoint in self._checkpoints)
         if count >= MOST_CHECKPOINTS:
             raise RequestError(
@@ -469,34 +456,36 @@ class CPythonSession:
         async with self._room.frozen():
             yield
 
-    async def fork(self, count: int, reseed: bool) -> list[CPythonSession]:
+    async def fork(self, count: int, reseed: bool) -> list[Fork[CPythonSession]]:
         """Make sessions with this one's state and copies of its files; see `Session.fork`."""
         await self._settle()
         if self._cells is not None and self._cells.ended is None:
             raise RequestError(
                 "The session has variables of JavaScript, which cannot be forked; session.restart() ends them."
             )
-        forks = [self._like_this(room) for room in await self._rooms.fork_rooms(self._room, count)]
-        handle: CheckpointHandle | None = None
+        origin = Origin(self._rooms, self._room, reseed)
+        begin = functools.partial(self._like_this(self._room)._begin, origin)
+        forks = [Fork(origin, begin) for _ in range(count)]
+        await self._rooms.admit(self._room, forks)
         try:
-            if self.overlay is not None:
-                async with self.frozen():
-                    for each in forks:
-                        assert each.overlay is not None
-                        await run_uncancellable(asyncio.to_thread(each.overlay.take_over, self.overlay))
-            handle = await self.checkpoint(count)
-            entries = [functools.partial(each._enter, handle, self._room, reseed) for each in forks]
-            await all_of(entries, FORKS_AT_ONCE)
-        except BaseException as error:
+            origin.keep_state(await self._keep_state(count))
+            async with self.frozen():
+                await origin.keep_files(self.overlay)
+        except BaseException:
             for each in forks:
                 each.abandon()
-            if isinstance(error, SandboxUnavailable) and not self._room.lost:
-                raise RequestError(f"The state cannot be forked: {error}") from error
             raise
-        finally:
-            if handle is not None:
-                self.release(handle)
         return forks
+
+    async def _begin(self, origin: Origin, room: Room) -> CPythonSession:
+        """Make a fork that has been told what this session has, which nobody uses itself."""
+        made = self._like_this(room)
+        if made.overlay is not None:
+            await origin.restore_changes(made.overlay)
+        if room.network is not None:
+            await room.network.begin()
+        made._live = await origin.enter(room)
+        return made
 
     async def put(self, name: str, content: bytes) -> None:
         """Write a file into the workspace of a fork, which is in memory; see `Session.put`."""
@@ -575,24 +564,12 @@ class CPythonSession:
         """A session in another room that has been told and given what this one has."""
         made = CPythonSession(self._rooms, room, self._config.of_fork, self._functions, self._build, None)
         if self.overlay is not None:
-            made.overlay = self.overlay.on(UpperLayer(self.overlay.folder, *room.take_overlay()))
+            layer = UpperLayer(self.overlay.folder, *room.take_overlay()) if room.overlay else self.overlay.layer
+            made.overlay = self.overlay.on(layer)
         made._install = self._install
         made._asked, made._requests, made._added = list(self._asked), self._requests, self._added
         made._shell, made._used, made._told = self._shell, self._used, set(self._told)
         return made
-
-    async def _enter(self, handle: CheckpointHandle, parent: Room, reseed: bool) -> None:
-        """Get the state of a checkpoint in another room."""
-        if self._room.network is not None:
-            await self._room.network.begin()
-        self._live = runner = Runner(self._room.largest)
-        async with self._room.handed_over() as (namespaces, _):
-            entry = Entry(runner, namespaces)
-        await handle.start(entry, "enter", reseed=reseed)
-        await parent.wait_unless_stuck(asyncio.wait((entry.done,)))
-        await self._get_ready(runner)
-        self._room.entered = runner.entered
-        await parent.adopt(runner)
 
     async def close(self) -> None:
         """End everything that the session has started; a second time does nothing.
@@ -755,8 +732,6 @@ class CPythonSession:
             raise
         handle.pid = natural(facts.get("pid"))
         handle.shell = self._shell
-        self._checkpoints.append(handle)
-        self._room.protect(_pids_of(self._checkpoints))
         return handle
 
     async def _roll_back(self, handle: CheckpointHandle) -> None:
@@ -841,6 +816,8 @@ class CPythonSession:
                     async with asyncio.timeout(_LEAVING_THREADS):
                         handle = await self._make_checkpoint()
                         handle.released = True
+                        self._checkpoints.append(handle)
+                        self._room.protect(pids_of(self._checkpoints))
                         await self._replace_state(handle)
                 except (SandboxUnavailable, TimeoutError):
                     await self._lose_state()
@@ -856,11 +833,11 @@ class CPythonSession:
         if live.paused:  # It may be blocked while it prints.
             cell.output.finish()
             live.pause(False)
-        await self._room.interrupt(_pids_of(self._checkpoints))
+        await self._room.interrupt(pids_of(self._checkpoints))
         if not await self._ends_within(_GRACE, cell):
             # It may be waiting for a process that ignores the interrupt.
             await self._room.kill(self._kept_pids())
-            await self._room.interrupt(_pids_of(self._checkpoints))
+            await self._room.interrupt(pids_of(self._checkpoints))
             await self._ends_within(_LAST_GRACE, cell)
 
     async def _ends_within(self, seconds: float, cell: RunningCell) -> bool:
@@ -881,7 +858,7 @@ class CPythonSession:
     async def _end_live(self, keep: list[CheckpointHandle], parent: CheckpointHandle | None = None) -> None:
         """End the current state's process, and all others but some checkpoints; `parent` forks the next state."""
         self._parent = parent
-        await self._room.kill(_pids_of(keep))
+        await self._room.kill(pids_of(keep))
         live, self._live = self._live, None
         if live is not None:
             self._room.discard(live)
@@ -897,10 +874,10 @@ class CPythonSession:
             for checkpoint in unwanted:
                 checkpoint.close()
             self._checkpoints = [each for each in self._checkpoints if each not in unwanted]
-            self._room.protect(_pids_of(self._checkpoints))
+            self._room.protect(pids_of(self._checkpoints))
 
     def _kept_pids(self) -> list[int]:
-        return [*([] if self._live is None else [self._live.pid]), *_pids_of(self._checkpoints)]
+        return [*([] if self._live is None else [self._live.pid]), *pids_of(self._checkpoints)]
 
     async def _finish_even_if_cancelled(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work to its end even if the caller is cancelled; `_settle` waits for it then."""
@@ -964,8 +941,3 @@ def _sealed(content: bytes, closing: contextlib.ExitStack | None = None) -> int:
     # The code must not use it as memory that nobody counts.
     fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
     return file
-
-
-def _pids_of(checkpoints: Sequence[CheckpointHandle]) -> list[int]:
-    """The numbers of the checkpoints' processes; code may have ended some, whose numbers may have been reused."""
-    return [each.pid for each in checkpoints if not each.lost]

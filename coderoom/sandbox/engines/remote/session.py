@@ -260,6 +260,10 @@ class RemoteSession:
             each._used, each._lost = self._used, self._lost
         return forks
 
+    async def open(self, functions: Mapping[str, HostFunction]) -> RemoteSession:
+        """Use this session, a fork, which the server makes when it gets the first cell."""
+        return self
+
     async def become(self, fork: RemoteSession) -> RemoteSession:
         """Go on as a fork, which is closed; see `Session.become`."""
         files = None if self._is_fork else self._engine.lease.files

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..copying import copy_folder
 from ..forks import fork
 from ..frames import Channel, send_packet
 from . import linux, mounts
@@ -286,10 +287,26 @@ def uncover_workspace(config: dict[str, Any], within: Sequence[int], control: Ch
         control.send({"event": "uncovered"})
 
 
+def hand_over_copies(fd: int, folders: Sequence[int], size: int) -> None:
+    """Copy folders into memory, and send the copies to the host. This process has namespaces of its own then."""
+    _unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWNS)
+    copies = []
+    for folder in folders:
+        mounts.mount_tmpfs("/tmp", size, "0700")  # Over the one before: the descriptors stay valid.
+        copy_folder(folder, "/tmp")
+        copies.append(os.open("/tmp", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    with socket.socket(fileno=fd) as sender:
+        send_packet(sender, b".", copies)
+
+
 def _unshare_room(more: int = 0) -> None:
     """Enter the namespaces of a room, with the same user."""
+    _unshare(linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | more)
+
+
+def _unshare(kinds: int) -> None:
     uid, gid = os.getuid(), os.getgid()
-    linux.libc("unshare", linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | more)
+    linux.libc("unshare", kinds)
     _map_ids(f"{uid} {uid} 1", f"{gid} {gid} 1")
 
 

@@ -1,0 +1,195 @@
+"""Forks of a session: what they are made of, and how each comes to be when it is first used.
+
+A fork of a session that has hundreds of megabytes takes a moment, and some are used much later or never. So `fork` only
+keeps the state, by one checkpoint, and the files, by one copy, and these stay as they are whatever the first session
+does. The first use of each fork makes its room and has a process enter that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from coderoom._util.tasks import resolve, run_uncancellable
+from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.sandbox.engines.cpython.room import CheckpointHandle, Room, Runner, close_all, describe_end
+from coderoom.sandbox.functions.function import HostFunction
+from coderoom.sandbox.overlay import Overlay, Saved
+
+T = TypeVar("T")
+_TRIES = 3  # What the first session's code does can end a process on its way.
+_CROWDED, _MOMENT = 20.0, 0.02  # How long processes of other forks may leave no place for one more.
+
+
+class Rooms(Protocol):
+    """Where the rooms of sessions come from."""
+
+    forking: asyncio.Semaphore
+
+    def give_back(self, room: Room, /) -> None:
+        """Take a room that a session does not need any longer."""
+
+    async def admit(self, parent: Room, forks: Sequence[object], /) -> None:
+        """Take places for forks of a room's session."""
+
+    def dismiss(self, parent: Room, fork: object, /, place: bool = True) -> None:
+        """Forget a fork that has a room now, or that also gives back its place."""
+
+    async def copy_files(self, folders: Sequence[int], /) -> list[int]:
+        """Copy the folders of a room into memory; descriptors of the copies."""
+
+    async def open_fork(self, parent: Room, within: Sequence[int], /) -> Room:
+        """Make a room inside of another one, with copies of folders."""
+
+    def drop(self, room: Room, /) -> None:
+        """End a room that no session was made of."""
+
+    def guarded_paths(self) -> Collection[str]:
+        """What of the workspace this machine runs, as paths below it."""
+
+
+class Origin:
+    """What the forks of one call are made of, until each of them was used or closed."""
+
+    def __init__(self, rooms: Rooms, room: Room, reseed: bool) -> None:
+        self.rooms = rooms
+        self.room = room
+        self.forks: set[Fork[Any]] = set()  # Those that have not been used.
+        self._reseed = reseed
+        self._handle: CheckpointHandle | None = None
+        self._saved: Saved | None = None
+        self._within: list[int] = []  # Descriptors of the namespaces of the first room, and of the copies of its files.
+
+    def keep_state(self, handle: CheckpointHandle) -> None:
+        """Keep the state."""
+        self._handle = handle
+        self.room.hold(handle)
+
+    async def keep_files(self, overlay: Overlay | None) -> None:
+        """Keep the files. Nothing may write to them meanwhile."""
+        if overlay is not None:
+            self._saved = await run_uncancellable(asyncio.to_thread(overlay.save))
+        async with self.room.handed_over(forks=True) as (namespaces, folders):
+            copies = await self.rooms.copy_files(folders)
+            self._within = [*map(os.dup, namespaces[:2]), *copies]
+        # For a sandbox that is never closed.
+        weakref.finalize(self, close_all, self._within).atexit = False
+
+    async def open_room(self) -> Room:
+        """Make the room of a fork, with the files."""
+        return await self.rooms.open_fork(self.room, self._within)
+
+    async def restore_changes(self, overlay: Overlay) -> None:
+        """Give a fork the changes of an overlay."""
+        assert self._saved is not None
+        await run_uncancellable(asyncio.to_thread(overlay.begin_with, self._saved))
+
+    async def enter(self, room: Room) -> Runner:
+        """Have a process with the state enter the room of a fork."""
+        handle = self._handle
+        assert handle is not None
+        end, tries = time.monotonic() + _CROWDED, _TRIES
+        while True:
+            runner = Runner(room.largest)
+            try:
+                return await self._enter(handle, room, runner)
+            except BaseException as error:
+                runner.close()
+                if not isinstance(error, SandboxUnavailable) or self.room.lost or room.lost:
+                    raise
+                tries -= error.errno != errno.EAGAIN or time.monotonic() > end
+                if handle.lost or not tries:
+                    raise RequestError(f"The state cannot be forked: {error}") from error
+            await asyncio.sleep(_MOMENT)
+
+    async def _enter(self, handle: CheckpointHandle, room: Room, runner: Runner) -> Runner:
+        async with room.handed_over() as (namespaces, _):
+            entry = _Entry(runner, namespaces)
+        with self.room.being_left():
+            await handle.start(entry, "enter", reseed=self._reseed)
+            await self.room.wait_unless_stuck(asyncio.wait((entry.done,)))
+            if not runner.ready.done():
+                await self.room.wait_unless_stuck(asyncio.wait((runner.ready,)))
+        if runner.pid == 0:
+            failed = SandboxUnavailable(f"its process could not start: {runner.why_not_ready}.")
+            failed.errno = errno.EAGAIN if entry.crowded else None
+            raise failed
+        room.entered = runner.entered
+        await self.room.adopt(runner)
+        return runner
+
+    def leave(self, fork: Fork[Any], place: bool) -> None:
+        """Forget a fork; with the last one, what they are made of ends."""
+        if fork in self.forks:
+            self.forks.discard(fork)
+            if not self.forks:
+                if self._handle is not None:
+                    self.room.let_go(self._handle)
+                if self._saved is not None:
+                    self._saved.remove()
+                close_all(self._within)
+                self._within.clear()
+            self.rooms.dismiss(self.room, fork, place)
+
+
+class Fork(Generic[T]):
+    """A fork that has not been used. It has a place in the sandbox; `begin` makes its session in a room."""
+
+    def __init__(self, origin: Origin, begin: Callable[[Room], Awaitable[T]]) -> None:
+        self._origin = origin
+        self._begin = begin
+        origin.forks.add(self)
+
+    async def open(self, functions: Mapping[str, HostFunction]) -> T:
+        """Make the session, which has the functions of the first one."""
+        origin = self._origin
+        async with origin.rooms.forking:
+            room = await origin.open_room()
+            try:
+                session = await self._begin(room)
+            except BaseException:
+                origin.rooms.drop(room)
+                raise
+        origin.leave(self, place=False)
+        return session
+
+    def abandon(self) -> None:
+        """Give back the place of a fork that is not used any more."""
+        self._origin.leave(self, place=True)
+
+
+class _Entry:
+    """The process that enters the room of a fork, and ends once its child is there, which `runner` is connected to.
+
+    Attributes:
+        done: Done when it has ended.
+        crowded: Whether there was no place for it.
+    """
+
+    limit: str | None = None
+    crowded = False
+
+    def __init__(self, runner: Runner, namespaces: Sequence[int]) -> None:
+        self.key = runner.key
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._runner = runner
+        self.remote_fds = [*runner.remote_fds, *map(os.dup, namespaces)]
+        runner.remote_fds.clear()
+
+    def close_remote_fds(self) -> None:
+        """Close these, after they were sent."""
+        close_all(self.remote_fds)
+        self.remote_fds.clear()
+
+    def note_end(self, facts: Mapping[str, Any], /) -> None:
+        """Record what its parent reports of its end."""
+        self.crowded = "fork" in facts
+        if facts.get("status") != 0:
+            self._runner.failure = describe_end(facts)
+            resolve(self._runner.ready)
+        resolve(self.done)
