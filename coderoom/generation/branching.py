@@ -84,10 +84,7 @@ def why_best(best: Tried | None) -> str:
     """Why a branch goes on, in words."""
     if best is None:
         return "none could be judged"
-    number = best.attempt.branch.rpartition(" ")[2]
-    if not best.trouble:
-        return f"{number} {best.verdict}"
-    return f"none passed all tests; {number} goes on: {best.verdict}"
+    return f"none passed all tests; this one: {best.verdict}" if best.trouble else best.verdict
 
 
 def report_of(branch: str, variation: Variation, worked: tuple[Tried | Stopped, float]) -> BranchReport:

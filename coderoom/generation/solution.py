@@ -384,7 +384,8 @@ class BranchesJudged(GenerationEvent):
         return {"branching": self.branching, "won": self.won, "why": self.why, "branches": told}
 
     def __str__(self) -> str:
-        return f"{self.function}: {counted(len(self.branches), 'branch', 'branches')}: {self.why}"
+        goes_on = f"{self.won} goes on ({self.why})" if self.won else self.why
+        return f"{self.function}: {counted(len(self.branches), 'branch', 'branches')}: {goes_on}"
 
 
 @dataclass(frozen=True)

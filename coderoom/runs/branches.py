@@ -12,14 +12,17 @@ from coderoom.models.prices import cost_of
 
 
 class Branch(BaseModel):
-    """What came of a branch; `score` and `verdict` say how it was judged. `cost_usd` is `None` if it is not known."""
+    """What came of a branch; `score` and `verdict` say how it was judged.
+
+    The outcome and the exit code are `None` if there was no code, and `cost_usd` if it is not known.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     branch: str
     variation: str = ""
-    outcome: str = ""
-    exit_code: int = 0
+    outcome: str | None = None
+    exit_code: int | None = None
     verdict: str = ""
     score: float | None = None
     input_tokens: int = 0
@@ -46,8 +49,11 @@ class Branches(BaseModel):
     @property
     def title(self) -> str:
         """Which branching it was, of which function in `solve`, and why that branch goes on."""
-        function = self.branches[0].branch.rpartition(" ")[0] if self.branches else ""
-        return f"{function and f'{function}: '}branching {self.branching}: {self.why}"
+        name = f"branching {self.branching}"
+        if self.won is None:
+            return f"{name}: {self.why}"
+        function, _, number = self.won.rpartition(" ")
+        return f"{function and f'{function}: '}{name}: {number} goes on ({self.why})"
 
     def priced(self, costs: BranchCosts, source: str) -> Self:
         """The same with what the branches of an agent have cost."""

@@ -212,14 +212,13 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
 
 def _branch(branch: Branch, told: str, *, won: bool) -> str:
     """What came of a branch, and behind it what it told, which is open if it goes on."""
-    style = "good" if branch.outcome == "ok" else "bad"
+    style, outcome = "good" if branch.outcome == "ok" else "bad", branch.outcome or "no code"
     cost = "" if branch.cost_usd is None else f", {in_dollars(branch.cost_usd)}"
     used = f"{branch.input_tokens + branch.output_tokens:,} tokens{cost}, {branch.seconds:.1f} s"
     line = (
-        f"<b>{_text(branch.number)}</b> {_text(branch.variation)} "
-        f'<span class="{style}">{_text(branch.outcome)}</span> {_text(branch.verdict)} <span class="dim">{used}</span>'
+        f'<b>{_text(branch.number)}</b> <span class="{style}">{_text(outcome)}</span> {_text(branch.verdict)}'
+        f'{" <b>goes on</b>" * won} <span class="dim">{used} {_text(branch.variation)}</span>'
     )
-    line += " <b>goes on</b>" if won else ""
     is_open = " open" * won
     return f"<li>{f'<details{is_open}><summary>{line}</summary>{told}</details>' if told else line}</li>"
 

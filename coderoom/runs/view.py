@@ -329,13 +329,14 @@ def _short(path: Path) -> str:
 def branch_tree(facts: Branches) -> Tree:
     """What came of branches as a tree, in which the one that goes on is marked."""
     tree = Tree(Text(visible(facts.title), style="yellow"), guide_style="dim")
-    names, outcomes = [each.variation for each in facts.branches], [each.outcome for each in facts.branches]
-    for each, name, outcome in zip(facts.branches, _aligned(names), _aligned(outcomes), strict=True):
+    outcomes = _aligned([each.outcome or "no code" for each in facts.branches])
+    verdicts = _aligned([" ".join(each.verdict.split()) for each in facts.branches])
+    for each, outcome, verdict in zip(facts.branches, outcomes, verdicts, strict=True):
         used = f"{each.input_tokens + each.output_tokens:,} tokens"
         used += "" if each.cost_usd is None else f", {in_dollars(each.cost_usd)}"
         mark, style = (">", "bold green") if each.branch == facts.won else (" ", "")
-        line = f"{mark} {each.number}  {name}  {outcome}  {each.verdict}  ({used}, {each.seconds:.1f} s)"
-        tree.add(Text(visible(" ".join(line.splitlines())), style=style))
+        line = f"{mark} {each.number}  {outcome}  {verdict}  {used}, {each.seconds:.1f} s  "
+        tree.add(Text.assemble((visible(line), style), (visible(each.variation), "dim")))
     return tree
 
 

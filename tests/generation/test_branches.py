@@ -48,7 +48,7 @@ async def test_after_a_failure_several_repairs_are_asked_for_at_the_same_time(sa
     assert [each.branch for each in attempts] == ["", "double 1.1", "double 1.2", "double 1.3"]
     assert [(each.number, each.passed) for each in attempts] == [(1, 0), (2, 1), (3, 2), (4, 4)]
     assert [each.approach for each in attempts] == ["first", "patch", "fresh", "patch"]
-    assert (judged.won, judged.why) == ("double 1.3", "1.3 passed 4 of 4 tests")
+    assert (judged.won, judged.why) == ("double 1.3", "passed 4 of 4 tests")
     facts = [(each.outcome, each.exit_code, each.score, each.input_tokens) for each in judged.branches]
     assert facts == [("error", 1, 0.25, 100), ("error", 1, 0.5, 100), ("ok", 0, 1.0, 100)]
     assert len({each.variation for each in judged.branches}) == 3

@@ -26,12 +26,13 @@ from tests.support.solving import GOOD, SPECS, TESTS, WRONG
 FACTS: dict[str, Any] = {
     "branching": 2,
     "won": "2.2",
-    "why": "2.2 passed all tests",
+    "why": "passed all tests",
     "branches": [
-        {"branch": "2.1", "variation": "patch", "outcome": "error", "exit_code": 1, "verdict": "passed 3 of 5 tests",
-         "score": 0.6, "input_tokens": 1_000_000, "output_tokens": 500_000, "seconds": 1.25},
-        {"branch": "2.2", "variation": "other approach", "outcome": "ok", "exit_code": 0,
-         "verdict": "passed 5 of 5 tests", "score": 1.0, "input_tokens": 10, "output_tokens": 5, "seconds": 2.5},
+        {"branch": "2.1", "variation": "patch", "succeeded": False, "outcome": "error", "exit_code": 1, "seconds": 1.25,
+         "verdict": "passed 3 of 5 tests", "score": 0.6, "input_tokens": 1_000_000, "output_tokens": 500_000},
+        {"branch": "2.2", "variation": "other approach", "outcome": "ok", "exit_code": 0, "seconds": 2.5,
+         "verdict": "passed 5 of 5 tests", "score": 1.0, "input_tokens": 10, "output_tokens": 5},
+        {"branch": "2.3", "outcome": None, "exit_code": None, "verdict": "wrote no code"},
     ],
 }  # fmt: skip
 
@@ -113,16 +114,17 @@ def test_what_branches_tell_at_the_same_time_is_told_under_each() -> None:
     assert folded[:-1] == [None] * 4
     end = folded[-1]
     assert isinstance(end, Branching)
-    assert [[type(each) for each in told] for told in end.told.values()] == [[Code, Output], [Code, Output]]
-    assert [told[1].text for told in end.told.values()] == ["output of the first\n", "output of the second\n"]
-    assert (end.facts.won, [each.score for each in end.facts.branches]) == ("2.2", [0.6, 1.0])
+    assert [[type(each) for each in told] for told in end.told.values()] == [[Code, Output], [Code, Output], []]
+    assert [told[1].text for told in end.told.values() if told] == ["output of the first\n", "output of the second\n"]
+    assert (end.facts.won, [each.score for each in end.facts.branches]) == ("2.2", [0.6, 1.0, None])
 
 
 def test_the_tree_marks_the_winner_and_shows_its_code_only() -> None:
     text = shown(*MESSAGES)
-    [first, second] = [line for line in text.splitlines() if re.search(r"[├└]── ", line)]
-    assert "2.1  patch           error  passed 3 of 5 tests  (1,500,000 tokens, 1.2 s)" in first
-    assert second.startswith("└── > 2.2  other approach  ok     passed 5 of 5 tests  (15 tokens, 2.5 s)")
+    [first, second, third] = [line for line in text.splitlines() if re.search(r"[├└]── ", line)]
+    assert first == "├──   2.1  error    passed 3 of 5 tests  1,500,000 tokens, 1.2 s  patch"
+    assert second == "├── > 2.2  ok       passed 5 of 5 tests  15 tokens, 2.5 s  other approach"
+    assert third.rstrip() == "└──   2.3  no code  wrote no code        0 tokens, 0.0 s"
     assert "output of the second" in text
     assert "output of the first" not in text
     assert "output of the first" in shown(*MESSAGES, all_branches=True)
@@ -130,8 +132,8 @@ def test_the_tree_marks_the_winner_and_shows_its_code_only() -> None:
 
 def test_where_there_are_no_box_characters_it_is_ascii() -> None:
     text = shown(judged(), encoding="ascii")
-    assert "+--   2.1  patch" in text
-    assert "`-- > 2.2  other approach" in text
+    assert "+--   2.1  error" in text
+    assert "+-- > 2.2  ok" in text
 
 
 def test_branches_that_did_not_end_are_shown_with_all_that_they_told() -> None:
@@ -146,16 +148,17 @@ def test_files_and_costs_belong_to_their_branches(tmp_path: Path) -> None:
     files = {each.branch: [file["name"] for file in each.files] for each in told if isinstance(each, Output)}
     assert files == {"2.1": ["of-2.1.txt"], "2.2": ["of-2.2.txt"]}
     [end] = [each for each in told if isinstance(each, Branching)]
-    assert [each.cost_usd for each in end.facts.branches] == [2.5, 2.5]
+    assert [each.cost_usd for each in end.facts.branches] == [2.5, 2.5, None]
     journal.close()
 
 
 def test_the_page_has_the_winner_open_and_the_others_closed(tmp_path: Path) -> None:
     journal, run = journal_of(tmp_path / "journal")
     page = run_page(journal, journal.find(run))
-    _, first, second = re.split(r"<li>", page)
-    assert first.startswith("<details><summary><b>2.1</b> patch")
-    assert second.startswith("<details open><summary><b>2.2</b> other approach")
+    _, first, second, third = page.split("<li>")
+    assert first.startswith("<details><summary><b>2.1</b>")
+    assert second.startswith("<details open><summary><b>2.2</b>")
+    assert third.startswith("<b>2.3</b>")
     assert "output of the first" in first
     assert "output of the second" in second
     assert "$2.50" in first
@@ -167,10 +170,10 @@ def test_a_run_of_the_journal_is_shown_with_costs_and_as_data(tmp_path: Path) ->
     journal.close()
     options = ["--journal", str(tmp_path / "journal")]
     text = coderoom("runs", "show", run, *options, cwd=tmp_path).stdout
-    assert "passed 5 of 5 tests  (15 tokens, $2.50, 2.5 s)" in " ".join(text.split("\n"))
+    assert "passed 5 of 5 tests  15 tokens, $2.50, 2.5 s" in text
     data = json.loads(coderoom("runs", "show", run, "--json", *options, cwd=tmp_path).stdout)
     assert data["branchings"][0]["won"] == "2.2"
-    assert [each["cost_usd"] for each in data["branchings"][0]["branches"]] == [2.5, 2.5]
+    assert [each["cost_usd"] for each in data["branchings"][0]["branches"]] == [2.5, 2.5, None]
     same = coderoom("runs", "diff", run, run, *options, cwd=tmp_path)
     assert (same.returncode, same.stdout) == (0, "The runs are equal.\n")
 
@@ -182,8 +185,8 @@ def test_the_branches_of_solve_are_in_its_run(tmp_path: Path) -> None:
     options = ["--journal", "journal", "--model", model, "--no-strength", "--branches", "2"]
     done = coderoom("solve", "Double.", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "└── > 1.2  from scratch  ok     passed 3 of 3 tests" in done.stdout
+    assert "└── > 1.2  ok     passed 3 of 3 tests" in done.stdout
     again = coderoom("runs", "show", "--journal", "journal", cwd=tmp_path)
-    assert "└── > 1.2  from scratch  ok     passed 3 of 3 tests" in again.stdout
+    assert "└── > 1.2  ok     passed 3 of 3 tests" in again.stdout
     page = coderoom("runs", "show", "--journal", "journal", "--html", "-", cwd=tmp_path).stdout
-    assert "double: branching 1: 1.2 passed 3 of 3 tests" in page
+    assert "double: branching 1: 1.2 goes on (passed 3 of 3 tests)" in page
