@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from autogen_agentchat.messages import (
 from autogen_core import Image
 from autogen_core.models import RequestUsage
 
-from coderoom._util.text import code_span, named, without_escapes
+from coderoom._util.text import bound_output, code_span, named, without_escapes
 from coderoom.agents import metadata as keys
 from coderoom.agents.base import picture_of
 from coderoom.agents.metadata import StopReason
@@ -34,6 +34,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.models.services import advice_for
 from coderoom.outcome import Outcome
+from coderoom.runs.review import review
 from coderoom.runs.story import Code, Decision, Output, Question, Story, Thought
 from coderoom.sandbox import Artifact
 
@@ -100,6 +101,32 @@ def error_message(source: str, error: BaseException) -> TextMessage:
     if advice := advice_for(cause):
         parts.append(advice)
     return _message(source, "error", "\n\n".join(parts))
+
+
+async def changes_messages(agents: Iterable[Any]) -> list[TextMessage]:
+    """The messages about what code has changed in workspaces that stay as they are, one for each executor."""
+    owners = {id(owner): (agent.name, owner) for agent in agents if (owner := _overlaid(agent)) is not None}
+    messages = []
+    for source, owner in owners.values():
+        try:
+            found = await review([owner], None)
+        except CodeRoomError as error:
+            messages.append(error_message(source, error))
+            continue
+        if found is not None:
+            diff = bound_output(found.diff, _LONGEST).removesuffix("\n")
+            parts = [
+                "**Changes**, which are not in the folder",
+                "\n".join(f"- {code_span(each)}" for each in found.changes),
+                fence(diff, "diff", "no-run"),
+            ]
+            messages.append(_message(source, "changes", "\n\n".join(parts)))
+    return messages
+
+
+def _overlaid(agent: Any) -> Any:
+    executor = getattr(agent, "code_executor", None)
+    return executor if getattr(executor, "workspace_mode", "direct") == "overlay" else None
 
 
 def _message(source: str, what: str, text: str, usage: RequestUsage | None = None) -> TextMessage:

@@ -27,7 +27,7 @@ from coderoom._util.closing import at_end_of_run, closing_what_opens
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.story import output_of
 from coderoom.studio.autogenstudio import SETTINGS, application, current_run, going_runs, store
-from coderoom.studio.messages import StudioMessages, error_message, run_message
+from coderoom.studio.messages import StudioMessages, changes_messages, error_message, run_message
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -220,6 +220,9 @@ def with_messages(team_manager: type[Any]) -> type[Any]:
                     async for item in items:
                         began = True
                         self.failures.clear()
+                        if hasattr(item, "task_result"):  # The end: the executors still have their changes.
+                            for shown in await changes_messages(self.agents):
+                                yield shown
                         for shown in messages.show(item):
                             yield shown
                 except Exception as error:

@@ -134,6 +134,20 @@ def test_coder_executor_says_what_ran(driver: Studio, tmp_path: Path) -> None:
     ]
 
 
+def test_the_maintainer_shows_the_diff_and_leaves_the_folder(driver: Studio, tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text("def area(a, b):\n    return a + b\n")
+    edit = "```diff\n--- a/box.py\n+++ b/box.py\n@@ -2 +2 @@\n-    return a + b\n+    return a * b\n```"
+    coder, reviewer = replay(edit, "It multiplies now."), replay(verdict(True, "Right."))
+    run = driver.run(shipped("maintainer", tmp_path, coder, reviewer), "The area is wrong.")
+    assert ended_well(run)
+    who, text = seen(run)[-1]
+    assert who == "coder"
+    assert text.startswith("**Changes**, which are not in the folder\n\n- `modified box.py`\n\n```diff no-run\n")
+    assert "\n-    return a + b\n+    return a * b\n```" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["box.py"]
+    assert "a + b" in (tmp_path / "box.py").read_text()
+
+
 def test_the_analyst_draws_and_is_reviewed(driver: Studio, tmp_path: Path) -> None:
     models = [replay(python("print('looking')"), DRAW), replay(verdict(False, "Go on."), verdict(True, "Good."))]
     run = driver.run(shipped("analyst", tmp_path, *models), "Draw it.")
