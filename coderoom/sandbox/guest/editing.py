@@ -26,7 +26,7 @@ _SIMILAR = 0.6
 _AROUND = 3
 _SKIPPED = frozenset(
     (".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", ".tox", ".nox", ".mypy_cache", ".pytest_cache")
-)
+) | {".coderoom"}  # Outputs that were too long for a model are none of the repository's files.
 
 
 class EditError(Exception):
@@ -338,23 +338,25 @@ def _by_python(expression: Any, path: str, files: str) -> Iterator[str]:
 
 
 def _by_ripgrep(pattern: str, path: str, files: str) -> Iterator[str]:
-    command = ["rg", "--no-heading", "--line-number", "--with-filename", "--sort=path", "--hidden", "--glob=!.git"]
-    command += [
-        f"--glob={files}",
-        f"--max-columns={_LONGEST_LINE}",
-        "--max-columns-preview",
-        "--regexp",
-        pattern,
-        "--",
-        path,
-    ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    if done.returncode > 1:  # It has another kind of regular expressions.
+    command = ["rg", "--no-heading", "--line-number", "--with-filename", "--null", "--sort=path", "--hidden"]
+    command += [f"--glob=!{name}" for name in sorted(_SKIPPED)]
+    command += [f"--max-columns={_LONGEST_LINE}", "--max-columns-preview", "--regexp", pattern, "--", path]
+    found = False
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    try:
+        for row in process.stdout:
+            name, _, rest = row.decode("utf-8", "replace").rstrip("\r\n").partition("\0")
+            number, _, text = rest.partition(":")
+            found = True
+            if _fits(os.path.normpath(name), files):
+                yield f"{os.path.normpath(name)}:{number}: {text}"
+    finally:
+        process.kill()
+        process.stdout.close()
+        code = process.wait()
+    if code > 1 and not found:  # It has another kind of regular expressions.
         yield from _by_python(re.compile(pattern), path, files)
-        return
-    for row in done.stdout.decode("utf-8", "replace").splitlines():
-        name, number, text = row.split(":", 2)
-        yield f"{os.path.normpath(name)}:{number}: {text}"
 
 
 def _bounded(text: str) -> str:

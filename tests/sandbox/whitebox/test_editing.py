@@ -57,6 +57,23 @@ def test_files_are_listed_searched_and_read(folder: Path) -> None:
     assert "9 lines only" in refused(read_file, "box.py", 10)
 
 
+@pytest.mark.parametrize("program", [each for each in ("grep", "rg") if each == "grep" or shutil.which("rg")])
+def test_ripgrep_finds_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """With the program on the search path, and without."""
+    for name in ("src/deep/a:b.py", "src/c.txt", ".hidden/d.py", ".git/e", ".venv/f.py", ".coderoom/output-1.txt"):
+        write_file(name, "one\nneedle(1)\n")
+    (folder / "bin").mkdir()
+    (folder / "bin" / program).symlink_to(shutil.which(program) or "")
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+    found = [".hidden/d.py:2: needle(1)", "src/c.txt:2: needle(1)", "src/deep/a:b.py:2: needle(1)"]
+    assert search(r"needle\(\d\)").splitlines() == found
+    assert search(r"needle", files="src/*").splitlines() == found[1:]
+    assert search(r"needle", "src/deep", "*.py") == found[2]
+    assert search(r"(?<!x)needle", files="*.txt") == found[1]  # Ripgrep knows no lookbehind.
+    assert search("needle", ".coderoom/output-1.txt") == ".coderoom/output-1.txt:2: needle(1)"
+    assert search("nothing of it") == "[Nothing in . has 'nothing of it'.]"
+
+
 def test_a_text_is_replaced(folder: Path) -> None:
     assert "     5|     return width * height" in edit_file("box.py", "width + height", "width * height")
     assert (folder / "box.py").read_text() == CODE.replace("+", "*")
