@@ -305,6 +305,25 @@ class TestBecoming:
         assert {each.name: each.read_text() for each in outside.iterdir()} == {"kept": "k"}
         assert (folder / "plain").readlink() == outside
 
+    async def test_what_code_may_only_read_stays_as_it_is(self, tmp_path: Path) -> None:
+        tools = tmp_path / "deep" / "tools"  # As a virtual environment in the workspace.
+        tools.mkdir(parents=True)
+        (tools / "program").write_text("p")
+        async with Sandbox(workspace=tmp_path, readable=[tools]) as sandbox, sandbox.session() as session:
+            changed, removed, replaced = await session.fork(3)
+            await value_of(changed, "open('deep/tools/program', 'a').write('!')\nopen('deep/tools/m', 'w').close()")
+            await value_of(removed, "import shutil\nopen('made', 'w').write('m')\nshutil.rmtree('deep')")
+            await value_of(replaced, "import shutil\nshutil.rmtree('deep')\nopen('deep', 'w').write('f')")
+            with pytest.raises(RequestError, match="'deep', which has to stay"):
+                await session.become(replaced)
+            await session.become(changed)
+            assert listed(tmp_path) == ["deep", "deep/tools", "deep/tools/program"]
+            await session.become(removed)
+            assert listed(tmp_path) == ["deep", "deep/tools", "deep/tools/program", "made"]
+            assert (tools / "program").read_text() == "p"
+            assert await error_of(session, "open('deep/tools/program', 'w')") == "OSError"
+            await replaced.close()
+
     @pytest.mark.parametrize(
         "unfit",
         [

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from coderoom.errors import RequestError
-from coderoom.sandbox.overlay.patch import quoted
 from coderoom.sandbox.overlay.tree import (
     MOST_ENTRIES,
     Node,
@@ -62,7 +61,7 @@ class _Mirror:
         for path in self._kept | self._special:
             while path := path.rpartition("/")[0]:
                 if path in self._wanted and self._wanted[path].kind != "folder":
-                    raise RequestError(f"The fork has put something in the place of {quoted(path)}, which has to stay.")
+                    raise RequestError(f"The fork has put something in the place of {path!r:.200}, which has to stay.")
         removed = self._now.keys() - self._wanted.keys()
         differing: dict[str, tuple[Node | None, Source]] = dict.fromkeys(removed, (None, self._source))
         for path, node in self._wanted.items():
