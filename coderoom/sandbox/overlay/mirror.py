@@ -15,11 +15,11 @@ from coderoom.sandbox.overlay.tree import (
     MOST_ENTRIES,
     Node,
     Tree,
-    digest,
     is_too_deep,
     joined,
     names_in,
     open_folder,
+    same_content,
 )
 from coderoom.sandbox.overlay.writing import Source, check_links, owners_in, write
 
@@ -106,7 +106,7 @@ class _Mirror:
             return True
         if (node.mode, node.size) != (now.mode, now.size):
             return False
-        return digest(self._source.open(path)) == digest(self._target.open(path))
+        return same_content(self._source.open(path), self._target.open(path))
 
     def _keep_times(self, stage: Tree, staged: Mapping[str, str]) -> None:
         for path, name in staged.items():

@@ -217,7 +217,7 @@ class Overlay:
                 wanted[path] = node, source
         try:
             with as_owner_of(self.layer.read.fd):
-                write(self.layer.write, wanted)
+                write(self.layer.write, wanted, undoes=False)
         except OSError as error:
             raise RequestError(f"The files of the session cannot be restored: {error}.") from error
 

@@ -14,6 +14,7 @@ from coderoom.sandbox.guest.isolation import linux
 from coderoom.sandbox.overlay.tree import Node, Tree, names_in, node_in, write_file
 
 Owner = tuple[int, int]
+_Undo = Callable[[], None]
 _MOST_LINKED = 1 << 30
 
 
@@ -32,16 +33,19 @@ def write(
     wanted: Mapping[str, tuple[Node | None, Source]],
     check: Callable[[Tree, Mapping[str, str]], None] = lambda stage, staged: None,
     owner: Callable[[str], Owner | None] = lambda path: None,
+    undoes: bool = True,
 ) -> None:
     """Make each path what is wanted there: a node with its content, or nothing.
 
-    All files and folders are made beside, first; if that fails, or `check` raises, nothing has changed.
+    All files and folders are made beside, first. If that fails, or `check` raises, nothing has changed; if something
+    fails later, what was changed is undone, but for files on other disks that are mounted in the folder.
 
     Args:
         target: The folder.
         wanted: What is wanted, with the source of its content, by path.
         check: Called before the first change, with the folder of what is written, and the name there of each path.
         owner: Whom a path is to belong to; `None`: whoever makes it.
+        undoes: Whether a late failure is undone; in an overlayfs, files would be copied for that.
     """
     with _staging(target) as stage:
         staged: dict[str, str] = {}
@@ -61,16 +65,15 @@ def write(
                 if (user := owner(path)) is not None:
                     os.chown(name, *user, dir_fd=stage, follow_symlinks=False)
         check(Tree(stage), staged)
-        for path in sorted(wanted, reverse=True):  # What is in a folder before the folder.
-            node, now = wanted[path][0], target.node(path)
-            if now is not None and (node is None or (now.kind == "folder") != (node.kind == "folder")):
-                _remove(target, path, now)
-        for path, name in sorted(staged.items()):  # A folder before what is in it.
-            node = wanted[path][0]
-            if node is not None and node.kind == "folder" and target.node(path) is not None:
-                continue
-            with target.parent(path) as (folder, last):
-                _move(stage, name, folder, last)
+        with _undone_if_it_fails() as undo:
+            for path in sorted(wanted, reverse=True):  # What is in a folder before the folder.
+                node, now = wanted[path][0], target.node(path)
+                if now is not None and (node is None or (now.kind == "folder") != (node.kind == "folder")):
+                    undo += _remove(target, path, now, stage, f"old{len(undo)}" if undoes else "")
+            for path, name in sorted(staged.items()):  # A folder before what is in it.
+                node, now = wanted[path][0], target.node(path)
+                if now is None or (node is not None and node.kind != "folder"):
+                    undo += _replace(target, path, now, stage, name, f"old-{name}" if undoes else "")
 
 
 class Content:
@@ -108,7 +111,7 @@ def put(tree: Tree, path: str, content: bytes, owner: int) -> None:
         raise OSError(errno.EEXIST, "is not a file", path)
     wanted[path] = Node("file", 0o644 if before is None else before.mode, 0, (), 0), source
     with as_owner_of(owner):
-        write(tree, wanted)
+        write(tree, wanted, undoes=False)
 
 
 def check_links(nodes: Iterable[Node | None]) -> None:
@@ -130,16 +133,68 @@ def _make_folder(above: int, name: str, mode: int, owner: Owner | None) -> None:
         os.chown(name, *owner, dir_fd=above, follow_symlinks=False)
 
 
-def _remove(target: Tree, path: str, now: Node) -> None:
+@contextlib.contextmanager
+def _undone_if_it_fails() -> Iterator[list[_Undo]]:
+    """Undo what was done, in the reverse order, if the context fails."""
+    undo: list[_Undo] = []
+    try:
+        yield undo
+    except BaseException:
+        for each in reversed(undo):
+            with contextlib.suppress(OSError):
+                each()
+        raise
+
+
+def _remove(target: Tree, path: str, now: Node, stage: int, kept: str) -> list[_Undo]:
+    """Remove what is at a path, unless it is a folder that is not empty; return what undoes that, if it is `kept`."""
     with target.parent(path) as (folder, name):
-        if now.kind != "folder":
-            os.unlink(name, dir_fd=folder)
-            return
+        if now.kind == "folder":
+            facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            try:
+                os.rmdir(name, dir_fd=folder)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+                return []
+            return [lambda: _make_again(target, path, facts)]
         try:
-            os.rmdir(name, dir_fd=folder)
+            if kept:
+                os.rename(name, kept, src_dir_fd=folder, dst_dir_fd=stage)
+                return [lambda: _put_back(target, path, stage, kept)]
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
+            if error.errno != errno.EXDEV:
                 raise
+        os.unlink(name, dir_fd=folder)
+        return []
+
+
+def _replace(target: Tree, path: str, now: Node | None, stage: int, name: str, kept: str) -> list[_Undo]:
+    """Move what was made to its path; return what undoes that, if what was there is `kept`."""
+    with target.parent(path) as (folder, last):
+        if now is not None and kept:
+            try:
+                os.link(last, kept, src_dir_fd=folder, dst_dir_fd=stage, follow_symlinks=False)
+            except OSError:  # It is another file system, or one without hard links.
+                kept = ""
+        _move(stage, name, folder, last)
+    if now is not None and not kept:
+        return []
+    return [lambda: _put_back(target, path, stage, "" if now is None else kept)]
+
+
+def _put_back(target: Tree, path: str, stage: int, kept: str) -> None:
+    with target.parent(path) as (folder, name):
+        node = node_in(folder, name)
+        if kept:
+            os.rename(kept, name, src_dir_fd=stage, dst_dir_fd=folder)
+        elif node is not None:
+            (os.rmdir if node.kind == "folder" else os.unlink)(name, dir_fd=folder)
+
+
+def _make_again(target: Tree, path: str, facts: os.stat_result) -> None:
+    with target.parent(path) as (folder, name):
+        _make_folder(folder, name, facts.st_mode & 0o777, (facts.st_uid, facts.st_gid) if os.geteuid() == 0 else None)
 
 
 def _move(stage: int, name: str, folder: int, last: str) -> None:

@@ -20,6 +20,31 @@ except OSError as error:
     print(error.strerror, [open(f"{number}").read() for number in range(10)] == ["kept"] * 10, len(os.listdir()))
 """
 
+FAILS_LATE = """
+import os, sys
+from coderoom.sandbox.overlay import mirror
+os.makedirs("here/gone/deep"), os.mkdir("here/sub"), os.makedirs("there/sub")
+for name, text in {"here/changed": "1", "here/gone/deep/file": "2", "here/turned": "3", "here/sub/file": "4",
+                   "there/changed": "new", "there/made": "new", "there/sub/file": "new"}.items():
+    open(name, "w").write(text)
+os.mkdir("there/turned"), os.symlink("changed", "here/link"), os.chmod("here/gone", 0o500)
+os.system("mount --bind here/sub here/sub && mount -o remount,ro,bind here/sub")
+def look():
+    return [(path, os.lstat(path).st_mode, sorted(folders), [open(f"{path}/{name}").read() for name in sorted(files)])
+            for path, folders, files in sorted(os.walk("here"))]
+before = look()
+try:
+    mirror(os.open("there", os.O_RDONLY), "here", ())
+except ValueError as error:
+    print(type(error).__name__, look() == before)
+"""
+
+
+def test_what_fails_late_is_undone(tmp_path: Path) -> None:
+    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", FAILS_LATE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "RequestError True\n"
+
 
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     mount = 'mount -t tmpfs -o nr_inodes=40 tmpfs "$1" && cd "$1" && exec "$2" -c "$3"'
