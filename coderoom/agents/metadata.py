@@ -58,8 +58,8 @@ APPROVED: Final = "coderoom.approved"
 SHOWN: Final = "coderoom.shown"
 """Marks a message that is only for people; no agent gets it.
 
-Its value is what the message shows: `code`, `run`, `retry_decision`, `stop`, `thought`, `answer`, `changes` or `error`,
-for users of AutoGen Studio, or a `question` to a person.
+Its value is what the message shows: `code`, `run`, `retry_decision`, `branches`, `stop`, `thought`, `answer`, `changes`
+or `error`, for users of AutoGen Studio, or a `question` to a person.
 """
 
 

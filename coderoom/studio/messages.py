@@ -34,8 +34,9 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import CodeRoomError, TeamError
 from coderoom.models.services import advice_for
 from coderoom.outcome import Outcome
+from coderoom.runs.branches import Branches
 from coderoom.runs.review import review
-from coderoom.runs.story import Code, Decision, Output, Question, Story, Thought
+from coderoom.runs.story import Branching, Code, Decision, Output, Question, Story, Thought
 from coderoom.sandbox import Artifact
 
 _LONGEST = 20_000
@@ -61,19 +62,22 @@ class StudioMessages:
         if not isinstance(item, BaseAgentEvent | BaseChatMessage):
             return [item]
         shown: BaseChatMessage | None = None
-        match self._story.tell(item):
+        told = self._story.tell(item)
+        match told:
             case Code(blocks=[_, *_], source=source) if source in self._asking:
                 self._usage[source] = item.models_usage
             case Question(source=source):
                 return [item.model_copy(update={"models_usage": self._usage.pop(source, None)})]
-            case Code(source=source, number=number, text=text, blocks=blocks):
-                title = f"**Attempt {number}**" if blocks else f"**Attempt {number}: no code to run**"
+            case Branching(source=source):
+                shown = _message(source, "branches", _tree(told.facts), item.models_usage)
+            case Code(source=source, text=text, blocks=blocks):
+                title = f"**{_attempt(told)}**" if blocks else f"**{_attempt(told)}: no code to run**"
                 shown = _message(source, "code", f"{title}\n\n{_not_to_run(text)}", item.models_usage)
             case Decision(source=source, number=number, again=again, reason=reason):
                 what = "another one follows" if again else "there is no further attempt"
                 text = f"**Attempt {number} failed: {what}**\n\n{reason}"
                 shown = _message(source, "retry_decision", text, item.models_usage)
-            case Output(text=output) as told if isinstance(item, BaseAgentEvent):
+            case Output(text=output) if isinstance(item, BaseAgentEvent):
                 # An agent that runs the code of others answers with the output, which the page renders as Markdown.
                 is_plain = _PLAIN.fullmatch(output.strip()) is not None
                 shown = run_message(told, with_output=told.is_own or not is_plain)
@@ -150,15 +154,29 @@ def _not_to_run(reply: str) -> str:
     return marked if all(block.no_run for block in extract_code_blocks(marked)) else fence(reply, "text", "no-run")
 
 
+def _attempt(told: Code | Output) -> str:
+    return f"Attempt {told.number}{f' in branch {told.branch}' if told.branch else ''}"
+
+
+def _tree(facts: Branches) -> str:
+    """What came of branches, as a list."""
+    lines = [
+        f"- {'**goes on**: ' if each.branch == facts.won else ''}{each.number}, {each.outcome or 'no code'}, "
+        f"{code_span(each.verdict)}, {each.input_tokens + each.output_tokens:,} tokens, {each.seconds:.1f} s"
+        for each in facts.branches
+    ]
+    return "\n".join([f"**Branching {facts.branching}**", "", *lines])
+
+
 def run_message(told: Output, *, with_output: bool = True) -> TextMessage | MultiModalMessage:
     """The message about code that has run."""
-    number, outcome, output = told.number, told.outcome, without_escapes(told.text.strip("\n")[:_LONGEST])
+    attempt, outcome, output = _attempt(told), told.outcome, without_escapes(told.text.strip("\n")[:_LONGEST])
     if outcome == Outcome.REJECTED.value:
-        parts = [f"**Attempt {number} was not allowed to run**"]
+        parts = [f"**{attempt} was not allowed to run**"]
     elif told.ran:
-        parts = [f"**Attempt {number}: {outcome}, exit code {told.exit_code}**"]
+        parts = [f"**{attempt}: {outcome}, exit code {told.exit_code}**"]
     else:
-        parts = [f"**Attempt {number} was not run**"]
+        parts = [f"**{attempt} was not run**"]
     if with_output:
         parts.append(fence(output, "text", "no-run") if output.strip() else "It printed nothing.")
     if calls := _listed(told.facts, keys.CALLS):

@@ -35,7 +35,7 @@ from coderoom.agents import metadata as keys
 from coderoom.blocks import extract_code_blocks
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError
-from coderoom.executors import LocalCodeExecutor
+from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.studio.messages import StudioMessages
 from coderoom.studio.serve import with_messages
 from coderoom.teams import CodingTeam, TeamAgent
@@ -125,6 +125,22 @@ async def test_why_there_is_no_further_attempt(coder: MakeCoder) -> None:
     # The answer comes last on the page.
     assert isinstance(items[-1], Response)
     assert kinds(items[-2:-1]) == ["stop"]
+
+
+async def test_branches_are_shown_with_their_names_and_the_one_that_goes_on(coder: MakeCoder, tmp_path: Path) -> None:
+    client, executor = Client(BAD, WORSE, GOOD, "It is 42."), SandboxCodeExecutor(tmp_path)
+    found = shown(await stream(coder(client, code_executor=executor, max_retries_on_error=1, branches=2), TASK))
+    assert [what for what, _ in found] == ["code", "run", "code", "run", "code", "run", "branches"]
+    titles = [text.partition("\n")[0] for _, text in found]
+    assert titles[2:] == [
+        "**Attempt 2 in branch 1.1**",
+        "**Attempt 2 in branch 1.1: error, exit code 1**",
+        "**Attempt 2 in branch 1.2**",
+        "**Attempt 2 in branch 1.2: ok, exit code 0**",
+        "**Branching 1**",
+    ]
+    assert found[-1][1].splitlines()[2].startswith("- 1.1, error, `ended with error`, ")
+    assert found[-1][1].splitlines()[3].startswith("- **goes on**: 1.2, ok, `ran to its end`, ")
 
 
 async def test_a_refusal_is_shown_with_its_reason(coder: MakeCoder) -> None:
