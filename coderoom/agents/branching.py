@@ -30,6 +30,7 @@ from coderoom.agents.variations import MOST_BRANCHES, Variation, VariationConfig
 from coderoom.approval import ApprovalRequest, ApprovalResponse, ask_approval
 from coderoom.errors import RequestError
 from coderoom.executors import forks_of
+from coderoom.models.compacting import CompactingContext
 from coderoom.outcome import Outcome
 from coderoom.steps import branch as current_branch
 
@@ -268,6 +269,8 @@ class BranchingAgent(CodingAgent[TurnT]):
         made._model_client_stream = False  # The pieces of several texts would be mixed.
         made._model_context = copy(self._model_context)
         await made._model_context.load_state(await self._model_context.save_state())
+        if isinstance(made._model_context, CompactingContext):
+            made._model_context.keep_by(runner.keep)
         return made
 
     async def _judge(self, branches: Sequence[Branch[TurnT]], token: CancellationToken) -> None:

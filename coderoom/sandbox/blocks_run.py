@@ -301,7 +301,7 @@ class BlocksRun:
 
     async def put(self, name: str, content: bytes) -> None:
         """Write a file into the folder as the code sees it."""
-        if self._overlaid:
+        if self._overlaid or self._is_fork:
             async with self.overlaid() as session:
                 await session.put(name, content)
         else:

@@ -162,6 +162,24 @@ async def test_code_reads_what_was_left_out(tmp_path: Path, kind: type[CodeActAg
         await executor.stop()
 
 
+async def test_what_a_branch_leaves_out_is_there_if_it_wins(tmp_path: Path) -> None:
+    long = [f"```python\nprint('{number} ' + 'x' * 2_500)\n```" for number in range(2)]
+    bad = "```python\nprint('2 ' + 'x' * 2_500)\n1 / 0\n```"
+    good = "```python\nprint('3 ' + 'x' * 2_500)\n```"
+    reads = "```python\nimport glob; print(sorted(open(name).read()[:2] for name in glob.glob('.coderoom/*')))\n```"
+    model = ReplayChatCompletionClient([*long, bad, good, bad, reads, "Done."])
+    executor = SandboxCodeExecutor(work_dir=tmp_path, workspace_mode="overlay")
+    context = CompactingContext(3_400)
+    agent = CodeActAgent("coder", code_executor=executor, model_client=model, model_context=context, branches=2)
+    try:
+        answer = await agent.on_messages([TextMessage(content="Print.", source="user")], CancellationToken())
+        assert "['0 ', '1 ']" in answer.chat_message.to_text()
+        assert "the whole output is in .coderoom/earlier-" in str(model.create_calls[-1]["messages"])
+    finally:
+        await agent.close()
+        await executor.stop()
+
+
 def test_it_is_in_files() -> None:
     made = CompactingContext(2_000, folder="work", initial_messages=[TASK])
     loaded = ChatCompletionContext.load_component(made.dump_component().model_dump())
