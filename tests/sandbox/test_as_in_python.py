@@ -272,6 +272,27 @@ async def test_commands_of_notebooks_that_fail(session: Session, cell: str, word
     assert result.stdout == ""
 
 
+async def test_programs_that_reserve_more_than_they_use_can_be_started(session: Session) -> None:
+    code = (
+        "import asyncio, os, resource, subprocess, sys, threading\n"
+        "before = resource.getrlimit(resource.RLIMIT_AS)\n"
+        "assert before[0] != resource.RLIM_INFINITY\n"
+        "def start(): subprocess.run(['node', '-p', '1'], check=True)\n"
+        "threads = [threading.Thread(target=start) for _ in range(3)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "started = await asyncio.create_subprocess_shell('node -p 2')\n"
+        "await started.wait()\n"
+        "ended = os.system('node -p 3; exit 4') >> 8\n"
+        "assert resource.getrlimit(resource.RLIMIT_AS) == before\n"
+        "greedy = 'try: bytearray(3 << 30)\\nexcept MemoryError: print(4)'\n"
+        "subprocess.run([sys.executable, '-c', greedy], check=True)\n"
+        "ended"
+    )
+    result = await session.run(code)
+    assert (result.output, result.value) == ("1\n1\n1\n2\n3\n4\n", 4)
+
+
 @pytest.mark.parametrize(
     ("code", "language", "packages"),
     [

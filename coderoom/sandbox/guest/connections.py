@@ -12,7 +12,7 @@ import os
 import tempfile
 from typing import Any
 
-from .cpython import always_fork, use_no_flags
+from .cpython import always_fork
 from .imports import when_imported
 
 _NAME = 512  # The length of a message with the name of a client's pipes: at most PIPE_BUF, so that it arrives whole.
@@ -21,7 +21,6 @@ _NAME = 512  # The length of a message with the name of a client's pipes: at mos
 def install(*, has_sockets: bool) -> None:
     """Adapt `multiprocessing`, now or when the code imports it; `has_sockets`: the code may make Unix sockets."""
     when_imported("multiprocessing.context", always_fork)
-    when_imported("subprocess", use_no_flags)
     if not has_sockets:
         when_imported("multiprocessing.connection", _use_pipes)
 

@@ -11,6 +11,7 @@ import _thread
 import atexit
 import gc
 import os
+import resource
 from typing import Any, Callable, Dict, List
 
 LOCKS = (_thread.LockType, _thread.RLock)
@@ -43,6 +44,25 @@ def always_fork(context: Any) -> None:
 def use_no_flags(subprocess: Any) -> None:
     """Have interpreters that libraries start find installed packages, unlike the worker with its `-I -S`."""
     subprocess._args_from_interpreter_flags = list
+
+
+def lift_address_space(subprocess: Any) -> None:
+    """Have programs start without the limit on the address space."""
+    execute = subprocess.Popen._execute_child
+    guards = [_thread.allocate_lock()]  # Two threads must not take the lifted limit for the usual one.
+
+    def execute_child(*args: Any, **options: Any) -> Any:
+        with guards[-1]:
+            before = resource.getrlimit(resource.RLIMIT_AS)
+            try:
+                resource.setrlimit(resource.RLIMIT_AS, (before[1], before[1]))
+                return execute(*args, **options)
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, before)
+
+    subprocess.Popen._execute_child = execute_child
+    # A fork of another thread has no thread that would release it.
+    os.register_at_fork(after_in_child=lambda: guards.append(_thread.allocate_lock()))
 
 
 def find_fork_hooks() -> list[List[Callable[[], Any]]]:

@@ -54,8 +54,6 @@ _NOTHING_TO_DO = (
         "xmode",
     ),
 )
-# Without the limit on the address space of Python: Node, for instance, reserves far more than it uses.
-_UNBOUND = ("sh", "-c", 'ulimit -S -v unlimited 2>/dev/null; exec "$@"', "sh")
 _OF_SHELL = ("cat", "cp", "ll", "ls", "mkdir", "mv", "rm", "rmdir")
 _OF_LINES = (
     *("cd", "conda", "config", "env", "load_ext", "pip", "pwd", "reload_ext", "run", "set_env", "sx", "system", "time"),
@@ -226,7 +224,7 @@ def run_cell(name: str, rest: str, body: str, names: dict[str, Any]) -> Any:
     else:
         _flush()
         command = [name, *words, _PROGRAMS[name]] if name in _PROGRAMS else [name, *words]
-        done = subprocess.run([*_UNBOUND, *command], input=body.encode(), stdout=_piped(False))
+        done = subprocess.run(command, input=body.encode(), stdout=_piped(False))
         _print_captured(done.stdout)
         if done.returncode:
             raise subprocess.CalledProcessError(done.returncode, command)
@@ -449,7 +447,7 @@ def _shell(command: str, is_kept: bool) -> list[str] | None:
     _flush()
     if command.startswith(("pip ", "pip3 ")):  # The one that knows the packages of this interpreter.
         command = f"{shlex.quote(sys.executable)} -m {command.replace('pip3', 'pip', 1)}"
-    done = subprocess.run([*_UNBOUND, "sh", "-c", command], stdout=_piped(is_kept))
+    done = subprocess.run(["sh", "-c", command], stdout=_piped(is_kept))
     vars(builtins)["_exit_code"] = done.returncode
     if is_kept:
         return done.stdout.decode(errors="replace").splitlines()

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import connections, ending, forks, notebooks, reopening
+from . import connections, ending, forks, notebooks, reopening, starting
 from .files import Pictures
 from .fork_server import ForkServer
 from .frames import CONTENT, LAST, Channel
@@ -73,6 +73,7 @@ class Runner:
         when_imported("asyncio", self._interpreter.loop.adapt)
         notebooks.install(pictures.display)
         locked = config["lockdown"]
+        starting.install()
         connections.install(has_sockets=bool(locked.get("local_sockets")) or not locked.get("use_seccomp", True))
         self._functions = Functions(self._channel, self._interpreter.names, config["limits"])
         self._running = False

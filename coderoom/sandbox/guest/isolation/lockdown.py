@@ -129,7 +129,7 @@ class Prepared:
             seccomp.install(seccomp.for_pid(self._program, os.getpid()))
 
     def bound_address_space(self) -> None:
-        """Limit the address space, which not every program tolerates: commands of notebooks raise it again."""
+        """Limit the address space, which not every program tolerates: those that code starts do not get it."""
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         most = self._address_space if hard == resource.RLIM_INFINITY else min(self._address_space, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
