@@ -181,7 +181,8 @@ CredentialsOption = Annotated[
     option(
         "HOST=HEADER",
         "Let the code use this host with a header that it never sees, whose value is in the environment: "
-        "'api.github.com=Authorization: Bearer ${GITHUB_TOKEN}'. May be repeated.",
+        "'api.github.com=Authorization: Bearer ${GITHUB_TOKEN}'. Methods stand before the host, beginnings of paths "
+        "after it: 'GET,POST api.github.com/repos/me,/user=...'. May be repeated.",
         "--credential",
     ),
 ]
@@ -268,11 +269,13 @@ def network_of(whole: bool, hosts: list[str] | None) -> bool | list[str]:
     return hosts or whole
 
 
-def credentials_of(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
+def credentials_of(given: Sequence[str] | None) -> dict[str, dict[str, Any]]:
     """What `credentials` of a sandbox is, by the options of a command."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for text in given or ():
-        host, _, line = text.partition("=")
+        place, _, line = text.partition("=")
+        methods, _, rest = place.strip().rpartition(" ")
+        host, slash, paths = rest.partition("/")
         header, _, value = line.partition(":")
         if not value.strip():  # What was given may be the secret.
             raise RequestError(
@@ -286,7 +289,11 @@ def credentials_of(given: Sequence[str] | None) -> dict[str, dict[str, str]]:
                 f"--credential {host!r:.100}: its value must be in a variable of the environment, as ${{TOKEN}}; put "
                 "it into single quotes, so that the shell does not replace it."
             )
-        found[host.strip()] = {"header": header.strip(), "value": value.strip()}
+        found[host] = {"header": header.strip(), "value": value.strip()}
+        if methods:
+            found[host]["methods"] = re.split(r"[\s,]+", methods.strip())
+        if slash:
+            found[host]["paths"] = f"/{paths}".split(",")
     return found
 
 

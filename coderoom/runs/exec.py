@@ -121,7 +121,7 @@ async def run_file(
     wall: str = "auto",
     network: bool | Sequence[str] = False,
     packages: Sequence[str] = (),
-    credentials: Mapping[str, Mapping[str, str]] | None = None,
+    credentials: Mapping[str, Mapping[str, Any]] | None = None,
     local_network: bool = False,
     server: str | None = None,
     fresh: bool = False,

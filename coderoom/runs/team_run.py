@@ -111,7 +111,7 @@ class RunRequest:
     timeout: float | None = None
     packages: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
-    credentials: Mapping[str, Mapping[str, str]] | None = None
+    credentials: Mapping[str, Mapping[str, Any]] | None = None
     local_network: bool | None = None
     server: str | None = None
     workspace_mode: Literal["direct", "overlay"] | None = None

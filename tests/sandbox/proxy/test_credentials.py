@@ -81,7 +81,8 @@ async def test_the_host_gets_it_and_code_never_has_it(opened: tuple[Sandbox, Any
 async def test_a_command_takes_it_from_the_environment(opened: tuple[Sandbox, Any], tmp_path: Path) -> None:
     _, server = opened
     place = f"localhost:{server.server_port}"
-    code = FETCH.replace("PORT", str(server.server_port)) + "print(fetch('GET', '/')[2])"
+    code = FETCH.replace("PORT", str(server.server_port)) + "print(fetch('GET', '/me')[2])\n"
+    code += "print(fetch('POST', '/')[0], fetch('GET', '/other')[0])"
     (tmp_path / "main.py").write_text(code)
 
     async def execute(credential: str) -> tuple[int | None, str]:
@@ -98,12 +99,14 @@ async def test_a_command_takes_it_from_the_environment(opened: tuple[Sandbox, An
         assert "s3cr3t" not in said
         return running.returncode, said
 
-    status, said = await execute(f"{place}=X-Key: key ${{CODEROOM_TEST_TOKEN}}")
-    assert (status, f"key {'*' * len(TOKEN)}" in said) == (0, True), said
+    for limited, answers in (("{}", "200 200"), ("GET,HEAD {}/me,/you", "403 403"), ("GET {}", "403 200")):
+        status, said = await execute(f"{limited.format(place)}=X-Key: key ${{CODEROOM_TEST_TOKEN}}")
+        assert (status, f"key {'*' * len(TOKEN)}" in said, answers in said) == (0, True, True), said
     for wrong, words in (
         (f"{place}=X-Key: {TOKEN}", "single quotes"),
         (f"X-Key: {TOKEN.replace('=', '')}", "such as"),
         (f"{place}=X-Key: ${{CODEROOM_TEST_NOT_SET}}", "is not set"),
+        (f"get {place}=X-Key: ${{CODEROOM_TEST_TOKEN}}", "methods"),
     ):
         status, said = await execute(wrong)
         assert (status, words in said) == (2, True), said
