@@ -267,6 +267,7 @@ class CodeRunner:
 
     Attributes:
         last_attempt: The last one, as far as known if it was cancelled; `None` if its code was not started.
+        branchings: How often the session has become one of its forks since it began.
     """
 
     def __init__(
@@ -285,6 +286,7 @@ class CodeRunner:
         self.max_output_chars = max_output_chars
         self.can_undo = can_undo
         self.last_attempt: Attempt | None = None
+        self.branchings = 0
         # For whole outputs, if the executor has no folder on this machine.
         self._folders: list[tempfile.TemporaryDirectory[str]] = []
         # The state before the code that `undo` undoes, and how many of the known cells had run before it.
@@ -343,6 +345,7 @@ class CodeRunner:
     def go_on(self, branch: CodeRunner) -> None:
         """Go on from what a branch has run: the executor has its state, but for code whose results are only known."""
         self.last_attempt, self._count = branch.last_attempt, branch._count
+        self.branchings += 1
         lost = branch.last_attempt is not None and branch.last_attempt.state_lost
         self._past = [] if lost else [*self._past, *branch._past]
         self._mark = self._before = None
@@ -355,7 +358,7 @@ class CodeRunner:
 
     async def restart(self) -> None:
         """Begin the session anew: the code before it is not run again."""
-        self._past = []
+        self._past, self.branchings = [], 0
         await self.executor.restart()
 
     async def close(self) -> None:

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from coderoom.errors import SandboxUnavailable
     from coderoom.sandbox.blocks_run import BlocksRun, named_file, save_named
     from coderoom.sandbox.cell import STATE_LOST, remark_on
-    from coderoom.sandbox.config import Credential, EngineName, Limits, SandboxConfig, SourceModule, WallName
+    from coderoom.sandbox.config import (
+        MOST_FORKS_IN_A_ROW,
+        Credential,
+        EngineName,
+        Limits,
+        SandboxConfig,
+        SourceModule,
+        WallName,
+    )
     from coderoom.sandbox.contracts import Engine, EngineSession, StartedWorker, Wall, WallReport
     from coderoom.sandbox.editing import EDITING_HELP
     from coderoom.sandbox.functions.callables import check_functions, host_functions
@@ -57,6 +65,7 @@ __all__ = [
     "EDITING_HELP",
     "INTERPRETERS",
     "LANGUAGES",
+    "MOST_FORKS_IN_A_ROW",
     "PROCESSES_HELP",
     "PROGRAMS",
     "STATE_LOST",
@@ -120,7 +129,9 @@ __getattr__, __dir__ = lazy(
         "coderoom.errors": "SandboxUnavailable",
         "coderoom.sandbox.blocks_run": "BlocksRun named_file save_named",
         "coderoom.sandbox.cell": "STATE_LOST remark_on",
-        "coderoom.sandbox.config": "Credential EngineName Limits SandboxConfig SourceModule WallName",
+        "coderoom.sandbox.config": (
+            "MOST_FORKS_IN_A_ROW Credential EngineName Limits SandboxConfig SourceModule WallName"
+        ),
         "coderoom.sandbox.contracts": "Engine EngineSession StartedWorker Wall WallReport",
         "coderoom.sandbox.editing": "EDITING_HELP",
         "coderoom.sandbox.functions.callables": "check_functions host_functions",

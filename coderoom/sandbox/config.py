@@ -28,6 +28,8 @@ from coderoom.sandbox.registry import ENGINES, WALLS
 from coderoom.sandbox.requirements import WORDS, check_packages
 
 MIB = 1024 * 1024
+MOST_FORKS_IN_A_ROW: Final = 24
+"""How often a session may be a fork of a fork: the kernel allows 32 user namespaces inside of each other."""
 
 DEFAULTS = {
     "HOME": "/tmp",

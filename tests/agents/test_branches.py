@@ -26,6 +26,7 @@ from coderoom.agents import metadata as keys
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from coderoom.models.budgets import Budget
+from coderoom.sandbox import MOST_FORKS_IN_A_ROW
 from tests.agents.acting import MakeActor, Shop, codes, outputs, remembered
 from tests.agents.helpers import (
     TASK,
@@ -146,6 +147,16 @@ async def test_what_is_undone_stays_undone_in_branches(
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.slow
+async def test_after_as_many_as_a_session_can_have_there_is_one_repair_at_a_time(actor: MakeActor) -> None:
+    repairs = [python(f"x = {number}\nint('{number}a')") for number in range(2 * MOST_FORKS_IN_A_ROW + 1)]
+    client = Client(FIRST, *repairs, python("print(x)"), SUM)
+    items = await stream(actor(client, branches=2, max_steps=99), TASK)
+    assert len(branchings(items)) == MOST_FORKS_IN_A_ROW
+    assert outputs(items)[-1] == f"{2 * MOST_FORKS_IN_A_ROW}\n"
+    assert client.calls[-2].texts[-1].startswith("The script ran, then exited")
+
+
 async def test_functions_are_called_from_branches_and_the_model_is_told(actor: MakeActor) -> None:
     shop = Shop()
     fails = python("await order('pear')\nraise KeyError")
@@ -218,7 +229,7 @@ def test_branches_are_a_part_of_the_config() -> None:
     from coderoom.configs import ReplayModel
 
     judge = BranchTests("assert solution.x == 42", module="answer")
-    variations = [Variation("Think twice.", name="twice"), Variation(temperature=0.5, model_client=ReplayModel([GOOD]))]
+    variations = [Variation("Think twice."), Variation(temperature=0.5, model_client=ReplayModel([GOOD]))]
     agent = CodeActAgent("actor", ReplayModel([FIRST]), branches=variations, branch_judge=judge)
     dumped = agent.dump_component()
     loaded = CodeActAgent.load_component(dumped)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coderoom.errors import RequestError
-from coderoom.sandbox import Limits, Sandbox, Session
+from coderoom.sandbox import MOST_FORKS_IN_A_ROW, Limits, Sandbox, Session
 
 from .places import Place, on_monty, on_walls, on_walls_with_mounts
 
@@ -184,6 +184,17 @@ class TestWhatTheyHave:
             assert (await fork.run("echo $NAME; pwd", language="bash")).output == "kept\n/workspace\n"
             await fork.close()
         assert asked == ["before", "after"]
+
+    async def test_no_variables_of_javascript_which_they_say(self, session: Session) -> None:
+        await session.run("let x = 1", language="javascript")
+        (fork,) = await session.fork()
+        (deeper,) = await fork.fork()
+        for each in (fork, deeper):
+            first, second = [await each.run("console.log(typeof x)", language="javascript") for _ in range(2)]
+            said = "[The process of this language has ended: its earlier variables are gone.]\n"
+            assert [first.output, second.output] == [f"{said}undefined\n", "undefined\n"]
+        assert (await session.run("console.log(x)", language="javascript")).output == "1\n"
+        await close(fork, deeper)
 
     async def test_a_network_of_their_own(self) -> None:
         serve = (
@@ -378,12 +389,26 @@ class TestBecoming:
 
     async def test_it_leaves_the_place_of_the_fork(self) -> None:
         async with Sandbox(concurrency=3) as sandbox, sandbox.session() as session:
+            await value_of(session, "x = 0")
             for number in range(4):
                 first, second = await session.fork(2)
-                await value_of(first, f"x = {number}")
+                await value_of(first, "x += 1")
                 await session.become(first)
+                assert await value_of(second, "x") == number
                 await second.close()
-            assert await value_of(session, "x") == 3
+            assert await value_of(session, "x") == 4
+
+    @pytest.mark.slow
+    async def test_as_often_as_the_kernel_allows(self, tmp_path: Path) -> None:
+        async with Sandbox(workspace=tmp_path) as sandbox, sandbox.session() as session:
+            await value_of(session, "x = 0")
+            for _ in range(MOST_FORKS_IN_A_ROW):
+                (fork,) = await session.fork()
+                await value_of(fork, "x += 1")
+                await session.become(fork)
+            with pytest.raises(RequestError, match="24 in a row"):
+                await session.fork()
+            assert await value_of(session, "x") == MOST_FORKS_IN_A_ROW
 
     async def test_only_a_fork_of_its_own(self, sandbox: Sandbox) -> None:
         async with sandbox.session() as session, sandbox.session() as other:
@@ -549,11 +574,6 @@ class TestWhatIsRefused:
     async def test_wrong_counts(self, session: Session, count: Any) -> None:
         with pytest.raises(RequestError, match=r"count=|128 open forks"):
             await session.fork(count)
-
-    async def test_variables_of_javascript(self, session: Session) -> None:
-        await session.run("let x = 1", language="javascript")
-        with pytest.raises(RequestError, match="JavaScript"):
-            await session.fork()
 
     async def test_files_that_are_too_large(self, tmp_path: Path) -> None:
         (tmp_path / "large").write_bytes(b"x" * 3_000_000)

@@ -233,6 +233,7 @@ class Worker:
         self._waiting: deque[tuple[float, asyncio.Future[Room]]] = deque()  # With the time since when.
         self._opening: asyncio.Task[None] | None = None
         self._tidying: set[Room] = set()
+        self._has_sockets = False  # Whether code may make Unix sockets.
         self._rooms = ""  # Whether they have namespaces of their own.
         self._largest = config.limits.value_bytes + _MESSAGE
         self._started: StartedWorker | None = None
@@ -266,6 +267,7 @@ class Worker:
             if config.workspace is not None or config.readable:
                 # A process on the host may listen on a socket in one of these folders.
                 lockdown["local_sockets"] = False
+            self._has_sockets = lockdown.get("local_sockets") is True
             own_network = bool(boot.get("own_network"))
             rooms = self._rooms = boot.get("rooms", "namespaces")
             self._overlay = self._overlay and boot.get("overlays") is True
@@ -352,7 +354,7 @@ class Worker:
             )
         if self._config.copied:
             raise RequestError("A session cannot be forked here: its overlay is a copy of the workspace.")
-        parent.check_can_fork(len(forks))
+        parent.check_can_fork(len(forks), self._has_sockets)
         for taken in range(len(forks)):
             if self._free.locked():
                 for _ in range(taken):

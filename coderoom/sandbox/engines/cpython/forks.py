@@ -82,7 +82,15 @@ class Origin:
 
     async def open_room(self) -> Room:
         """Make the room of a fork, with the files."""
-        return await self.rooms.open_fork(self.room, self._within)
+        tries = _TRIES
+        while True:
+            try:
+                return await self.rooms.open_fork(self.room, self._within)
+            except SandboxUnavailable as error:
+                tries -= 1
+                if error.errno is not None or self.room.lost or not tries:
+                    raise
+            await asyncio.sleep(_MOMENT)  # The first session has just ended, for instance, with all in its room.
 
     async def restore_changes(self, overlay: Overlay) -> None:
         """Give a fork the changes of an overlay."""

@@ -24,7 +24,7 @@ from coderoom._util.text import encodable
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, StreamName, artifacts_of, stopped
-from coderoom.sandbox.config import MIB, Limits, SandboxConfig
+from coderoom.sandbox.config import MIB, MOST_FORKS_IN_A_ROW, Limits, SandboxConfig
 from coderoom.sandbox.engines.cpython.channel import (
     HostChannel,
     OutputPipes,
@@ -52,7 +52,7 @@ _MOST_CONTENT = 8 * 1024 * 1024
 _T = TypeVar("_T")
 _LONGEST = 30_000
 _MOST_SOCKETS = 64
-_MOST_NESTED = 12  # The kernel allows 32 user namespaces inside of each other, and 16 layers of Landlock.
+_MOST_NESTED_SOCKETS = 12  # The kernel allows 16 layers of Landlock, which keep abstract sockets of forks apart.
 
 _LIMIT_OF_ERRNO: dict[int, Limit] = {
     errno.EMFILE: "open_files",
@@ -487,10 +487,11 @@ class Room(ForkServerClient):
             parent.forks.add(room)
         return room
 
-    def check_can_fork(self, count: int) -> None:
-        """Refuse forks of its session that the kernel would refuse."""
-        if self._depth >= _MOST_NESTED:
-            raise RequestError(f"The session is a fork of forks, {_MOST_NESTED} in a row, and cannot be forked again.")
+    def check_can_fork(self, count: int, has_sockets: bool) -> None:
+        """Refuse forks of its session that the kernel would refuse; `has_sockets`: code may make Unix sockets."""
+        most = _MOST_NESTED_SOCKETS if has_sockets else MOST_FORKS_IN_A_ROW
+        if self._depth >= most:
+            raise RequestError(f"The session is a fork of forks, {most} in a row, and cannot be forked again.")
         if len(self.forks) + count > MOST_FORKS:
             raise RequestError(f"A session can have {MOST_FORKS} open forks, and this one has {len(self.forks)}.")
 

@@ -125,6 +125,7 @@ class CPythonSession:
         self._is_suspended = False
         self._lost = False  # Whether variables were lost since the last result.
         self._cells: CellsRunner | None = None  # The process that runs cells in JavaScript.
+        self._lacks_cells = False  # Whether there was one, in the session that this is a fork of.
         self._shell = b""  # What restores the state of bash.
         self._used = False  # Whether code has run since the fresh state.
         self._over = False  # Whether the last cell was the last one of the state.
@@ -459,10 +460,6 @@ class CPythonSession:
     async def fork(self, count: int, reseed: bool) -> list[Fork[CPythonSession]]:
         """Make sessions with this one's state and copies of its files; see `Session.fork`."""
         await self._settle()
-        if self._cells is not None and self._cells.ended is None:
-            raise RequestError(
-                "The session has variables of JavaScript, which cannot be forked; session.restart() ends them."
-            )
         origin = Origin(self._rooms, self._room, reseed)
         begin = functools.partial(self._like_this(self._room)._begin, origin)
         forks = [Fork(origin, begin) for _ in range(count)]
@@ -566,7 +563,7 @@ class CPythonSession:
         if self.overlay is not None:
             layer = UpperLayer(self.overlay.folder, *room.take_overlay()) if room.overlay else self.overlay.layer
             made.overlay = self.overlay.on(layer)
-        made._install = self._install
+        made._install, made._lacks_cells = self._install, self._lacks_cells or self._cells is not None
         made._asked, made._requests, made._added = list(self._asked), self._requests, self._added
         made._shell, made._used, made._told = self._shell, self._used, set(self._told)
         return made
@@ -676,8 +673,10 @@ class CPythonSession:
     async def _continue(self, cell: RunningCell, code: str, program: Program) -> Runner:
         """Send a cell to the process that runs all cells of its language, which is started if there is none."""
         runner = self._cells
-        if runner is not None and runner.ended is not None:
+        if self._lacks_cells or (runner is not None and runner.ended is not None):
             cell.output.add("stderr", f"[{_GONE_WITH_IT}]\n".encode())
+            self._lacks_cells = False
+        if runner is not None and runner.ended is not None:
             runner.close()
         if runner is None or runner.ended is not None:
             runner = self._cells = CellsRunner()
@@ -763,7 +762,7 @@ class CPythonSession:
     async def _restart(self) -> None:
         await self._end_live([])
         self._drop(self._checkpoints)
-        self._used = self._lost = False
+        self._used = self._lost = self._lacks_cells = False
         self._shell = b""
         if self._cells is not None:
             self._cells.close()
