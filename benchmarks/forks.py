@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import statistics
 import subprocess
@@ -40,10 +41,11 @@ for line in sys.stdin:
             time.sleep(1000)
         os.read(reader, 1)
         pids.append(pid)
-    print(time.perf_counter() - begin, flush=True)
+    taken = time.perf_counter() - begin
     for pid in pids:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
+    print(taken, flush=True)  # Now nothing of it takes time of what is measured next.
 """
 
 
@@ -66,16 +68,24 @@ class Bare:
         self._process.communicate()  # It has killed its forks by then.
 
 
-async def timed_forks(session: Session, count: int) -> tuple[float, int, float]:
-    """The seconds that forks and their end take, and the most private memory of one in KiB."""
-    begin = time.perf_counter()
+async def timed_forks(session: Session, count: int) -> tuple[float, float, float, float, int]:
+    """The seconds of forks, of the first use of one, of the first use of the others, and of their end.
+
+    And the most private memory of one in KiB.
+    """
+    times = [time.perf_counter()]
     forks = await session.fork(count)
-    made = time.perf_counter() - begin
+    times.append(time.perf_counter())
+    await forks[0].start()
+    times.append(time.perf_counter())
+    await asyncio.gather(*(each.start() for each in forks[1:]))
+    times.append(time.perf_counter())
     private = [(await each.run(PRIVATE)).value for each in forks]
     begin = time.perf_counter()
     for each in forks:
         await each.close()
-    return made, max(private), time.perf_counter() - begin
+    made, first, others = (after - before for before, after in itertools.pairwise(times))
+    return made, first, others, time.perf_counter() - begin, max(private)
 
 
 async def timed_checkpoint(session: Session) -> float:
@@ -114,26 +124,19 @@ async def main() -> None:
             await session.run(code)
             bare.forks(1)
             await timed_forks(session, 1)
-            marks, forks, plain, ends, most = [], [], [], [], 0
+            rounds = []
             for _ in range(given.rounds):
-                marks.append(await timed_checkpoint(session))
-                made, private, ended = await timed_forks(session, count)
-                forks.append(made)
-                ends.append(ended)
-                plain.append(bare.forks(count))
-                most = max(most, private)
+                rounds.append((await timed_checkpoint(session), bare.forks(count), *await timed_forks(session, count)))
         bare.close()
         print(f"\n{name}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+        marks, plain, forks, firsts, others, ends, private = zip(*rounds, strict=True)
         show("checkpoint", marks, marks, "a checkpoint")
         show(f"fork({count})", forks, marks, "a checkpoint")
-        show(
-            f"fork({count}), each fork",
-            [each / count for each in forks],
-            [each / count for each in plain],
-            "a bare fork",
-        )
+        show("the first use of one", firsts, marks, "a checkpoint")
+        used = [(fork + first + other) / count for fork, first, other in zip(forks, firsts, others, strict=True)]
+        show("each fork, used", used, [each / count for each in plain], "a bare fork")
         show("the end of all of them", ends, marks, "a checkpoint")
-        print(f"private memory of a fork, after one cell: at most {most / 1024:.1f} MiB")
+        print(f"private memory of a fork, after one cell: at most {max(private) / 1024:.1f} MiB")
 
 
 if __name__ == "__main__":

@@ -122,11 +122,9 @@ def _make_module(name: str, source: str, compiled: str) -> None:
 def _open_room(
     channel: Channel, message: dict[str, Any], fds: list[int], config: dict[str, Any], runner: Runner
 ) -> None:
-    listeners = fds[1:]
-    within, copied = [], []  # Of the room of whose session this is a fork, and of a copy of its files.
-    if message["fork"]:
-        first = 2 if config["overlay"] else 3  # Of an overlay, the host copies the changes.
-        within, copied, listeners = listeners[:2], listeners[2 : first + 1], listeners[first + 1 :]
+    end = 1 + message["given"]
+    # Namespaces of the room of whose session this is a fork; copies of its files, if it has any; what a proxy needs.
+    within, copied, listeners = fds[1:end][:2], fds[1:end][2:], fds[end:]
 
     def serve(room: Channel) -> None:
         nested = boot.enter_room(config, lambda pid: room.send({"event": "pid", "pid": pid}), within)

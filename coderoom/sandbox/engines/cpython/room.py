@@ -469,7 +469,7 @@ class Room(ForkServerClient):
                 if overlay:
                     parts, sender = map(handed.enter_context, socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
                     fds.append(sender.fileno())
-                await worker.send({"op": "room", "fork": parent is not None}, fds)
+                await worker.send({"op": "room", "given": len(within)}, fds)
                 theirs.close()
                 await room.expect("room")
                 if proxy is not None:  # No code has run in the room yet.
@@ -747,7 +747,12 @@ class Room(ForkServerClient):
 
 
 async def copy_files(worker: HostChannel, folders: Sequence[int]) -> list[int]:
-    """Have the worker copy folders into memory; descriptors of the copies, which become the caller's."""
+    """Have the worker copy folders into memory; descriptors of the copies, which become the caller's.
+
+    There are none if the folders are empty.
+    """
+    if not any(map(_has_entries, folders)):
+        return []
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     client = ForkServerClient(ours)
     try:
@@ -760,6 +765,11 @@ async def copy_files(worker: HostChannel, folders: Sequence[int]) -> list[int]:
             return list(socket.recv_fds(receiver, 1, len(folders), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)[1])
     finally:
         client.close()
+
+
+def _has_entries(folder: int) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is not None
 
 
 def pids_of(checkpoints: Iterable[CheckpointHandle]) -> list[int]:
