@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
@@ -114,6 +114,55 @@ def remove_inside(root: Path, name: str) -> None:
             shutil.rmtree(last, dir_fd=folder)
         else:
             os.unlink(last, dir_fd=folder)
+
+
+def copy_folder(source: Path, target: Path, left_out: Container[str] = ()) -> None:
+    """Copy a folder with its files, holes in them, links and modes; without other things such as pipes.
+
+    Args:
+        source: The folder.
+        target: A path where nothing is.
+        left_out: Names that are not copied.
+
+    Raises:
+        OSError: Something cannot be read or written.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    target.mkdir(parents=True)
+    for folder, folders, names in os.walk(source, onerror=fail):
+        folders[:] = [name for name in folders if name not in left_out]
+        there = target / Path(folder).relative_to(source)
+        for name in (*folders, *(name for name in names if name not in left_out)):
+            path = Path(folder, name)
+            facts = path.lstat()
+            if stat.S_ISLNK(facts.st_mode):
+                (there / name).symlink_to(path.readlink())
+            elif stat.S_ISDIR(facts.st_mode):
+                (there / name).mkdir(stat.S_IMODE(facts.st_mode) | stat.S_IRWXU)
+            elif stat.S_ISREG(facts.st_mode):
+                _copy_file(path, there / name, facts)
+
+
+def _copy_file(source: Path, target: Path, facts: os.stat_result) -> None:
+    with source.open("rb", 0) as old, target.open("xb", 0) as new:
+        new.truncate(facts.st_size)
+        offset = 0
+        while offset < facts.st_size:
+            try:
+                offset = os.lseek(old.fileno(), offset, os.SEEK_DATA)
+            except OSError:  # There is nothing but a hole.
+                break
+            end = os.lseek(old.fileno(), offset, os.SEEK_HOLE)
+            new.seek(offset)
+            while offset < end and (count := os.sendfile(new.fileno(), old.fileno(), offset, end - offset)):
+                offset += count
+            if offset < end:  # It has become shorter.
+                break
+        os.fchmod(new.fileno(), stat.S_IMODE(facts.st_mode) & 0o777)
+        os.utime(new.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
 def write_inside(root: Path, name: str, data: bytes | BinaryIO) -> Path:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Generic, Self
 
@@ -22,6 +23,7 @@ from autogen_core.tools import BaseTool
 from pydantic import Field
 
 from coderoom._util.tasks import await_with_token, run_uncancellable, together
+from coderoom._util.text import output_name
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, calls_made
 from coderoom.agents.base import NOT_KEPT, CodingAgent, CodingAgentConfig, TurnT
@@ -76,6 +78,7 @@ class BranchRunner(CodeRunner):
         self.last_attempt, self.is_live = None, False
         self._past, self._mark, self._before = [], None, None
         self._forks, self._place = forks, place
+        self._to_keep: list[str] = []
         self._undoes, self._can_undo = trunk.can_undo, False
         if (asked := trunk.approval) is not None:
 
@@ -90,7 +93,16 @@ class BranchRunner(CodeRunner):
         if not self.is_live:
             self.given = self.executor = await self._forks.get(self._place, cancellation_token)
             self.is_live = True
+            for text in self._to_keep:
+                await super().keep(text)
         await super().catch_up(cancellation_token)
+
+    async def keep(self, text: str) -> Path:
+        """Save a part of the conversation in the fork, once there is one."""
+        if self.is_live:
+            return await super().keep(text)
+        self._to_keep.append(text)
+        return Path(output_name(text.encode("utf-8", "replace"), "earlier"))
 
     @property
     def _is_overlaid(self) -> bool:
@@ -100,6 +112,9 @@ class BranchRunner(CodeRunner):
         """Have the agent's own runner go on from here."""
         if self.is_live:
             await trunk.given.become(self.given)
+        else:
+            for text in self._to_keep:
+                await trunk.keep(text)
         trunk.go_on(self)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
@@ -270,6 +285,8 @@ class BranchingAgent(CodingAgent[TurnT]):
         made._model_client = variation.model_client or self._model_client
         made._model_client_stream = False  # The pieces of several texts would be mixed.
         made._model_context = copy(self._model_context)
+        if isinstance(made._model_context, CompactingContext):
+            made._model_context.keep_by(runner.keep)
         await made._model_context.load_state(await self._model_context.save_state())
         if isinstance(made._model_context, CompactingContext):
             made._model_context.keep_by(runner.keep)
@@ -336,14 +353,7 @@ class BranchingAgent(CodingAgent[TurnT]):
 
     def _dump_argument(self, name: str, value: Any) -> Any:
         if name == "branches" and isinstance(value, list):
-            return [
-                VariationConfig(
-                    prompt=each.prompt,
-                    temperature=each.temperature,
-                    model_client=None if each.model_client is None else each.model_client.dump_component(),
-                )
-                for each in value
-            ]
+            return [each.dump() for each in value]
         return super()._dump_argument(name, value)
 
     @classmethod
@@ -351,7 +361,7 @@ class BranchingAgent(CodingAgent[TurnT]):
         if name != "branches" or isinstance(value, int):
             return super()._load_argument(name, value)
         load: Any = super()._load_argument
-        return [Variation(each.prompt, each.temperature, load(name, each.model_client)) for each in value]
+        return [Variation(each.prompt, each.temperature, load(name, each.model_client), each.name) for each in value]
 
 
 async def _take_step(branch: Branch[TurnT]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
     from coderoom.runs import RunRecord
+    from coderoom.runs.review import Ask
 
 
 @app.command("fix")
@@ -26,6 +28,11 @@ def fix(
     out: Annotated[
         Path | None, app.option("FILE", "The file of the patch; by default REPO-fix.patch, here.", "--out", "-o")
     ] = None,
+    branch: Annotated[str, app.option("NAME", "Make this branch, with one commit that has the patch.")] = "",
+    apply: Annotated[bool, typer.Option("--apply", help="Ask whether the patch is written into the folder.")] = False,
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Ask whether the patch is written into the folder and committed.")
+    ] = False,
     team: Annotated[
         str, app.option("TEAM", "Another team, whose executor has 'work_dir: ${CODEROOM_WORKSPACE}'.")
     ] = "maintainer",
@@ -42,7 +49,8 @@ def fix(
     """Fix a repository, which stays as it is: the result is a patch.
 
     A team works on a copy. The repository's tests are run before and after, as they were: changes of tests and of
-    their configuration do not count, and are named. Exit code 1: there is no patch, or not all tests pass with it.
+    their configuration do not count, and are named. If all tests pass with it, the patch can also become a branch or a
+    commit, or be written into the folder. Exit code 1: there is no patch, or not all tests pass with it.
     """
     from rich.console import Console
 
@@ -57,7 +65,8 @@ def fix(
         raise RequestError("The patch would be in the repository, which stays as it is: name another place by --out.")
     app.hasten_autogen()
     from coderoom.models.budgets import make_budget
-    from coderoom.runs import Run, RunRequest, RunView, open_journal
+    from coderoom.runs import Run, RunRequest, RunView, asking_a_person, open_journal
+    from coderoom.runs.delivery import Delivery
     from coderoom.runs.fix import fix, task_of
 
     console, (limits, of_agents) = Console(quiet=as_json), budgets_of(budget)
@@ -75,14 +84,26 @@ def fix(
     )
     view = RunView(console)
 
-    async def work() -> RunRecord:
-        done = await run.go(view.show, begin=view.begin, owns_process=bool(context.obj))
+    async def work(ask: Ask) -> RunRecord:
+        done = await run.go(view.show, begin=view.begin, owns_process=bool(context.obj), ask=ask)
         view.stop()
         view.end(done)
         return done
 
+    delivery = Delivery(branch, apply, commit, partial(asking_a_person, folder))
     try:
-        fixed = asyncio.run(fix(folder, test, work, out=file, wall=wall, timeout=timeout))
+        fixed = asyncio.run(
+            fix(
+                folder,
+                test,
+                work,
+                out=file,
+                problem=text.splitlines()[0],
+                delivery=delivery,
+                wall=wall,
+                timeout=timeout,
+            )
+        )
     finally:
         view.stop()
     if not as_json:

@@ -572,6 +572,7 @@ def _add_fixes(server: FastMCP[Client], journal: Journal | None, /, **options: A
 
         from coderoom.runs import Run, RunRecord, RunRequest
         from coderoom.runs.fix import TEAM, fix, task_of
+        from coderoom.runs.review import Ask
 
         root, lines = _client_of(ctx).folder, list[str]()
 
@@ -580,15 +581,16 @@ def _add_fixes(server: FastMCP[Client], journal: Journal | None, /, **options: A
             task, mode = task_of(folder, problem, test), {"workspace_mode": "overlay"}
             request = RunRequest(TEAM, task, workspace=folder, **{**options, **mode})
 
-            async def team() -> RunRecord:
-                return await Run.begin(request.prepare(), journal).go(_noting(lines), token=CancellationToken())
+            async def team(ask: Ask) -> RunRecord:
+                run = Run.begin(request.prepare(), journal)
+                return await run.go(_noting(lines), token=CancellationToken(), ask=ask)
 
             wall, server, timeout = options["wall"] or "auto", options["server"], options["timeout"]
             with TemporaryDirectory() as place:
                 out = Path(place, "fix.patch")
                 fixed = await fix(folder, test, team, out=out, wall=wall, server=server, timeout=timeout)
                 data = await asyncio.to_thread(out.read_bytes) if fixed.patch else b""
-            patch = data.decode("utf-8", "surrogateescape")
+            patch = data.decode("utf-8", "replace")
             facts = fixed.to_json() | {"patch": patch, "run": fixed.record.run}
             text = f"{replace(fixed, patch=None)}\n\n{bound_output(patch, _MOST_CHARACTERS)}".rstrip()
             known = {name: facts[name] for name in FixFacts.model_fields}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-import shutil
 import tempfile
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
+from coderoom._util.files import copy_folder, files_inside, name_inside, read_inside, write_inside
 from coderoom.errors import RequestError
 from coderoom.judge.answers import takes_a_place
 from coderoom.judge.cases import Data
@@ -44,6 +43,28 @@ _MOST_TESTS: Final = 50_000
 _LONGEST_NAME: Final = 500
 _LAST: Final = 2_000
 _MOST_NAMED: Final = 10
+_MUST_FAIL: Final = """\
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(session, items):
+    modules = list(filter(None, (each.getparent(pytest.Module) for each in items)))
+    if modules:
+        items.append(pytest.Function.from_parent(modules[0], name={name!r}, callobj=must_fail))
+    else:
+        items.append(Item.from_parent(session, name={name!r}))
+
+
+def must_fail():
+    assert False
+
+
+class Item(pytest.Item):
+    def runtest(self):
+        must_fail()
+"""
+"""A plugin of pytest that adds a test."""
 _TAP: Final = re.compile(r"\s*(not )?ok\b[ \d]*(?:- )?(.*)", re.I)
 
 
@@ -56,6 +77,8 @@ class Repository(Data):
         frozen: Further names or paths, with `*`, of files that belong to the tests, beside `FROZEN`.
         report: The path of the JUnit report that the command writes. pytest writes one without that.
         tests: The names of tests, all of which have to be in the report and to pass; empty: all that are there.
+        must_fail: The name of a test that is added to those of pytest and fails, so that the command does, too. If it
+            passes, or is skipped since it is not in pytest's report, the code has changed what pytest reports.
     """
 
     folder: Path
@@ -63,6 +86,7 @@ class Repository(Data):
     frozen: tuple[str, ...] = ()
     report: str = ""
     tests: tuple[str, ...] = ()
+    must_fail: str = ""
 
 
 async def judge_repository(
@@ -101,9 +125,17 @@ async def judge_repository(
             Sandbox(wall, workspace=folder, limits=_LIMITS, **at_server(server)) as sandbox,
             sandbox.session() as session,
         ):
+            if repository.must_fail:
+                plugin = f"must_fail_{secrets.token_hex(8)}"
+                options += f"-p {plugin} "
+                write_inside(folder, f".{plugin}/{plugin}.py", _MUST_FAIL.format(name=repository.must_fail).encode())
             command = f"export PYTEST_ADDOPTS='{options}-p no:cacheprovider' PYTHONDONTWRITEBYTECODE=1\n"
+            if repository.must_fail:
+                command += f'export PYTHONPATH="$PWD/.{plugin}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
             result = await session.run(command + repository.command, language="sh", timeout=timeout)
         found = await asyncio.to_thread(_of_report, folder, report)
+        if found and repository.must_fail and not any(each.test.endswith(repository.must_fail) for each in found):
+            found.append(Verdict(test=repository.must_fail, passed=False, skipped=True, why="it is not in the report"))
         verdicts = found or await asyncio.to_thread(_of_tap, result.stdout)
     if repository.tests:
         verdicts = [each for each in verdicts if each.test in repository.tests]
@@ -111,7 +143,8 @@ async def judge_repository(
         lacking = set(repository.tests).difference(each.test for each in verdicts)
         verdicts += [Verdict(test=each, passed=False, why=why) for each in repository.tests if each in lacking]
     if result.outcome is not Outcome.OK and all(each.passed or each.skipped for each in verdicts):
-        verdicts.append(Verdict(passed=False, why=_why_ended(result), outcome=result.outcome))
+        why, ended_with = _why_ended(result), result.exit_code
+        verdicts.append(Verdict(passed=False, why=why, outcome=result.outcome, exit_code=ended_with))
     elif not verdicts and (repository.report or "pytest" in repository.command):
         verdicts.append(Verdict(passed=False, why="the command ended without a report of its tests"))
     elif not verdicts:
@@ -151,10 +184,10 @@ def _differs(repository: Repository, name: str, content: str) -> bool:
 
 def _copy(source: Path, target: Path, changed: Mapping[str, str]) -> None:
     try:
-        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(".git", "__pycache__"))
+        copy_folder(source, target, (".git", "__pycache__"))
         for name, content in changed.items():
             write_inside(target, name, content.encode("utf-8", "surrogateescape"))
-    except (OSError, shutil.Error, UnicodeError) as error:
+    except (OSError, UnicodeError) as error:
         raise RequestError(f"The repository {str(source)!r} cannot be copied: {error}") from None
 
 

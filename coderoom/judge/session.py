@@ -141,6 +141,7 @@ class Verdict(Data):
         peak_memory: The peak memory of its process in bytes; `None` if unknown.
         stdout: The beginning of the printed text.
         warning: What is wrong although it passed; empty if nothing is.
+        exit_code: That of a test command that has failed; `None` for all else.
     """
 
     function: str = ""
@@ -158,6 +159,7 @@ class Verdict(Data):
     peak_memory: int | None = None
     stdout: str = ""
     warning: str = ""
+    exit_code: int | None = None
 
     @property
     def result(self) -> str:

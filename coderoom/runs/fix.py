@@ -6,34 +6,38 @@ The repository stays as it is. What is judged is a copy with the patch applied, 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
-import re
+import secrets
 import shutil
-import stat
-import subprocess
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from coderoom._util.files import refusing, remove_inside, write_inside
-from coderoom._util.text import counted
+from coderoom._util.files import refusing
+from coderoom._util.text import counted, encodable
 from coderoom.errors import MissingDependencyError, RequestError
 from coderoom.judge import Judge, Repository, Verdict
 from coderoom.judge.repository import belongs_to_tests
+from coderoom.outcome import Outcome
+from coderoom.runs.delivery import Delivery, message_of
+from coderoom.runs.folders import apply_patch, copy_repository, differing, is_cache, patch_between, take
+from coderoom.runs.git import GitFolder
 from coderoom.runs.record import RunRecord
+from coderoom.runs.review import Ask
+from coderoom.sandbox import Changes, Patch
 
 TEAM: Final = "maintainer"
 _INSTRUCTIONS: Final = ("AGENTS.md", "CONTRIBUTING.md")
 _MOST_INSTRUCTIONS: Final = 8_000
 _MOST_NAMED: Final = 20
-_NOT_COPIED: Final = (".git", "__pycache__")
-_CACHE: Final = re.compile(
-    r'diff --git "?a/(?:[^\n]*/)?(?:__pycache__|\.(?:pytest|mypy|ruff)_cache|\.hypothesis)/[^\n]*\nnew file mode '
-)
-_GIT_ENV: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+_ONLY_THE_FILE: Final = Delivery()
+_NOT_FOUND: Final = (126, 127)
+_NO_TESTS: Final = 5
+"""The exit code of pytest that has found no tests."""
+
+Work = Callable[[Ask], Awaitable[RunRecord]]
+"""Runs a team, which keeps its changes apart and at its end asks whether they are written."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,9 @@ class Tally:
     skipped: int = 0
 
     @classmethod
-    def of(cls, verdicts: Sequence[Verdict]) -> Tally:
-        """Count verdicts."""
+    def of(cls, verdicts: Sequence[Verdict], test: str) -> Tally:
+        """Count verdicts of a test command."""
+        verdicts = [each for each in verdicts if not _is_without_tests(each, test)]
         passed, skipped = sum(each.passed for each in verdicts), sum(each.skipped for each in verdicts)
         return cls(passed, len(verdicts) - passed - skipped, skipped)
 
@@ -66,9 +71,11 @@ class Fixed:
         with_changed_tests: The tests on the repository with all of the patch, if it changes what belongs to the tests.
         tests_changed: What of the patch belongs to the tests and did not count, as `changed tests/test_a.py`.
         problems: Why the patch is no fix; empty if it is one.
+        left_out: What the team has changed that is not in the patch, and why.
         notes: What else is to be known.
         changes: What the patch changes, a line for each path.
         patch: Where the patch is; `None` if there is none.
+        delivered: What else was done with it, in words.
     """
 
     record: RunRecord
@@ -77,9 +84,11 @@ class Fixed:
     with_changed_tests: Tally | None = None
     tests_changed: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     patch: Path | None = None
+    delivered: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -93,26 +102,35 @@ class Fixed:
 
     def to_json(self) -> dict[str, Any]:
         """The facts, as plain data."""
-        lists = {name: getattr(self, name) for name in ("tests_changed", "problems", "notes", "changes")}
+        lists = {name: getattr(self, name) for name in ("tests_changed", "problems", "left_out", "notes", "changes")}
         tallies = {name: getattr(self, name) for name in ("before", "after", "with_changed_tests")}
         return {
             "succeeded": self.succeeded,
             **{name: None if tally is None else asdict(tally) for name, tally in tallies.items()},
             **lists,
             "patch": None if self.patch is None else str(self.patch),
+            "delivered": self.delivered,
             "run": self.record.facts(),
         }
 
     def __str__(self) -> str:
-        lines = list(self.changes)
+        lines = _shortened(self.changes)
         lines.append(f"{self.before} -> {self.after}" if self.after else f"{self.before}: no patch")
         if self.tests_changed:
-            named = ", ".join(self.tests_changed[:_MOST_NAMED])
+            named = ", ".join(_shortened(self.tests_changed))
             lines.append(f"The tests were judged as they were. The patch also has: {named}")
             lines.append(f"With those: {self.with_changed_tests}")
-        lines += self.problems + self.notes
+        lines += self.problems
+        lines += [f"Not in the patch: {each}" for each in _shortened(self.left_out)]
+        lines += self.notes
         lines += [f"Patch: {self.patch}"] if self.patch else []
+        lines += [self.delivered] if self.delivered else []
         return "\n".join(lines)
+
+
+def _shortened(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _MOST_NAMED
+    return [*lines[:_MOST_NAMED], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def task_of(repository: Path, problem: str, test: str) -> str:
@@ -133,9 +151,11 @@ def task_of(repository: Path, problem: str, test: str) -> str:
 async def fix(
     repository: Path,
     test: str,
-    work: Callable[[], Awaitable[RunRecord]],
+    work: Work,
     *,
     out: Path,
+    problem: str = "",
+    delivery: Delivery = _ONLY_THE_FILE,
     wall: str = "auto",
     server: str | None = None,
     timeout: float | None = None,
@@ -145,54 +165,143 @@ async def fix(
     Args:
         repository: Its folder, which nothing is written to.
         test: Its test command.
-        work: Runs the team, which keeps its changes apart.
+        work: Runs the team.
         out: The file of the patch.
+        problem: What is wrong, for the message of a commit.
+        delivery: Where the patch goes besides its file, if it is a fix.
         wall: The wall (isolation backend) for the tests.
         server: The URL of a server that runs the tests; `None`: they run here.
         timeout: The time limit of the test command in seconds.
 
     Raises:
-        MissingDependencyError: There is no git, which applies the patch to the copy.
-        RequestError: The repository cannot be copied, or the patch cannot be written.
+        MissingDependencyError: There is no git, which makes and applies the patch.
+        RequestError: The repository cannot be copied or tested, or the patch cannot be written.
         SandboxUnavailable: The sandbox broke.
     """
     if shutil.which("git") is None:
-        raise MissingDependencyError("`coderoom fix` needs git, which applies the patch to a copy. Install git.")
+        raise MissingDependencyError("`coderoom fix` needs git, which makes and applies the patch. Install git.")
+    known = await asyncio.to_thread(GitFolder.of, repository)
     with tempfile.TemporaryDirectory() as name:
-        original, changed, as_were = (Path(name, each) for each in ("original", "changed", "as_were"))
-        await asyncio.to_thread(_copy, repository, original)
+        original, changed, as_were = (Path(name, each, known.prefix) for each in ("original", "changed", "as_were"))
+        await asyncio.to_thread(copy_repository, repository, original)
         async with Judge(wall=wall, server=server, timeout=timeout) as judge:
 
             async def judged(folder: Path) -> list[Verdict]:
                 return await judge.run({}, Repository(folder=folder, command=test))
 
+            delivery.check(known)
             before = await judged(original)
-            record = await work()
-            fixed = Fixed(record, Tally.of(before))
-            diff = "" if record.reviewed is None else _without_caches(record.reviewed.diff)
-            if not diff:
-                fixed.problems.append("The team has changed nothing.")
+            if why := _why_no_verdict(before, test):
+                raise RequestError(why)
+            seen: list[Patch] = []
+            record = await work(_seeing(seen))
+            fixed = Fixed(record, Tally.of(before, test))
+            fixed.left_out += [each for patch in seen for each in patch.left_out]
+            try:
+                await asyncio.to_thread(_change, original, changed, seen, Path(name, "team.patch"))
+            except RequestError as error:
+                fixed.problems.append(str(error))
                 return fixed
-            await asyncio.to_thread(_write, out, diff)
+            paths = await asyncio.to_thread(_paths_of_patch, original, changed, known, fixed.left_out)
+            if not paths:
+                ended = record.error or ("It was interrupted" if record.cancelled else "")
+                fixed.problems.append(ended or "The team has changed nothing.")
+                return fixed
+            named = (f"{known.prefix}{path}" for path in paths)
+            tops = Path(name, "original"), Path(name, "changed")
+            data = await asyncio.to_thread(patch_between, *tops, named, known.object_format)
+            with refusing(f"The patch cannot be written to {str(out)!r}"):
+                await asyncio.to_thread(out.write_bytes, data)
             fixed.patch = out
-            await asyncio.to_thread(_copy, original, changed)
-            await asyncio.to_thread(_apply, out, changed)
-            paths = await asyncio.to_thread(differing, original, changed)
-            fixed.changes = [f"{kind} {path}" for path, kind in paths.items()]
+            fixed.changes = [f"{kind} {encodable(path)}" for path, kind in paths.items()]
             kept = Repository(folder=original, command=test)
             of_tests = {path: kind for path, kind in paths.items() if belongs_to_tests(path, kept)}
-            await asyncio.to_thread(_copy, original, as_were)
-            await asyncio.to_thread(_take, [each for each in paths if each not in of_tests], changed, as_were)
+            await asyncio.to_thread(copy_repository, original, as_were)
+            with refusing("The patch cannot be applied to a copy"):
+                await asyncio.to_thread(take, [each for each in paths if each not in of_tests], changed, as_were)
             after = await judged(as_were)
-            fixed.after = Tally.of(after)
+            fixed.after = Tally.of(after, test)
             fixed.problems += problems_of(before, after)
-            fixed.tests_changed = [f"{kind} {path}" for path, kind in of_tests.items()]
+            fixed.tests_changed = [f"{kind} {encodable(path)}" for path, kind in of_tests.items()]
             if of_tests:
-                fixed.with_changed_tests = Tally.of(await judged(changed))
-            if not fixed.before.failed:
-                fixed.notes.append("No test failed before: the tests say nothing about what was wrong.")
-            fixed.notes.append("The command runs code and tests in one process, so the code could fool it.")
+                fixed.with_changed_tests = Tally.of(await judged(changed), test)
+            if fixed.succeeded and await _lies(judge, as_were, test):
+                fixed.problems.append("The code changes what pytest reports: a test that must fail does not.")
+            if why := await asyncio.to_thread(known.check, out):
+                fixed.problems.append(f"`git apply` refuses the patch in the repository as it is now: {why}")
+            fixed.notes += _notes(fixed, known, paths)
+            if fixed.succeeded:
+                verdict = f"{fixed.before} -> {fixed.after}"
+                message = message_of(record.answer, problem, f"{verdict} (`{test}`)")
+                try:
+                    fixed.delivered = await delivery.deliver(
+                        known, out, original, changed, list(paths), message, verdict
+                    )
+                except RequestError as error:
+                    fixed.problems.append(str(error))
             return fixed
+
+
+def _seeing(seen: list[Patch]) -> Ask:
+    """Keeps the patch, and writes nothing into the folder."""
+
+    async def ask(changes: Changes, patch: Patch) -> str:
+        seen.append(patch)
+        return "The folder stays as it is. The tests judge the changes now."
+
+    return ask
+
+
+def _why_no_verdict(before: Sequence[Verdict], test: str) -> str:
+    """Why the test command says nothing about the repository, whatever its code is; empty if it does."""
+    for each in before:
+        if each.outcome is Outcome.TIMEOUT:
+            return f"The tests cannot be judged: `{test}` {each.why}. Give it more time by --timeout SEC."
+        if each.exit_code in _NOT_FOUND:
+            return f"The tests cannot be run: {each.why}. Name another command by --test COMMAND."
+        if _is_without_tests(each, test):
+            return f"`{test}` finds no tests in the repository. Name another command by --test COMMAND."
+    return ""
+
+
+async def _lies(judge: Judge, folder: Path, test: str) -> bool:
+    """Whether code that passes all tests also lets one of pytest pass that must fail."""
+    name = f"test_{secrets.token_hex(8)}"
+    found = await judge.run({}, Repository(folder=folder, command=test, must_fail=name))
+    return any(each.test.endswith(name) and (each.passed or each.skipped) for each in found)
+
+
+def _is_without_tests(verdict: Verdict, test: str) -> bool:
+    return "pytest" in test and not verdict.test and verdict.exit_code == _NO_TESTS
+
+
+def _change(original: Path, changed: Path, patches: Sequence[Patch], file: Path) -> None:
+    """Make a copy of a folder that has what the team has changed."""
+    copy_repository(original, changed)
+    for patch in patches:
+        if "\ndiff --git " in f"\n{patch.text}":  # Else there are only lines with a `#`.
+            file.write_text(patch.text, "utf-8", "surrogateescape", newline="")
+            apply_patch(file, changed)
+
+
+def _paths_of_patch(original: Path, changed: Path, known: GitFolder, left_out: list[str]) -> dict[str, str]:
+    """What differs, without caches and what git ignores, which is made as it was."""
+    paths = differing(original, changed)
+    caches = {path for path, kind in paths.items() if kind == "added" and is_cache(path)}
+    ignored = known.ignored(path for path in paths if path not in caches)
+    with refusing("What git ignores cannot be made as it was"):
+        take(sorted(caches | ignored), original, changed)
+    left_out += [f"{encodable(path)}: git ignores it" for path in sorted(ignored)]
+    return {path: kind for path, kind in paths.items() if path not in caches | ignored}
+
+
+def _notes(fixed: Fixed, known: GitFolder, paths: Iterable[str]) -> list[str]:
+    notes = []
+    if nested := sorted({encodable(owner) for path in paths if (owner := known.owner(path))}):
+        notes.append(f"The patch changes files of a repository in this one: {', '.join(_shortened(nested))}")
+    if not fixed.before.failed:
+        notes.append("No test failed before: the tests say nothing about what was wrong.")
+    return [*notes, "The command runs code and tests in one process, so the code could fool it."]
 
 
 def problems_of(before: Sequence[Verdict], after: Sequence[Verdict]) -> list[str]:
@@ -210,77 +319,3 @@ def problems_of(before: Sequence[Verdict], after: Sequence[Verdict]) -> list[str
         problems.append(f"{'is skipped now' if name in skipped else 'does not run any more'}: {name}")
     more = len(problems) - _MOST_NAMED
     return problems[:_MOST_NAMED] + ([f"and {counted(more, 'more problem')}"] if more > 0 else [])
-
-
-def differing(original: Path, changed: Path) -> dict[str, str]:
-    """The paths of files and links that differ between two folders: `added`, `changed` or `deleted`."""
-    before, after = _stamps(original), _stamps(changed)
-    found = {}
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) != after.get(path):
-            found[path] = "added" if path not in before else "changed" if path in after else "deleted"
-    return found
-
-
-def _stamps(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Whether each file can be run and the digest of its content, and the target of each link, by path."""
-    found = {}
-    for folder, folders, names in os.walk(root):
-        folders[:] = [each for each in folders if each not in _NOT_COPIED]
-        for name in [*names, *(each for each in folders if Path(folder, each).is_symlink())]:
-            path = Path(folder, name)
-            mode = path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                found[str(path.relative_to(root))] = 0, os.fsencode(path.readlink())
-            elif stat.S_ISREG(mode):
-                found[str(path.relative_to(root))] = 1 | mode & 0o100, _digest(path)
-    return found
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def _take(paths: Sequence[str], source: Path, target: Path) -> None:
-    """Make these paths of a folder as they are in another one."""
-    with refusing("The patch cannot be applied to a copy with the tests as they were"):
-        for path in paths:
-            if os.path.lexists(target / path):
-                remove_inside(target, path)
-                for above in list(Path(path).parents)[:-1]:
-                    if any((target / above).iterdir()):
-                        break
-                    (target / above).rmdir()
-        for path in paths:
-            if (source / path).is_symlink():
-                (target / path).parent.mkdir(parents=True, exist_ok=True)
-                (target / path).symlink_to((source / path).readlink())
-            elif (source / path).is_file():
-                write_inside(target, path, (source / path).read_bytes())
-                (target / path).chmod((source / path).stat().st_mode)
-
-
-def _copy(source: Path, target: Path) -> None:
-    try:
-        shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-    except (OSError, shutil.Error) as error:
-        raise RequestError(f"The repository {str(source)!r} cannot be copied: {error}") from None
-
-
-def _without_caches(diff: str) -> str:
-    """A patch without the new files of tools' caches."""
-    return "".join(each for each in re.split(r"^(?=diff --git )", diff, flags=re.M) if not _CACHE.match(each))
-
-
-def _write(out: Path, diff: str) -> None:
-    with refusing(f"The patch cannot be written to {str(out)!r}"):
-        out.write_text(diff, "utf-8", "surrogateescape", newline="")
-
-
-def _apply(patch: Path, folder: Path) -> None:
-    command = ["git", "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", str(patch.resolve())]
-    env = {**os.environ, **_GIT_ENV, "GIT_CEILING_DIRECTORIES": str(folder.parent.resolve())}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
-    if done.returncode:
-        raise RequestError(f"The patch {patch} does not apply: {done.stderr.decode('utf-8', 'replace').strip()}")

@@ -80,13 +80,13 @@ async def review(owners: Iterable[HasChanges], ask: Ask | None) -> Reviewed | No
     return found
 
 
-def asking_a_person(folder: Path) -> Ask:
-    """Ask the person at the terminal."""
+def asking_a_person(folder: Path, first: str = "") -> Ask:
+    """Ask the person at the terminal, who is told something first."""
 
     async def ask(changes: Changes, patch: Patch) -> str:
         from coderoom.approval import HumanApproval, approve_changes  # AutoGen takes a second to be imported.
 
-        prompt = f"Write these changes into {str(folder)!r}?"
+        prompt = f"{first}Write these changes into {str(folder)!r}?"
         answer = await approve_changes(HumanApproval(timeout=None, prompt=prompt), changes, patch)
         return "" if answer.approved else f"Not written: {answer.reason}"
 

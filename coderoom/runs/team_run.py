@@ -330,21 +330,24 @@ async def run_team(
         with (
             run_span(record.team, record.run) as span,
             watching(team),
-            _noting_failure(record, token),
             cancel_on_signal(token, owns_process=owns_process) if by_signal else nullcontext(),
             observing(RunFacts(record, show), *_observers(team, log, spending), *observers),
         ):
-            if spending is not None:
-                for model in record.priced_as.values():
-                    spending.check_price(model)
-            await await_with_token(start_sandboxes(executors), token)
-            record.isolation = isolation_of(executors)
-            begin()
-            await _run(team, record, log, watch, token, spending)
-            span.set_attribute("coderoom.outcome", record.outcome)
-            if close or ask is not None:
+            with _noting_failure(record, token):
+                if spending is not None:
+                    for model in record.priced_as.values():
+                        spending.check_price(model)
+                await await_with_token(start_sandboxes(executors), token)
+                record.isolation = isolation_of(executors)
+                begin()
+                await _run(team, record, log, watch, token, spending)
+                span.set_attribute("coderoom.outcome", record.outcome)
+            if not record.cancelled and (close or ask is not None):  # What was changed before a failure, too.
                 apart = [each for each in executors if getattr(each, "workspace_mode", "direct") == "overlay"]
-                record.reviewed = await await_with_token(review(apart, ask), token)
+                # A limit of time has cancelled the other token.
+                token = CancellationToken() if token.is_cancelled() else token
+                with _noting_failure(record, token):
+                    record.reviewed = await await_with_token(review(apart, ask), token)
     finally:
         record.lock = next((lock for each in executors if (lock := getattr(each, "lock", ""))), "")
         for agent in agents_of(team, hidden=True):

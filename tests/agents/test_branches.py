@@ -229,7 +229,7 @@ def test_branches_are_a_part_of_the_config() -> None:
     from coderoom.configs import ReplayModel
 
     judge = BranchTests("assert solution.x == 42", module="answer")
-    variations = [Variation("Think twice."), Variation(temperature=0.5, model_client=ReplayModel([GOOD]))]
+    variations = [Variation("Think twice.", name="twice"), Variation(temperature=0.5, model_client=ReplayModel([GOOD]))]
     agent = CodeActAgent("actor", ReplayModel([FIRST]), branches=variations, branch_judge=judge)
     dumped = agent.dump_component()
     loaded = CodeActAgent.load_component(dumped)

@@ -1,0 +1,270 @@
+"""What git knows of a folder, and the commits that are made of a patch there. Used by `fix`.
+
+Nothing here runs hooks. Only `make_commit`, `make_branch` and `go_to` of `GitFolder` write to the repository.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Self
+
+from coderoom._util.text import encodable
+from coderoom.errors import RequestError
+
+_KEPT: Final = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING", "GIT_EXEC")
+_ALONE: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+_QUIET: Final = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+
+
+class GitError(RequestError):
+    """Git has refused something."""
+
+
+def git(
+    folder: Path,
+    *arguments: str,
+    given: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    alone: bool = False,
+    fine: Container[int] = (0,),
+) -> bytes:
+    """Run git in a folder and return what it prints.
+
+    Args:
+        folder: The folder.
+        arguments: The command.
+        given: Its standard input.
+        env: Further variables.
+        alone: Whether it goes without the settings of this machine and of the user.
+        fine: The exit codes that are no failure.
+
+    Raises:
+        GitError: It failed.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
+    kept |= {"GIT_OPTIONAL_LOCKS": "0", **(_ALONE if alone else {}), **(env or {})}
+    done = subprocess.run(
+        ["git", *_QUIET, *arguments], cwd=folder, env=kept, input=given, capture_output=True, check=False
+    )
+    if done.returncode not in fine:
+        said = done.stderr.decode("utf-8", "replace").strip()
+        raise GitError(said or f"`git {arguments[0]}` has ended with exit code {done.returncode}.")
+    return done.stdout
+
+
+def stamp(root: Path, path: str) -> tuple[int, bytes] | None:
+    """What is at a path of a folder: whether a file can be run, and its digest; or the target of a link.
+
+    `None` stands for all else, and for what would be reached by a link.
+    """
+    file = root / path
+    try:
+        if any((root / above).is_symlink() for above in list(Path(path).parents)[:-1]):
+            return None
+        mode = file.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(mode):
+        return 0, os.fsencode(file.readlink())
+    if not stat.S_ISREG(mode):
+        return None
+    with file.open("rb") as content:
+        return 1 | mode & 0o100, hashlib.file_digest(content, "sha256").digest()
+
+
+@dataclass(frozen=True)
+class GitFolder:
+    """A folder, and the repository that it is in.
+
+    Attributes:
+        folder: The folder.
+        prefix: Its path below the top of the repository with a `/` at the end; empty for the top, or without git.
+        is_known: Whether it is in a repository, and not ignored there.
+        object_format: How objects are named there.
+    """
+
+    folder: Path
+    prefix: str = ""
+    is_known: bool = False
+    object_format: str = "sha1"
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Look at a folder."""
+        try:
+            prefix = os.fsdecode(git(folder, "rev-parse", "--show-prefix").removesuffix(b"\n"))
+            if git(folder, "rev-parse", "--is-inside-work-tree") != b"true\n":
+                return cls(folder)
+            object_format = git(folder, "rev-parse", "--show-object-format").decode().strip()
+        except GitError:
+            return cls(folder)
+        found = cls(folder, prefix, True, object_format)
+        return replace(found, is_known=False) if prefix and _ignored(found.top, [prefix]) else found
+
+    def ignored(self, paths: Iterable[str]) -> set[str]:
+        """Which of some paths git does not keep track of, and ignores."""
+        groups = defaultdict(list)
+        for path in paths:
+            if not any((self.folder / each).is_symlink() for each in _above(path)):
+                owner = self.owner(path)
+                groups[owner].append(path[len(owner) + 1 :] if owner else path)
+        found = set()
+        for owner, names in groups.items():
+            ignored = _ignored(self.folder / owner, names, bool(owner) or self.is_known)
+            found |= {f"{owner}/{name}" if owner else name for name in ignored}
+        return found
+
+    def owner(self, path: str) -> str:
+        """The innermost repository below the folder that has a path, such as a submodule; empty: there is none."""
+        return next((each for each in reversed(_above(path)) if os.path.lexists(self.folder / each / ".git")), "")
+
+    @property
+    def top(self) -> Path:
+        """The top of the repository."""
+        return self.folder.parents[self.prefix.count("/") - 1] if self.prefix else self.folder
+
+    def check_can_commit(self, branch: str = "") -> None:
+        """Refuse a repository in which there can be no commit, or no new branch of this name.
+
+        Raises:
+            RequestError: It says why, and what to do.
+        """
+        if not self.is_known:
+            raise RequestError(f"{str(self.folder)!r} is in no repository of git that keeps it: take the patch.")
+        try:
+            git(self.folder, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+        except GitError:
+            raise RequestError("The repository has no commit yet, on which there could be another one.") from None
+        try:
+            for what in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+                git(self.folder, "-c", "user.useConfigOnly=true", "var", what)
+        except GitError:
+            raise RequestError(
+                "Git does not know who makes the commit: `git config user.name NAME`, `git config user.email ADDRESS`."
+            ) from None
+        if not branch:
+            return
+        try:
+            git(self.folder, "check-ref-format", f"refs/heads/{branch}")
+        except GitError:
+            raise RequestError(f"{branch!r} cannot be the name of a branch.") from None
+        if branch.startswith("-") or git(self.folder, "for-each-ref", f"refs/heads/{branch}"):
+            raise RequestError(f"There is a branch {branch!r} already, or a name begins with it: take another one.")
+
+    def make_commit(self, patch: Path, original: Path, changed: Path, paths: Sequence[str], message: str) -> str:
+        """Make a commit on top of the last one, in which these paths are changed and no other. Nothing leads to it.
+
+        Args:
+            patch: The patch between the two folders.
+            original: The folder as it was.
+            changed: The folder with the changes.
+            paths: What differs.
+            message: The commit's message.
+
+        Returns:
+            The name of the commit.
+
+        Raises:
+            RequestError: What is changed was changed since the last commit, so that the patch does not apply to that.
+        """
+        if owners := {owner for path in paths if (owner := self.owner(path))}:
+            raise RequestError(f"The patch changes files of another repository, in {', '.join(sorted(owners))}.")
+        with tempfile.TemporaryDirectory() as name:
+            env = {"GIT_INDEX_FILE": str(Path(name, "index"))}
+            git(self.top, "read-tree", "HEAD", env=env)
+            if dirty := self.uncommitted(original, paths):
+                try:
+                    git(self.folder, "apply", "--cached", "--whitespace=nowarn", str(patch.resolve()), env=env)
+                except GitError as error:
+                    raise RequestError(
+                        f"There are changes that are not committed, and without these the patch does not apply: "
+                        f"{', '.join(map(encodable, dirty))} ({error})"
+                    ) from None
+            else:
+                entries = [(path, self._entry(changed, path, write=True)) for path in paths]
+                gone = b"0" * (64 if self.object_format == "sha256" else 40)
+                given = [b"0 %b\t%b\0" % (gone, self._name(path)) for path, entry in entries if entry is None]
+                given += [b"%b\t%b\0" % (entry, self._name(path)) for path, entry in entries if entry is not None]
+                git(self.top, "update-index", "-z", "--index-info", given=b"".join(given), env=env)
+            tree = git(self.top, "write-tree", env=env).decode().strip()
+            commit = git(self.top, "commit-tree", tree, "-p", "HEAD", "-F", "-", given=message.encode())
+        return commit.decode().strip()
+
+    def uncommitted(self, original: Path, paths: Iterable[str]) -> list[str]:
+        """Which of some paths of a folder as it was were not as in the last commit, or are not in the index."""
+        listed = git(self.top, "ls-tree", "-r", "-z", "HEAD").split(b"\0")[:-1]
+        last = {name: b" ".join(facts.split()[::2]) for facts, _, name in (each.partition(b"\t") for each in listed)}
+        listed = git(self.top, "ls-files", "-s", "-z").split(b"\0")[:-1]
+        index = {name: facts.removesuffix(b" 0") for facts, _, name in (each.partition(b"\t") for each in listed)}
+        return [
+            path
+            for path in paths
+            if not (last.get(self._name(path)) == index.get(self._name(path)) == self._entry(original, path))
+        ]
+
+    def make_branch(self, name: str, commit: str) -> None:
+        """Make a branch that leads to a commit."""
+        git(self.top, "update-ref", "-m", "coderoom fix", f"refs/heads/{name}", commit, "")
+
+    def go_to(self, commit: str, paths: Iterable[str]) -> None:
+        """Make a commit the last one of the current branch; its files are in the work tree already."""
+        git(self.top, "update-ref", "-m", "coderoom fix", "HEAD", commit)
+        given = b"".join(self._name(path) + b"\0" for path in paths)
+        git(self.top, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=given)
+
+    def _name(self, path: str) -> bytes:
+        return os.fsencode(self.prefix + path)
+
+    def _entry(self, folder: Path, path: str, write: bool = False) -> bytes | None:
+        """The mode and the name of what is at a path, as git keeps it; `None`: there is neither a file nor a link."""
+        known, file = stamp(folder, path), folder / path
+        if known is None:
+            return None
+        if file.is_symlink():
+            mode, how, content = b"120000", ("--no-filters",), known[1]
+        else:
+            mode = b"100755" if known[0] & 0o100 else b"100644"
+            how, content = (f"--path={self.prefix}{path}",), file.read_bytes()
+        store = ("-w",) if write else ()
+        command = ("-c", "core.safecrlf=false", "hash-object", "-t", "blob", "--stdin", *store, *how)
+        return mode + b" " + git(self.top, *command, given=content).strip()
+
+    def check(self, patch: Path) -> str:
+        """Why a patch does not apply here, in the words of git; empty if it does."""
+        try:
+            git(self.folder, "apply", "--check", str(patch.resolve()))
+        except GitError as error:
+            return str(error)
+        return ""
+
+
+def _above(path: str) -> list[str]:
+    """The folders above a path."""
+    folders = path.split("/")[:-1]
+    return ["/".join(folders[:number]) for number in range(1, len(folders) + 1)]
+
+
+def _ignored(folder: Path, names: Iterable[str], known: bool = True) -> set[str]:
+    given = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)  # A `:` at its beginning would be magic.
+    command = ("check-ignore", "-z", "--stdin")
+    if known:
+        try:
+            return _names(git(folder, *command, given=given, fine=(0, 1)))
+        except GitError:
+            pass  # Such as a repository of somebody else, in which git does nothing.
+    with tempfile.TemporaryDirectory() as name:
+        git(folder, "init", "--quiet", "--template=", name, alone=True)
+        where = f"--git-dir={name}/.git", f"--work-tree={folder}"
+        return _names(git(folder, *where, *command, given=given, fine=(0, 1), alone=True))
+
+
+def _names(output: bytes) -> set[str]:
+    return {os.fsdecode(name.removeprefix(b"./")) for name in output.split(b"\0")[:-1]}
