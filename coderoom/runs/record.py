@@ -40,7 +40,7 @@ from coderoom.models.prices import cost_of
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
-from coderoom.runs.branches import BranchCosts
+from coderoom.runs.branches import BranchCosts, Branches
 from coderoom.runs.review import Reviewed
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.result import network_sum
@@ -138,6 +138,7 @@ class RunRecord:
     _runs: int = 0  # Of code, by agents that do not report them,
     _output: str = ""
     _results: dict[str, CodeResult] = field(default_factory=dict)  # whose outcomes belong to their next messages.
+    _outputs: dict[str, str] = field(default_factory=dict)  # Of branches that have not ended.
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
         """Record a message; return it, with the outcome of code that its agent does not report itself."""
@@ -149,7 +150,14 @@ class RunRecord:
             message = message.model_copy(update={"metadata": message.metadata | facts})
             self._output = result.output
         elif isinstance(message, CodeExecutionEvent):
-            self._output = message.result.output
+            if in_branch := message.metadata.get(keys.BRANCH):
+                self._outputs[in_branch] = message.result.output
+            else:
+                self._output = message.result.output
+        elif message.metadata.get(keys.EVENT) == keys.BRANCHING:  # The output is that of the branch that goes on.
+            won = Branches.model_validate_json(message.metadata[keys.BRANCHES]).won
+            self._output = self._outputs.get(won or "", self._output)
+            self._outputs.clear()
         self.messages.append(message)
         if isinstance(message, ToolCallRequestEvent):
             self.begin(message.source, "calls tools")

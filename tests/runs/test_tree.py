@@ -130,6 +130,13 @@ def test_the_tree_marks_the_winner_and_shows_its_code_only() -> None:
     assert "output of the first" in shown(*MESSAGES, all_branches=True)
 
 
+def test_the_output_of_a_run_is_that_of_the_branch_that_goes_on() -> None:
+    record = RunRecord(team="t", task="x")
+    for message in MESSAGES:
+        record.add(message)
+    assert record.output == "output of the second\n"
+
+
 def test_where_there_are_no_box_characters_it_is_ascii() -> None:
     text = shown(judged(), encoding="ascii")
     assert "+--   2.1  error" in text
