@@ -294,6 +294,7 @@ class CodeRunner:
         self._before: int | None = None
         # The cells whose results are known from before the run was resumed, with their names and branches.
         self._past: list[tuple[str, str, PastCell]] = []
+        self._has_run = False
         self._count = 0
 
     async def attempt(
@@ -342,6 +343,11 @@ class CodeRunner:
         del self._past[self._before or 0 :]
         return await once("undo", {}, restore, str, str)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the executor has the state of all code so far, of which no results are only known."""
+        return self._has_run and not self._past
+
     def go_on(self, branch: CodeRunner) -> None:
         """Go on from what a branch has run: the executor has its state, but for code whose results are only known."""
         self.last_attempt, self._count = branch.last_attempt, branch._count
@@ -380,6 +386,7 @@ class CodeRunner:
                 await await_with_token(self.executor.start(), cancellation_token)
                 self._mark = await await_with_token(self.given.checkpoint(), cancellation_token)
             cell.set(name)
+            self._has_run = True
             return await self.executor.run(blocks, cancellation_token, on_output)
 
         def load(found: Any) -> ExecutionResult:

@@ -22,7 +22,7 @@ from autogen_core.models import CreateResult, RequestUsage
 from autogen_core.tools import BaseTool
 from pydantic import Field
 
-from coderoom._util.tasks import await_with_token, run_uncancellable, together
+from coderoom._util.tasks import await_with_token, cancel_and_wait, run_uncancellable, together
 from coderoom._util.text import output_name
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, calls_made
@@ -46,24 +46,33 @@ class BranchingAgentConfig(CodingAgentConfig):
 
 
 class _Forks:
-    """The forks of a session, which are made when the first branch runs code, for all branches."""
+    """The forks of a session, which are made when a branch runs code, or before if it is known to be needed."""
 
     def __init__(self, runner: CodeRunner, count: int) -> None:
         self._runner = runner
         self._count = count
         self._lock = asyncio.Lock()
         self._made: list[Any] = []
+        self._starting: list[asyncio.Task[Any]] = []
+
+    def begin(self, token: CancellationToken) -> None:
+        """Make them while the models write, unless code may be known from before the run was resumed."""
+        if self._runner.is_current:
+            self._starting = [asyncio.create_task(self.get(place, token)) for place in range(self._count)]
 
     async def get(self, place: int, token: CancellationToken) -> Any:
         async with self._lock:
             if not self._made:
                 await self._runner.catch_up(token)
                 self._made = await await_with_token(self._runner.given.fork(self._count), token)
-        return self._made[place]
+        fork = self._made[place]
+        await await_with_token(fork.start(), token)
+        return fork
 
     async def close(self) -> None:
-        for each in self._made:
-            await each.stop()
+        for task in self._starting:
+            await cancel_and_wait(task)
+        await asyncio.gather(*(each.stop() for each in self._made))
 
 
 class BranchRunner(CodeRunner):
@@ -268,6 +277,7 @@ class BranchingAgent(CodingAgent[TurnT]):
             name = f"{self._branchings}.{place + 1}"
             branches.append(Branch(name, agent, runner, own, len(turn.attempts), variation))
         try:
+            forks.begin(turn.token)
             await together([_take_step(each) for each in branches])
             await self._judge(branches, turn.token)
             won = max(branches, key=lambda each: (each.succeeded, each.mark.score))
@@ -288,8 +298,6 @@ class BranchingAgent(CodingAgent[TurnT]):
         if isinstance(made._model_context, CompactingContext):
             made._model_context.keep_by(runner.keep)
         await made._model_context.load_state(await self._model_context.save_state())
-        if isinstance(made._model_context, CompactingContext):
-            made._model_context.keep_by(runner.keep)
         return made
 
     async def _judge(self, branches: Sequence[Branch[TurnT]], token: CancellationToken) -> None:

@@ -404,6 +404,15 @@ class _Fork(SandboxCodeExecutor):
         """The folder of an overlay; the files of other forks are in memory."""
         return self._settings.folder if self._settings.workspace_mode == "overlay" else None
 
+    async def start(self) -> None:
+        """Make the fork now and not on first use; a second call does nothing.
+
+        Raises:
+            RequestError: It cannot be made, or it has ended.
+            SandboxUnavailable: The sandbox broke.
+        """
+        await (await self._get_runtime()).start_session()
+
     def _make_runtime(self) -> BlocksRun:
         raise RequestError("This fork has ended: make another one.")
 

@@ -299,6 +299,11 @@ class BlocksRun:
         async with self._lock:
             yield await self._get_session()
 
+    async def start_session(self) -> None:
+        """Start the session, if it is not started."""
+        async with self._lock:
+            await self._get_session()
+
     async def put(self, name: str, content: bytes) -> None:
         """Write a file into the folder as the code sees it."""
         if self._overlaid or self._is_fork:
