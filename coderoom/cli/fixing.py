@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -26,7 +27,7 @@ def fix(
     test: Annotated[str, app.option("COMMAND", "The test command of the repository.")] = "pytest -q",
     issue: Annotated[Path | None, app.option("FILE", "A file that says what is wrong.")] = None,
     out: Annotated[
-        Path | None, app.option("FILE", "The file of the patch; by default REPO-fix.patch, here.", "--out", "-o")
+        Path | None, app.option("FILE", "The file of the patch; by default REPO-fix.patch, not in REPO.", "--out", "-o")
     ] = None,
     branch: Annotated[str, app.option("NAME", "Make this branch, with one commit that has the patch.")] = "",
     apply: Annotated[bool, typer.Option("--apply", help="Ask whether the patch is written into the folder.")] = False,
@@ -60,7 +61,7 @@ def fix(
     text = "\n\n".join(filter(None, (app.text_of(problem).strip(), _content(issue).strip())))
     if not text:
         raise RequestError("Say what is wrong, as the second argument or with --issue FILE.")
-    file = out or _unused(folder.name)
+    file = out or _unused(folder)
     if file.resolve().is_relative_to(folder):
         raise RequestError("The patch would be in the repository, which stays as it is: name another place by --out.")
     app.hasten_autogen()
@@ -87,7 +88,7 @@ def fix(
     async def work(ask: Ask) -> RunRecord:
         done = await run.go(view.show, begin=view.begin, owns_process=bool(context.obj), ask=ask)
         view.stop()
-        view.end(done)
+        view.end(replace(done, reviewed=None))  # What of the changes is in the patch is said at the end.
         return done
 
     delivery = Delivery(branch, apply, commit, partial(asking_a_person, folder))
@@ -118,7 +119,8 @@ def _content(file: Path | None) -> str:
         raise RequestError(f"Cannot read {str(file)!r}: {getattr(error, 'strerror', None) or error}.") from error
 
 
-def _unused(name: str) -> Path:
-    """The file of a patch that is not there yet."""
-    names = (Path(f"{name}-fix{f'-{number}' if number else ''}.patch") for number in count())
+def _unused(repository: Path) -> Path:
+    """The file of a patch that is not there yet: in the current folder, or beside a repository which that is in."""
+    where = repository.parent if Path.cwd().is_relative_to(repository) else Path()
+    names = (where / f"{repository.name}-fix{f'-{number}' if number else ''}.patch" for number in count())
     return next(each for each in names if not each.exists())

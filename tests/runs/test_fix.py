@@ -21,12 +21,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def fix(tmp_path: Path, model: str) -> tuple[int, dict[str, Any], Path]:
-    """Fix a copy of the example; return the exit code, the report, and a copy with the patch applied."""
+    """Fix a copy of the example, from inside; return the exit code, the report, and a copy with the patch applied."""
     repository, patched = tmp_path / "words", tmp_path / "patched"
     for folder in (repository, patched):
         shutil.copytree(WORDS, folder, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
     before = contents(repository)
-    done = coderoom("fix", str(repository), "It is wrong.", "--model", model, "--no-journal", "--json", cwd=tmp_path)
+    done = coderoom("fix", ".", "It is wrong.", "--model", model, "--no-journal", "--json", cwd=repository)
     assert contents(repository) == before
     facts = json.loads(done.stdout)
     subprocess.run(["git", "apply", str(tmp_path / facts["patch"])], cwd=patched, check=True)
