@@ -154,9 +154,12 @@ class GitFolder:
             return
         try:
             git(self.folder, "check-ref-format", f"refs/heads/{branch}")
+            is_name = not branch.startswith("-")
         except GitError:
-            raise RequestError(f"{branch!r} cannot be the name of a branch.") from None
-        if branch.startswith("-") or git(self.folder, "for-each-ref", f"refs/heads/{branch}"):
+            is_name = False
+        if not is_name:
+            raise RequestError(f"{branch!r} cannot be the name of a branch.")
+        if git(self.folder, "for-each-ref", f"refs/heads/{branch}"):
             raise RequestError(f"There is a branch {branch!r} already, or a name begins with it: take another one.")
 
     def make_commit(self, patch: Path, original: Path, changed: Path, paths: Sequence[str], message: str) -> str:

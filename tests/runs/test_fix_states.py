@@ -19,7 +19,7 @@ from tests.support.commands import coderoom, recording
 
 APPROVED = json.dumps({"approved": True, "issues": [], "summary": "Fine."})
 TEST = "python3 -m pytest -q --disable-plugin-autoload"
-QUICK = ("honest", "ignored", "edits the test")
+QUICK = ("ignored", "edits the test")
 """The scenarios of everyday work."""
 
 
