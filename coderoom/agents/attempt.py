@@ -244,6 +244,11 @@ _CLOSED_THOUGHT = (
     "is to run after the tag, or without one."
 )
 _MOST_NOTES = 20
+_LONGEST_DIFF = 20_000
+_CACHE = re.compile(
+    r'diff --git "?a/(?:[^\n]*/)?(?:__pycache__|\.(?:(?:pytest|mypy|ruff)_cache|hypothesis|coderoom))/'
+    r"[^\n]*\nnew file mode "
+)
 _MOST_BLOCKS = 1_000
 _TAGGED = "Code in <execute> tags is not run here. Put it into a fenced block with its language, as in ```python."
 _UNAPPLIED = "No diff is applied here: write code that changes the files."
@@ -423,6 +428,19 @@ class CodeRunner:
             f"To have its variables again, code that had run before was run again ({len(past)}), without calling "
             "functions again."
         )
+
+    async def changes(self, cancellation_token: CancellationToken) -> str:
+        """What the code has changed in a workspace that stays as it is, as a diff that is not too long."""
+        if not self._count or getattr(self.given, "workspace_mode", "direct") != "overlay":
+            return ""
+
+        async def diff() -> str:
+            await self.catch_up(cancellation_token)
+            patch = await await_with_token(self.given.diff(), cancellation_token)
+            parts = re.split(r"^(?=diff --git )", str(patch), flags=re.M)
+            return bound_output("".join(each for each in parts if not _CACHE.match(each)), _LONGEST_DIFF)
+
+        return await once("changes", {}, diff, str, str)
 
     async def keep(self, text: str) -> Path:
         """Save a part of the conversation for the code to read; return its path there."""

@@ -377,6 +377,8 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
                 yield item
                 said.task_done()
             answer = await turn
+            if changes := await self._runner.changes(cancellation_token):
+                answer.metadata[keys.CHANGES] = changes
         finally:
             self._read.discard(said)
             await cancel_and_wait(turn)

@@ -16,7 +16,7 @@ from coderoom._util.components import StrictConfig
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import texts_of
 from coderoom.agents.base import ModelAgent
-from coderoom.blocks import Block, extract_code_blocks, without_thoughts
+from coderoom.blocks import Block, extract_code_blocks, fence, without_thoughts
 from coderoom.models.budgets import Budget
 from coderoom.models.structured import Answer
 from coderoom.outcome import Outcome
@@ -115,6 +115,8 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     `coderoom.approved` as `true` or `false`). Any model can be used: one without structured output is asked for JSON,
     which is parsed tolerantly. An answer that cannot be read as a verdict does not approve.
 
+    If the code works in a workspace that stays as it is, the model also gets the diff of what has changed there.
+
     An attempt whose outcome is not `ok`, and code that was not run since it was written, are never approved, whatever
     the model says.
 
@@ -155,6 +157,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
         self._outcome: Outcome | None = None
         self._exit_code = ""
         self._lines = 0
+        self._changes = ""
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Review the new messages."""
@@ -179,6 +182,7 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
             if code or not self._lines:
                 texts = [each.code for each in code] or [message.to_model_text()]
                 self._lines = sum(len(text.splitlines()) for text in texts)
+            self._changes = message.metadata.get(keys.CHANGES, self._changes)
             if keys.OUTCOME in message.metadata:
                 self._outcome = keys.read_outcome(message.metadata)
                 self._exit_code = message.metadata.get(keys.EXIT_CODE, "")
@@ -187,12 +191,15 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
                 self._outcome, self._exit_code = None, ""
 
     def _question(self) -> str:
-        if self._outcome is None:
-            return "Review the work above. No code was run since it was last written."
-        return (
-            "Review the last attempt above, code and output together. As computed from the run, its outcome is "
-            f"{self._outcome.value!r} and its exit code {self._exit_code or 'unknown'}."
-        )
+        question = "Review the work above. No code was run since it was last written."
+        if self._outcome is not None:
+            question = (
+                "Review the last attempt above, code and output together. As computed from the run, its outcome is "
+                f"{self._outcome.value!r} and its exit code {self._exit_code or 'unknown'}."
+            )
+        if self._changes:
+            question += f" As computed from the files, this has changed so far:\n\n{fence(self._changes, 'diff')}"
+        return question
 
     def _verdict(self, answer: Answer[ReviewVerdict]) -> ReviewVerdict:
         if answer.value is None:
@@ -216,18 +223,20 @@ class ReviewerAgent(ModelAgent, Component[ReviewerAgentConfig]):
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         """Clear the conversation and the last attempt."""
         await super().on_reset(cancellation_token)
-        self._outcome, self._exit_code, self._lines = None, "", 0
+        self._outcome, self._exit_code, self._lines, self._changes = None, "", 0, ""
 
     async def save_state(self) -> Mapping[str, Any]:
         """The conversation and the last attempt's outcome, as JSON-like data."""
         outcome = "" if self._outcome is None else self._outcome.value
-        return {**await super().save_state(), "outcome": outcome, "exit_code": self._exit_code, "lines": self._lines}
+        facts = {"outcome": outcome, "exit_code": self._exit_code, "lines": self._lines, "changes": self._changes}
+        return {**await super().save_state(), **facts}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned."""
         await super().load_state(state)
         self._outcome = keys.read_outcome({keys.OUTCOME: state.get("outcome", "")})
         self._exit_code, self._lines = state.get("exit_code", ""), state.get("lines", 0)
+        self._changes = state.get("changes", "")
 
 
 def _brings_code(message: BaseChatMessage) -> bool:

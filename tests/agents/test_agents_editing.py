@@ -8,7 +8,7 @@ from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
-from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeActAgent
+from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeActAgent, ReviewerAgent
 from coderoom.executors import SandboxCodeExecutor
 from tests.executors.helpers import run_in as run
 
@@ -98,3 +98,33 @@ async def test_a_long_output_is_kept_apart_from_a_folder_that_stays_as_it_is(tmp
     finally:
         await agent.close()
         await executor.stop()
+
+
+async def test_a_reviewer_sees_the_diff_of_all_turns(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text("one\n")
+    first = "```python\nwrite_file('new.py', '``` x\\n')\nwrite_file('.pytest_cache/x', 'cached')\n```"
+    second = "```python\nedit_file('box.py', 'one', 'two')\n```"
+    model = ReplayChatCompletionClient([first, "Added.", second, "Edited."])
+    verdict = '{"approved": true, "issues": [], "summary": "Fine."}'
+    reviewing = ReplayChatCompletionClient([verdict, verdict, verdict])
+    executor = SandboxCodeExecutor(work_dir=tmp_path, editing=True, workspace_mode="overlay")
+    coder, reviewer = CodeActAgent("coder", model, code_executor=executor), ReviewerAgent("reviewer", reviewing)
+    try:
+        for _ in range(2):
+            task = TextMessage(content="Go on.", source="user")
+            done = await coder.on_messages([task], CancellationToken())
+            await reviewer.on_messages([task, done.chat_message], CancellationToken())
+        restored = ReviewerAgent("reviewer", reviewing)
+        await restored.load_state(await reviewer.save_state())
+        await restored.on_messages([], CancellationToken())
+    finally:
+        await coder.close()
+        await executor.stop()
+    first, second, third = (str(call["messages"][-2].content) for call in reviewing.create_calls)
+    assert "+``` x\n" in first
+    assert "box.py" not in first
+    assert "-one\n+two\n" in second
+    assert "+``` x\n" in second
+    assert "cached" not in second
+    assert third == second
+    assert list(tmp_path.iterdir()) == [tmp_path / "box.py"]
