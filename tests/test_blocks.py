@@ -215,6 +215,16 @@ def test_only_markdown_nests() -> None:
     assert codes("```text\n```python\nx\n```\ny\n```z\n```") == [("text", "```python\nx"), ("z", "")]
 
 
+@pytest.mark.parametrize("label", ["diff", "patch"])
+def test_fences_in_a_diff_belong_to_it(label: str) -> None:
+    head = "--- a/README.md\n+++ b/README.md\n@@ -1,5 +1,8 @@\n"
+    diff = f"{head} # Title\n ```sh\n-make\n+make all\n ```\n+```\n+more\n+```\n end"
+    assert codes(f"Like this:\n\n```{label}\n{diff}\n```\n\nThat is all.") == [("diff", diff)]
+    item = diff.replace("\n", "\n  ")
+    assert codes(f"- First:\n\n  ```{label}\n  {item}\n  ```\n\n```py\n1\n```") == [("diff", diff), ("python", "1")]
+    assert extract_code_blocks(f"```{label}\n{diff}\n```")[0].unclear == ""
+
+
 @pytest.mark.parametrize("text", ["```python\nprint(1)", "```python\nprint(1)\n", "- ```python\n  print(1)\n\nend"])
 def test_block_that_is_never_closed_says_so(text: str) -> None:
     block = extract_code_blocks(text)[0]

@@ -312,6 +312,8 @@ def _find_end(state: StateBlock, start: int, end: int, opening: _Fence) -> _End:
         tag = _thought_tag(state, line, opening)
         if tag is not None and content.may_end_with(text[: tag - state.eMarks[line]].rstrip(" \t")):
             return _End(line, rest=tag)
+        if content.is_diff and state.sCount[line] > state.sCount[start]:
+            continue  # Lines that are the same in both files begin with a space.
         fence, why = _read_fence(state, line), content.unclear
         if fence is not None:
             is_unclear = is_unclear or first is not None
@@ -416,6 +418,7 @@ class _Content:
 
     Attributes:
         is_markdown: Whether the content is Markdown.
+        is_diff: Whether it is a diff.
         unclear: Why the code must not run as it is, though its end is found.
     """
 
@@ -424,6 +427,7 @@ class _Content:
         self._language = normalize_language(parse_info(opening.info).tag)
         self._strings = strings_of(self._language)
         self.is_markdown = self._language == "markdown"
+        self.is_diff = self._language == "diff"
         # Who writes a longer fence has thought of the inner ones.
         self._nests = (self._strings is not None or self.is_markdown) and opening.length == 3
         self._inner: list[_Fence] = []

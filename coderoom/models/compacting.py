@@ -28,7 +28,7 @@ from coderoom._util.text import bound_output, counted, output_name
 from coderoom.errors import RequestError
 
 _BYTES: Final = 3
-"""The bytes of a token. Most models take more at a time, so the estimate is a high one."""
+"""The bytes of a token. Of most texts, models take more at a time; of hashes and long numbers, fewer."""
 _OF_A_MESSAGE, _OF_A_PICTURE = 4, 1_000
 _LEFT: Final = 600
 """The characters that stay of a long output."""
@@ -56,7 +56,8 @@ class CompactingContext(ArgumentsConfig, ChatCompletionContext, Component[Compac
 
     Args:
         max_tokens: How long the conversation may be, without the system message. A token is counted for each three
-            bytes, and 1,000 for each picture: more than models count, so it may be close to the model's limit.
+            bytes, and 1,000 for each picture. That is more than models count in most texts, and less in hashes and long
+            numbers, so leave a third of the model's limit free.
         folder: The folder of the code, for the files of agents other than CodeRoom's, which have one. Without it, and
             without such an agent, there are no files.
         initial_messages: The messages that it begins with.
