@@ -131,9 +131,10 @@ class FixFacts(BaseModel):
     with_changed_tests: Annotated[dict[str, int] | None, Field(description="The tests as the patch changes them.")]
     tests_changed: Annotated[list[str], Field(description="What of the patch belongs to the tests and did not count.")]
     problems: list[str]
+    left_out: Annotated[list[str], Field(description="What the team has changed that is not in the patch, and why.")]
     notes: list[str]
     changes: list[str]
-    patch: Annotated[str, Field(description="A unified diff for `git apply`; empty if nothing was changed.")]
+    patch: Annotated[str, Field(description="For `git apply`; empty if there is none, or if it is attached as a file.")]
     run: Annotated[str | None, Field(description="Its name in the journal.")]
 
 
@@ -590,11 +591,16 @@ def _add_fixes(server: FastMCP[Client], journal: Journal | None, /, **options: A
                 out = Path(place, "fix.patch")
                 fixed = await fix(folder, test, team, out=out, wall=wall, server=server, timeout=timeout)
                 data = await asyncio.to_thread(out.read_bytes) if fixed.patch else b""
-            patch = data.decode("utf-8", "replace")
+            patch, attached = "", list[ContentBlock]()
+            try:
+                patch = data.decode()
+            except UnicodeDecodeError:
+                attached = [_content_of("fix.patch", data)]
+                fixed.notes.append("The patch is not UTF-8: it is attached as a file.")
             facts = fixed.to_json() | {"patch": patch, "run": fixed.record.run}
             text = f"{replace(fixed, patch=None)}\n\n{bound_output(patch, _MOST_CHARACTERS)}".rstrip()
             known = {name: facts[name] for name in FixFacts.model_fields}
-            return _result(text, known, is_error=not fixed.succeeded)
+            return _result(text, known, attached, is_error=not fixed.succeeded)
 
         return await _watched(ctx, work(), lines)
 
