@@ -217,6 +217,7 @@ class RoomNetwork:
         self._number = number
         self.sockets = sockets
         self.has_session = False
+        self.outlives_room = False  # Other rooms get it then.
         self._answers: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._close_sockets = weakref.finalize(self, _close_all, sockets)
 
@@ -262,6 +263,9 @@ class RoomNetwork:
 
     def close(self) -> None:
         """Stop serving the room."""
+        if self.outlives_room:
+            self.cut()
+            return
         self._proxy.forget(self._number)
         self._close_sockets()
 

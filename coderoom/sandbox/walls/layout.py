@@ -407,6 +407,15 @@ def _usual_authorities() -> str:
     return ""
 
 
+def files_for_proxy(spec: SandboxConfig) -> dict[str, str]:
+    """The files by which programs find the proxy of a list of hosts, and trust its authority: their text by path."""
+    files = {"/etc/resolv.conf": "nameserver 127.0.0.1\n"}
+    if spec.authority:
+        files[AUTHORITY] = spec.authority
+        files[AUTHORITIES] = _usual_authorities() + spec.authority
+    return files
+
+
 def _files(uid: int, spec: SandboxConfig) -> dict[str, str]:
     files = {
         "/etc/passwd": f"root:x:0:0:root:/:/usr/sbin/nologin\nuser:x:{uid}:{uid}:user:{spec.place}:/bin/sh\n"
@@ -417,10 +426,7 @@ def _files(uid: int, spec: SandboxConfig) -> dict[str, str]:
         "/etc/hostname": f"{HOSTNAME}\n",
     }
     if spec.proxied:
-        files["/etc/resolv.conf"] = "nameserver 127.0.0.1\n"
-        if spec.authority:
-            files[AUTHORITY] = spec.authority
-            files[AUTHORITIES] = _usual_authorities() + spec.authority
+        files.update(files_for_proxy(spec))
     elif spec.host_network:
         with contextlib.suppress(OSError):
             # Often a link into /run, so that its text is copied.

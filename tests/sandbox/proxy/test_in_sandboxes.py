@@ -15,7 +15,7 @@ from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox
 
-from ..places import Place, on_walls
+from ..places import STRONGEST, Place, on_walls
 from .servers import echo
 
 
@@ -36,11 +36,13 @@ def server() -> Iterator[Any]:
 
 @pytest.fixture
 async def listed(place: Place, server: Any) -> AsyncIterator[Listed]:
-    if not place.has_mounts:
+    if not (place.has_mounts or place.wall == "docker"):
         pytest.skip("sessions have no network of their own")
     async with place.sandbox(network=[f"127.0.0.1:{server.server_port}"]) as sandbox:
         yield Listed(sandbox, server)
 
+
+on_the_strongest_and_docker = on_walls(STRONGEST.wall, "docker")
 
 REACH = """
 import socket
@@ -53,6 +55,7 @@ def reach(*address):
 """
 
 
+@on_the_strongest_and_docker
 async def test_hosts_of_the_list_and_nothing_else(listed: Listed, server: Any) -> None:
     with echo() as other:
         async with listed.sandbox.session() as session:
@@ -81,6 +84,7 @@ async def test_hosts_of_the_list_and_nothing_else(listed: Listed, server: Any) -
             assert other.heads == []
 
 
+@on_the_strongest_and_docker
 async def test_sessions_see_nothing_of_each_other(listed: Listed) -> None:
     async with listed.sandbox.session() as one:
         await one.run("import socket\nheld = socket.create_connection(('127.0.0.1', 3128))")
@@ -90,6 +94,7 @@ async def test_sessions_see_nothing_of_each_other(listed: Listed) -> None:
             assert (await two.run("1")).network == ()
 
 
+@on_the_strongest_and_docker
 async def test_what_is_asked_for_after_the_last_cell_is_known(
     listed: Listed, server: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,6 +133,20 @@ async def test_a_proxy_that_dies_is_replaced(listed: Listed) -> None:
         assert (await session.run("open()")).value == 200
 
 
+@on_walls("docker")
+async def test_a_container_is_used_again_when_its_session_has_left_nothing(listed: Listed, server: Any) -> None:
+    held = "import os, socket, subprocess, sys\n"
+    held += "code = 'import socket, time; s = socket.create_server((\"127.0.0.1\", 4000)); time.sleep(60)'\n"
+    held += "started = subprocess.Popen([sys.executable, '-c', code])\nos.readlink('/proc/self/ns/net')"
+    async with listed.sandbox.session() as session:
+        first = (await session.run(held)).value
+    async with listed.sandbox.session() as session:
+        assert (await session.run(f"{held}\nstarted.poll()")).value is None
+        assert (await session.run("os.readlink('/proc/self/ns/net')")).value == first
+        async with listed.sandbox.session() as other:
+            assert (await other.run("__import__('os').readlink('/proc/self/ns/net')")).value != first
+
+
 def _children() -> list[int]:
     return [int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
 
@@ -136,7 +155,7 @@ def _command(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-@on_walls("none", "sandlock", "landlock", "docker")
+@on_walls("none", "sandlock", "landlock")
 async def test_a_wall_without_networks_for_sessions_says_so(place: Place) -> None:
     with pytest.raises(RequestError, match="network: behind the wall"):
         async with place.sandbox(network=["api.example.org"]):

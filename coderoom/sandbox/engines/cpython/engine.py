@@ -12,7 +12,7 @@ import marshal
 import time
 import weakref
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from coderoom._util.tasks import call_in_loop, cancel_and_wait
 from coderoom.errors import MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import unavailable
 from coderoom.sandbox.config import WITHOUT_NETWORK, SandboxConfig, environment
+from coderoom.sandbox.engines.cpython.apart import Apart
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.copies import Copies
@@ -32,7 +33,7 @@ from coderoom.sandbox.node_packages import node_modules_with
 from coderoom.sandbox.overlay import Overlay, UpperLayer
 from coderoom.sandbox.packages import Added, Environment, environment_with, made_cache_folder
 from coderoom.sandbox.policy import restricted_rules
-from coderoom.sandbox.proxy.client import Proxy, environment_for, ports_for
+from coderoom.sandbox.proxy.client import Proxy, RoomNetwork, environment_for, ports_for
 from coderoom.sandbox.requirements import ON_REQUEST, check_allowed, node_package, node_packages_of, requirements_of
 from coderoom.sandbox.result import ExecutionResult
 from coderoom.sandbox.walls import choose, make_wall
@@ -79,6 +80,7 @@ class CPythonEngine:
         self.lock = ""  # What was resolved last, as a requirements file.
         self._node_lock = ""  # That of the packages of npm.
         self._copies: Copies | None = None  # Where sessions cannot have overlays.
+        self._apart: Apart[Worker] | None = None  # Where sessions of one worker would share a network.
         self._guarded: tuple[str, ...] = ()  # What of the workspace this machine runs.
         self._dropped: weakref.finalize[..., Any]
 
@@ -96,7 +98,9 @@ class CPythonEngine:
     @property
     def lost(self) -> bool:
         """Whether the worker has ended."""
-        return self._copies is None and (self._worker is None or self._worker.lost)
+        if self._copies is not None:
+            return False
+        return self._worker is None or (self._worker.lost if self._apart is None else self._apart.lost)
 
     async def start(self) -> None:
         """Start the worker and wait until it is warm."""
@@ -129,15 +133,22 @@ class CPythonEngine:
             if not getattr(self._wall, "overlays", False):
                 await self._start_copies()
                 return
-        worker = Worker(self._wall, config)
-        await worker.start()
+        wall = self._wall
+        if config.proxied and getattr(wall, "sessions_share_network", False):
+            alone = config.model_copy(update={"concurrency": 1})
+            self._apart = Apart(functools.partial(Worker, wall, alone), config.concurrency)
+            worker = await self._apart.start()
+        else:
+            worker = Worker(wall, config)
+            await worker.start()
         if config.workspace_mode == "overlay" and worker.facts.get("no_overlay") != "":
             await worker.close()
             await self._start_copies()
             return
         self._worker = worker
         # For a sandbox that is never closed. At the end of the host's process the sockets close, and the worker ends.
-        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), worker.abandon)
+        abandon = worker.abandon if self._apart is None else self._apart.abandon
+        self._dropped = weakref.finalize(self, call_in_loop, asyncio.get_running_loop(), abandon)
         self._dropped.atexit = False
 
     async def _start_copies(self) -> None:
@@ -156,9 +167,14 @@ class CPythonEngine:
         """Open a session in its own room."""
         if self._copies is not None:
             return await self._copies.open(functions)
-        worker = self._worker
+        worker = self._worker if self._apart is None else await self._apart.take()
         assert worker is not None
-        room = await worker.take_room()
+        try:
+            room = await worker.take_room()
+        except BaseException:
+            if self._apart is not None:
+                self._apart.put(worker)
+            raise
         if room.network is not None:
             await room.network.begin()
         install = self._install_packages if ON_REQUEST in self._config.packages else None
@@ -205,7 +221,8 @@ class CPythonEngine:
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
-            await worker.close()
+            apart, self._apart = self._apart, None
+            await (worker if apart is None else apart).close()
 
     def kill(self) -> None:
         """As `close`, without an event loop."""
@@ -217,13 +234,22 @@ class CPythonEngine:
         worker, self._worker = self._worker, None
         if worker is not None:
             self._dropped.detach()
-            worker.kill()
+            apart, self._apart = self._apart, None
+            (worker if apart is None else apart).kill()
 
 
 class Worker:
-    """One warm process behind a wall, and the pool of its rooms."""
+    """One warm process behind a wall, and the pool of its rooms.
 
-    def __init__(self, wall: Wall, config: SandboxConfig) -> None:
+    Args:
+        wall: The wall.
+        config: The configuration.
+        take_back: Called when its only session has ended; `None`: it has several at a time.
+    """
+
+    def __init__(self, wall: Wall, config: SandboxConfig, take_back: Callable[[Worker], None] | None = None) -> None:
+        self._take_back = take_back
+        self._network: RoomNetwork | None = None  # That of all rooms, one after the other.
         self._wall = wall
         self._config = config
         self._idle: deque[Room] = deque()
@@ -271,10 +297,12 @@ class Worker:
             own_network = bool(boot.get("own_network"))
             rooms = self._rooms = boot.get("rooms", "namespaces")
             self._overlay = self._overlay and boot.get("overlays") is True
-            if self._proxy is not None and not (own_network and rooms == "namespaces"):
+            each_alone = rooms == "namespaces" or self._take_back is not None
+            if self._proxy is not None and not (own_network and each_alone):
                 raise RequestError(
                     f"network: behind the wall {self._wall.name!r} sessions have no network of their own, which a list "
-                    "of hosts needs; use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete."
+                    "of hosts needs; use 'bubblewrap' or 'namespaces', where `coderoom doctor` calls them complete, "
+                    "or 'docker'."
                 )
             if config.terminals and rooms != "namespaces" and lockdown.get("use_seccomp", True):
                 raise RequestError(
@@ -402,6 +430,11 @@ class Worker:
 
     def give_back(self, room: Room) -> None:
         """Reset a room, then let others use it."""
+        if self._take_back is not None:
+            self._tidying.add(room)
+            asyncio.get_running_loop().call_soon(self._tidy, room)
+            self._take_back(self)  # Its next session waits until this is done.
+            return
         self._free.release()
         if room.forks and not (room.lost or self.lost):
             room.leave()
@@ -483,7 +516,7 @@ class Worker:
                 try:
                     if self._control is None or self.lost:
                         raise await self._failed("has ended")
-                    room = await Room.open(self._control, self._largest, self._proxy, self._overlay)
+                    room = await self._open_room(self._control)
                 except Exception as error:
                     if not self._waiting:
                         return
@@ -506,6 +539,17 @@ class Worker:
         except Exception as error:
             self._refuse(error)
 
+    async def _open_room(self, control: HostChannel) -> Room:
+        if self._network is not None:
+            room = await Room.open(control, self._largest, None, self._overlay)
+            room.network = self._network
+            return room
+        room = await Room.open(control, self._largest, self._proxy, self._overlay)
+        if self._take_back is not None and room.network is not None:
+            self._network = room.network
+            self._network.outlives_room = True
+        return room
+
     def _refuse(self, reason: Exception) -> None:
         error = unavailable(reason)
         while self._waiting:
@@ -522,6 +566,10 @@ class Worker:
             self._tidying.discard(room)
             # After a failure only this room is lost.
             self._offer(room) if usable and not room.lost else self.drop(room)
+            if self._take_back is not None:
+                if room not in self._idle:  # What it has left would be in the network of the next session.
+                    self.abandon()
+                self._free.release()
 
     def _offer(self, room: Room) -> None:
         """Give a room to the caller that has waited longest, or keep it idle."""

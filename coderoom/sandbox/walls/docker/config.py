@@ -23,8 +23,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from coderoom._util.processes import owner_mark
 from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.guest.isolation.boot import SOCKET_BYTES
 from coderoom.sandbox.walls.docker.engine import Engine
-from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE, guarded_paths
+from coderoom.sandbox.walls.layout import HOSTNAME, INSIDE, WORKSPACE, files_for_proxy, guarded_paths
 from coderoom.sandbox.walls.local import copy_for_all
 from coderoom.sandbox.walls.workspace import chown_workspace, mounted_for, unmount
 
@@ -41,6 +42,11 @@ _OWN_MEMORY = 256 * 1024**2
 _OWN_PROCESSES = 64
 _SESSIONS = 4
 _OPEN_FILES = 8192
+# The worker, which is not root, makes the sockets of the proxy; and those of code must not grow to what nobody counts.
+_FOR_PROXY = {
+    "net.ipv4.ip_unprivileged_port_start": "0",
+    **dict.fromkeys(("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"), f"4096 65536 {SOCKET_BYTES}"),
+}
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,20 @@ def visible_code(source: Path, undo: contextlib.ExitStack) -> Path:
     return copy_for_all(source, copy)
 
 
+def shown_files(spec: SandboxConfig, undo: contextlib.ExitStack) -> dict[str, Path]:
+    """The files of this machine that a container shows, by their paths inside; `undo` removes them."""
+    if not spec.proxied:
+        return {}
+    folder = Path(tempfile.mkdtemp(prefix="coderoom-"))
+    undo.callback(shutil.rmtree, folder, ignore_errors=True)
+    found = {}
+    for number, (place, text) in enumerate(files_for_proxy(spec).items()):
+        found[place] = folder / str(number)
+        found[place].write_text(text, encoding="utf-8")
+        found[place].chmod(0o644)
+    return found
+
+
 def _bytes(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -208,10 +228,20 @@ def _mistake(name: str, found: Mapping[str, Any], value: Any) -> str:
 
 
 def container_config(
-    engine: Engine, spec: SandboxConfig, options: DockerOptions, tenant: Tenant, meeting: Path, code: Path
+    engine: Engine,
+    spec: SandboxConfig,
+    options: DockerOptions,
+    tenant: Tenant,
+    meeting: Path,
+    code: Path,
+    files: Mapping[str, Path],
 ) -> dict[str, Any]:
-    """The arguments of `create_container`; `meeting` has the host's socket, and `code` the worker's code."""
+    """The arguments of `create_container`.
+
+    `meeting` has the host's socket, `code` the worker's code; `files` are shown by their paths inside.
+    """
     shared = [(code, _CODE, True), (meeting, _CONTROL, True), *_workspace(spec, tenant)]
+    shared += [(path, place, True) for place, path in files.items()]
     shared += [(path.resolve(), str(path.absolute()), True) for path in spec.readable]
     mounts = [
         {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}
@@ -231,6 +261,8 @@ def container_config(
         more["userns_mode"] = "host"
     if options.runtime is not None:
         more["runtime"] = options.runtime
+    if spec.proxied:
+        more["sysctls"] = _FOR_PROXY
     if options.gpus is not None:
         from docker.types import DeviceRequest  # type: ignore[import-untyped]
 

@@ -23,6 +23,7 @@ from coderoom.sandbox.walls.docker.config import (
     Meeting,
     container_config,
     memory_of,
+    shown_files,
     tenant_for,
     visible_code,
 )
@@ -43,6 +44,7 @@ class DockerWall:
 
     name = "docker"
     code = Path(guest.__file__).parent
+    sessions_share_network = True
 
     async def probe(self) -> WallReport:
         """Try whether an engine has the image."""
@@ -155,7 +157,8 @@ class _Launch:
         with contextlib.closing(Meeting()) as meeting:
             mount = meeting.mount if engine.sees_mounts else None
             tenant = tenant_for(self._spec.workspace, mount, engine.remaps_users, engine.is_rootless, undo)
-            config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code)
+            files = shown_files(self._spec, undo)
+            config = container_config(engine, self._spec, self._options, tenant, meeting.folder, code, files)
             self._check_wanted()
             # Before the start, so that no output is missed.
             container = Container(engine, config)
