@@ -21,7 +21,6 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retrieve_exception, run_uncancellable
@@ -29,11 +28,11 @@ from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError,
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
 from coderoom.sandbox.engines.cpython.forks import Fork, Origin, Rooms
+from coderoom.sandbox.engines.cpython.moving import move
 from coderoom.sandbox.engines.cpython.room import (
     MOST_CHECKPOINTS,
     CheckpointHandle,
     Ending,
-    ForkServerClient,
     Relay,
     Room,
     Runner,
@@ -47,7 +46,7 @@ from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import Program
-from coderoom.sandbox.overlay import Overlay, Tree, UpperLayer, mirror, put
+from coderoom.sandbox.overlay import Overlay, Tree, UpperLayer, put
 from coderoom.sandbox.packages import Added
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import (
@@ -499,43 +498,15 @@ class CPythonSession:
         await fork._settle()
         if fork._room.lost:
             raise RequestError("The fork has ended.")
-        folder = self._config.shared_workspace
-        if folder is not None:
-            await self._bring_files_of(fork, folder)
+        folder, guarded = self._config.shared_workspace, self._rooms.guarded_paths
+        if folder is not None and not await move(self._room, fork._room, fork._alone, folder, guarded):
+            await fork._lose_state()
         fork._config = self._config
         self.abandon()
         return fork
 
-    async def _bring_files_of(self, fork: CPythonSession, folder: Path) -> None:
-        """Make the files of a workspace those of a fork, and have the fork work there; end the state of this session.
-
-        What fails before the files are replaced leaves both as they were.
-        """
-        room, replaced = fork._room, False
-        moving: ForkServerClient | None = None
-        try:
-            moving = await fork._begin_to_move()
-            async with self._room.frozen(), room.frozen(), room.uncovering() as (files, uncover):
-                await asyncio.to_thread(lambda: mirror(files, folder, self._rooms.guarded_paths()))
-                replaced = True
-                await self._room.kill()
-                await uncover()
-                await room.ask("moved", "moved")
-            if moving is not None:
-                try:
-                    await room.wait_unless_stuck(moving.ask("go", "arrived"))
-                except SandboxUnavailable:  # Code has broken its process.
-                    await fork._lose_state()
-        except SandboxUnavailable as error:
-            if replaced or self._room.lost:
-                raise
-            raise RequestError(f"The session cannot become this fork: {error}") from error
-        finally:
-            if moving is not None:
-                moving.close()
-
-    async def _begin_to_move(self) -> ForkServerClient | None:
-        """End all but the process that has the state, and have it wait for another workspace; `None`: there is none."""
+    async def _alone(self) -> Runner | None:
+        """End all but the process that has the state, and return that, if there is one."""
         self._drop(self._checkpoints)
         live = self._live
         if live is None or live.ended is not None or self._over:
@@ -543,19 +514,7 @@ class CPythonSession:
             return None
         await self._room.kill(self._kept_pids())
         await self._get_ready(live)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        moving = ForkServerClient(ours, live.key)
-        try:
-            moving.announce("leaving")
-            with theirs:
-                await self._room.wait_unless_stuck(live.channel.send({"op": "move"}, (theirs.fileno(),)))
-            await self._room.wait_unless_stuck(moving.expect("leaving"))
-        except BaseException as error:
-            moving.close()
-            if isinstance(error, ConnectionError):
-                raise SandboxUnavailable("The fork's process has ended.") from error
-            raise
-        return moving
+        return live
 
     def _like_this(self, room: Room) -> CPythonSession:
         """A session in another room that has been told and given what this one has."""
