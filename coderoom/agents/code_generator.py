@@ -215,11 +215,11 @@ def event_of(source: str, event: GenerationEvent) -> BaseAgentEvent | None:
     Code and what came of branches are `CodeGenerationEvent`s, a test run is a `CodeExecutionEvent`, everything else a
     `ThoughtEvent`, since a team refuses types that it does not know.
     """
+    of_branch = {keys.BRANCH: name} if (name := getattr(event, "branch", "")) else {}
     if isinstance(event, CodeWritten):
         block = CodeBlock(code=event.code, language=event.language)
         shown = fence(event.code, event.language, "no-run")
         text = f"{event.function}, attempt {event.attempt} ({event.approach}):{_reason(event.reason)}\n\n{shown}"
-        of_branch = {keys.BRANCH: event.branch} if event.branch else {}
         return CodeGenerationEvent(
             source=source, retry_attempt=event.attempt - 1, content=text, code_blocks=[block], metadata=of_branch
         )
@@ -227,14 +227,13 @@ def event_of(source: str, event: GenerationEvent) -> BaseAgentEvent | None:
         passed = all(result.passed for result in event.results)
         result = CodeResult(exit_code=0 if passed else 1, output=f"{event.function}: {_tests(event.results)}")
         outcome = Outcome.OK if passed else Outcome.ERROR
-        facts = {keys.OUTCOME: outcome.value, keys.EXIT_CODE: str(result.exit_code), keys.RAN: "true"}
-        facts |= {keys.BRANCH: event.branch} if event.branch else {}
+        facts = {keys.OUTCOME: outcome.value, keys.EXIT_CODE: str(result.exit_code), keys.RAN: "true", **of_branch}
         return CodeExecutionEvent(source=source, retry_attempt=event.attempt - 1, result=result, metadata=facts)
     if isinstance(event, BranchesJudged):
         facts = {keys.EVENT: keys.BRANCHING, keys.BRANCHES: json.dumps(event.facts)}
         return CodeGenerationEvent(source=source, retry_attempt=0, content=str(event), code_blocks=[], metadata=facts)
     words = _words(event)
-    return ThoughtEvent(source=source, content=words) if words else None
+    return ThoughtEvent(source=source, content=words, metadata=of_branch) if words else None
 
 
 def final_message(source: str, solution: Solution, files: Sequence[Path]) -> TextMessage:

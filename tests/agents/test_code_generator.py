@@ -75,6 +75,21 @@ async def test_what_fails_is_no_success_whatever_the_model_says() -> None:
     assert "double: -3 gives -6: result: expected -6, got 9" in message.content
 
 
+async def test_what_branches_say_has_their_names_and_then_what_came_of_them() -> None:
+    agent = generator(ReplayModel([SPECS, TESTS, WRONG, "Nothing.", GOOD]), branches=2, concurrency=1)
+    events, message = await turn(agent)
+    said_by = {
+        name: [type(event) for event in events if event.metadata.get(keys.BRANCH) == name]
+        for name in ("double 1.1", "double 1.2")
+    }
+    assert said_by == {"double 1.1": [ThoughtEvent], "double 1.2": [CodeGenerationEvent, CodeExecutionEvent]}
+    [end] = [event for event in events if event.metadata.get(keys.EVENT) == keys.BRANCHING]
+    found = json.loads(end.metadata[keys.BRANCHES])
+    assert (found["branching"], found["won"]) == (1, "double 1.2")
+    assert [each["outcome"] for each in found["branches"]] == ["rejected", "ok"]
+    assert message.metadata[keys.OUTCOME] == "ok"
+
+
 async def test_what_is_said_later_is_heeded_and_a_reset_forgets_it() -> None:
     model = ReplayModel([SPECS, TESTS, GOOD] * 4)
     agent = generator(model)
