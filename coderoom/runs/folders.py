@@ -106,13 +106,12 @@ def patch_between(original: Path, changed: Path, paths: Iterable[str], object_fo
 
 
 def apply_patch(patch: Path, folder: Path) -> None:
-    """Apply a patch to a folder that is no repository.
+    """Apply a patch to a folder that is no repository, even if it looks like one.
 
     Raises:
         RequestError: It does not apply.
     """
-    env = {"GIT_CEILING_DIRECTORIES": str(folder.parent.resolve())}
     try:
-        git(folder, "apply", "--whitespace=nowarn", str(patch), alone=True, env=env)
+        git(folder, f"--git-dir={os.devnull}", "apply", "--whitespace=nowarn", str(patch), alone=True)
     except RequestError as error:
         raise RequestError(f"The patch does not apply: {error}") from None

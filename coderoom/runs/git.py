@@ -1,6 +1,7 @@
 """What git knows of a folder, and the commits that are made of a patch there. Used by `fix`.
 
-Nothing here runs hooks. Only `make_commit`, `make_branch` and `go_to` of `GitFolder` write to the repository.
+Nothing here runs a program that the repository names, such as a hook or a filter; those of the user's own settings do
+run. Only `make_commit`, `make_branch` and `go_to` of `GitFolder` write to the repository.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -21,7 +22,15 @@ from coderoom.errors import RequestError
 
 _KEPT: Final = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING", "GIT_EXEC")
 _ALONE: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-_QUIET: Final = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false")
+_QUIET: Final = (
+    *("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false"),
+    *("-c", "safe.bareRepository=explicit"),  # Files of a repository can look like one, with settings.
+)
+_SETTINGS: Final = (
+    r"^(core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode|excludesfile|attributesfile)"
+    r"|(user|author|committer)\.(name|email)|i18n\.commitencoding)$"
+)
+"""Those of a repository that count: they name no programs."""
 
 
 class GitError(RequestError):
@@ -89,12 +98,16 @@ class GitFolder:
         prefix: Its path below the top of the repository with a `/` at the end; empty for the top, or without git.
         is_known: Whether it is in a repository, and not ignored there.
         object_format: How objects are named there.
+        settings: Options for git with settings of the repository.
+        places: Where its index, its objects and its lists of what is ignored are; empty without git.
     """
 
     folder: Path
     prefix: str = ""
     is_known: bool = False
     object_format: str = "sha1"
+    settings: tuple[str, ...] = ()
+    places: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -104,10 +117,18 @@ class GitFolder:
             if git(folder, "rev-parse", "--is-inside-work-tree") != b"true\n":
                 return cls(folder)
             object_format = git(folder, "rev-parse", "--show-object-format").decode().strip()
+            listed = git(folder, "config", "-z", "--get-regexp", _SETTINGS, fine=(0, 1)).split(b"\0")[:-1]
+            settings = [option for each in listed for option in ("-c", os.fsdecode(each.replace(b"\n", b"=", 1)))]
+            paths = {
+                name: git(folder, "rev-parse", "--path-format=absolute", "--git-path", name).removesuffix(b"\n")
+                for name in ("index", "objects", "info")
+            }
         except GitError:
             return cls(folder)
-        found = cls(folder, prefix, True, object_format)
-        return replace(found, is_known=False) if prefix and _ignored(found.top, [prefix]) else found
+        places = {name: Path(os.fsdecode(path)) for name, path in paths.items()}
+        found = cls(folder, prefix, True, object_format, tuple(settings), places)
+        is_ignored = prefix and replace(found, folder=found.top, prefix="")._ignored([prefix])
+        return replace(found, is_known=False) if is_ignored else found
 
     def ignored(self, paths: Iterable[str]) -> set[str]:
         """Which of some paths git does not keep track of, and ignores."""
@@ -118,7 +139,7 @@ class GitFolder:
                 groups[owner].append(path[len(owner) + 1 :] if owner else path)
         found = set()
         for owner, names in groups.items():
-            ignored = _ignored(self.folder / owner, names, bool(owner) or self.is_known)
+            ignored = (GitFolder.of(self.folder / owner) if owner else self)._ignored(names)
             found |= {f"{owner}/{name}" if owner else name for name in ignored}
         return found
 
@@ -140,7 +161,7 @@ class GitFolder:
         if not self.is_known:
             raise RequestError(f"{str(self.folder)!r} is in no repository of git that keeps it: take the patch.")
         try:
-            git(self.folder, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+            self._git("rev-parse", "--quiet", "--verify", f"{self._head()}^{{commit}}")
         except GitError:
             raise RequestError("The repository has no commit yet, on which there could be another one.") from None
         try:
@@ -159,7 +180,7 @@ class GitFolder:
             is_name = False
         if not is_name:
             raise RequestError(f"{branch!r} cannot be the name of a branch.")
-        if git(self.folder, "for-each-ref", f"refs/heads/{branch}"):
+        if git(self.folder, "for-each-ref", "--format=%(refname)", f"refs/heads/{branch}"):
             raise RequestError(f"There is a branch {branch!r} already, or a name begins with it: take another one.")
 
     def make_commit(self, patch: Path, original: Path, changed: Path, paths: Sequence[str], message: str) -> str:
@@ -182,10 +203,11 @@ class GitFolder:
             raise RequestError(f"The patch changes files of another repository, in {', '.join(sorted(owners))}.")
         with tempfile.TemporaryDirectory() as name:
             env = {"GIT_INDEX_FILE": str(Path(name, "index"))}
-            git(self.top, "read-tree", "HEAD", env=env)
+            head = self._head()
+            self._git("read-tree", head, env=env)
             if dirty := self.uncommitted(original, paths):
                 try:
-                    git(self.folder, "apply", "--cached", "--whitespace=nowarn", str(patch.resolve()), env=env)
+                    self._git("apply", "--cached", "--whitespace=nowarn", str(patch.resolve()), env=env)
                 except GitError as error:
                     raise RequestError(
                         f"There are changes that are not committed, and without these the patch does not apply: "
@@ -196,16 +218,16 @@ class GitFolder:
                 gone = b"0" * (64 if self.object_format == "sha256" else 40)
                 given = [b"0 %b\t%b\0" % (gone, self._name(path)) for path, entry in entries if entry is None]
                 given += [b"%b\t%b\0" % (entry, self._name(path)) for path, entry in entries if entry is not None]
-                git(self.top, "update-index", "-z", "--index-info", given=b"".join(given), env=env)
-            tree = git(self.top, "write-tree", env=env).decode().strip()
-            commit = git(self.top, "commit-tree", tree, "-p", "HEAD", "-F", "-", given=message.encode())
+                self._git("update-index", "-z", "--index-info", given=b"".join(given), env=env)
+            tree = self._git("write-tree", "--missing-ok", env=env).decode().strip()
+            commit = self._git("commit-tree", tree, "-p", head, "-F", "-", given=message.encode())
         return commit.decode().strip()
 
     def uncommitted(self, original: Path, paths: Iterable[str]) -> list[str]:
         """Which of some paths of a folder as it was were not as in the last commit, or are not in the index."""
-        listed = git(self.top, "ls-tree", "-r", "-z", "HEAD").split(b"\0")[:-1]
+        listed = self._git("ls-tree", "-r", "-z", self._head()).split(b"\0")[:-1]
         last = {name: b" ".join(facts.split()[::2]) for facts, _, name in (each.partition(b"\t") for each in listed)}
-        listed = git(self.top, "ls-files", "-s", "-z").split(b"\0")[:-1]
+        listed = self._git("ls-files", "-s", "-z").split(b"\0")[:-1]
         index = {name: facts.removesuffix(b" 0") for facts, _, name in (each.partition(b"\t") for each in listed)}
         return [
             path
@@ -221,7 +243,7 @@ class GitFolder:
         """Make a commit the last one of the current branch; its files are in the work tree already."""
         git(self.top, "update-ref", "-m", "coderoom fix", "HEAD", commit)
         given = b"".join(self._name(path) + b"\0" for path in paths)
-        git(self.top, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=given)
+        self._git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=given)
 
     def _name(self, path: str) -> bytes:
         return os.fsencode(self.prefix + path)
@@ -238,36 +260,55 @@ class GitFolder:
             how, content = (f"--path={self.prefix}{path}",), file.read_bytes()
         store = ("-w",) if write else ()
         command = ("-c", "core.safecrlf=false", "hash-object", "-t", "blob", "--stdin", *store, *how)
-        return mode + b" " + git(self.top, *command, given=content).strip()
+        return mode + b" " + self._git(*command, given=content).strip()
 
     def check(self, patch: Path) -> str:
         """Why a patch does not apply here, in the words of git; empty if it does."""
         try:
-            git(self.folder, "apply", "--check", str(patch.resolve()))
+            self._git("apply", "--check", str(patch.resolve()))
         except GitError as error:
             return str(error)
         return ""
+
+    def _head(self) -> str:
+        return git(self.folder, "rev-parse", "--quiet", "--verify", "HEAD").decode().strip()
+
+    def _ignored(self, names: Iterable[str]) -> set[str]:
+        known = self if self.is_known else GitFolder(self.folder)
+        above = b"./" + os.fsencode(known.prefix)  # A `:` at its beginning would be magic.
+        given = b"".join(above + os.fsencode(name) + b"\0" for name in names)
+        found = known._git("check-ignore", "-z", "--stdin", given=given, fine=(0, 1))
+        return {os.fsdecode(name.removeprefix(above)) for name in found.split(b"\0")[:-1]}
+
+    def _git(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        fine: Container[int] = (0,),
+    ) -> bytes:
+        """Run git with the files, the index and the objects of the repository, and with what counts of its settings.
+
+        The others can name programs: filters of contents, or where a missing object is fetched.
+        """
+        with tempfile.TemporaryDirectory() as name:
+            private = Path(name)
+            (private / "HEAD").write_text("ref: refs/heads/none\n")
+            for each in ("refs", "objects"):
+                (private / each).mkdir()
+            version = f"repositoryformatversion = 1\n[extensions]\nobjectFormat = {self.object_format}\n"
+            (private / "config").write_text(f"[core]\n{version}")
+            kept = {}
+            if self.places:
+                (private / "info").symlink_to(self.places["info"])
+                kept = {"GIT_INDEX_FILE": self.places["index"], "GIT_OBJECT_DIRECTORY": self.places["objects"]}
+            where = f"--git-dir={private}", f"--work-tree={self.top}"
+            given_env = {**{key: str(path) for key, path in kept.items()}, **(env or {})}
+            alone = not self.places
+            return git(self.top, *where, *self.settings, *arguments, given=given, env=given_env, alone=alone, fine=fine)
 
 
 def _above(path: str) -> list[str]:
     """The folders above a path."""
     folders = path.split("/")[:-1]
     return ["/".join(folders[:number]) for number in range(1, len(folders) + 1)]
-
-
-def _ignored(folder: Path, names: Iterable[str], known: bool = True) -> set[str]:
-    given = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)  # A `:` at its beginning would be magic.
-    command = ("check-ignore", "-z", "--stdin")
-    if known:
-        try:
-            return _names(git(folder, *command, given=given, fine=(0, 1)))
-        except GitError:
-            pass  # Such as a repository of somebody else, in which git does nothing.
-    with tempfile.TemporaryDirectory() as name:
-        git(folder, "init", "--quiet", "--template=", name, alone=True)
-        where = f"--git-dir={name}/.git", f"--work-tree={folder}"
-        return _names(git(folder, *where, *command, given=given, fine=(0, 1), alone=True))
-
-
-def _names(output: bytes) -> set[str]:
-    return {os.fsdecode(name.removeprefix(b"./")) for name in output.split(b"\0")[:-1]}
