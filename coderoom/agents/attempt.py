@@ -27,7 +27,7 @@ from coderoom.blocks import Block, extract_code_blocks, fence, normalize_languag
 from coderoom.errors import RequestError
 from coderoom.executors import runner_for
 from coderoom.outcome import Outcome
-from coderoom.sandbox import ExecutionResult, FunctionCall, OnOutput
+from coderoom.sandbox import Artifact, ExecutionResult, FunctionCall, OnOutput
 from coderoom.steps import CODE, branch, cell, note, once
 
 CodeFormat = Literal["fence", "execute"]
@@ -360,6 +360,11 @@ class CodeRunner:
         lost = branch.last_attempt is not None and branch.last_attempt.state_lost
         self._past = [] if lost else [*self._past, *branch._past]
         self._mark = self._before = None
+
+    def placed(self, artifacts: Sequence[Artifact]) -> tuple[Artifact, ...]:
+        """The files of a branch in the executor's folder, which has them now."""
+        folder = None if self._is_overlaid else self.executor.work_dir
+        return tuple(each if folder is None else replace(each, path=folder / each.name) for each in artifacts)
 
     async def release(self) -> None:
         """Keep the code that has run; `undo` does not undo it any more."""

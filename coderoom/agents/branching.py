@@ -324,12 +324,12 @@ class BranchingAgent(CodingAgent[TurnT]):
         vars(turn).update(vars(won.turn), tokens=tokens, attempts=[*won.turn.attempts])
         notes: list[str] = []
         if (attempt := won.attempt) is not None and attempt.ran:
+            attempt = replace(attempt, artifacts=self._runner.placed(attempt.artifacts) if is_kept else ())
             if won.candidate.works and not won.succeeded:  # So that there is another attempt.
                 notes.append(f"This code ran to its end, but {won.mark.words}.")
                 attempt = replace(attempt, outcome=Outcome.ERROR, exit_code=1)
             if not is_kept and not attempt.undone:
                 notes.append("This attempt was undone: variables and files are as they were before it.")
-                attempt = replace(attempt, artifacts=())
             told = replace(attempt.selection, notes=(*attempt.selection.notes, *notes))
             turn.attempts[-1] = replace(attempt, selection=told)
         if calls := [call for each in branches if each is not won and each.attempt for call in each.attempt.calls]:

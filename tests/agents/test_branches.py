@@ -96,6 +96,8 @@ async def test_the_winner_becomes_the_session_and_the_conversation(
     response = items[-1]
     assert isinstance(response, Response)
     assert (facts_of(response)["attempts"], facts_of(response)["outcome"]) == ("2", "ok")
+    (made,) = json.loads(facts_of(response)["artifacts"])
+    assert made["path"] == str(tmp_path / "good")
     context = "\n".join(await context_of(agent))
     assert "it is 42" in context
     assert "also" not in context
