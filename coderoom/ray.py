@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coderoom._util.ray_cluster import KEEP_CHILDREN
+from coderoom.agents.checks import Check, make_check
 from coderoom.configs import find_source
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget
 from coderoom.runs.batch_report import result_schema
-from coderoom.runs.checks import Check, make_check
 from coderoom.runs.item_run import Result, Setup
 from coderoom.runs.items import NOT_AN_ITEM, item_of
 from coderoom.runs.ray_engine import ItemActor, travel_of

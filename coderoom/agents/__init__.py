@@ -9,7 +9,7 @@ from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
     from coderoom.agents.attempt import Selection
-    from coderoom.agents.branch_judges import BranchJudge, BranchReviewer, BranchTests, Candidate, Mark
+    from coderoom.agents.branch_judges import BranchCheck, BranchJudge, BranchReviewer, BranchTests, Candidate, Mark
     from coderoom.agents.code_act import CodeActAgent, CodeActAgentConfig
     from coderoom.agents.code_executor import CodeExecutorAgent, CodeExecutorAgentConfig, RetryDecision
     from coderoom.agents.code_generator import CodeGeneratorAgent, CodeGeneratorAgentConfig
@@ -24,6 +24,7 @@ __all__ = [
     "ApprovalFuncType",
     "ApprovalRequest",
     "ApprovalResponse",
+    "BranchCheck",
     "BranchJudge",
     "BranchReviewer",
     "BranchTests",
@@ -54,7 +55,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.agents.attempt": "Selection",
-        "coderoom.agents.branch_judges": "BranchJudge BranchReviewer BranchTests Candidate Mark",
+        "coderoom.agents.branch_judges": "BranchCheck BranchJudge BranchReviewer BranchTests Candidate Mark",
         "coderoom.agents.code_act": "CodeActAgent CodeActAgentConfig",
         "coderoom.agents.code_executor": "CodeExecutorAgent CodeExecutorAgentConfig RetryDecision",
         "coderoom.agents.code_generator": "CodeGeneratorAgent CodeGeneratorAgentConfig",

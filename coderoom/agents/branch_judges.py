@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from autogen_core import CancellationToken, Component, ComponentBase, ComponentModel
@@ -16,6 +18,7 @@ from coderoom._util.components import ArgumentsConfig, Seconds, StrictConfig
 from coderoom._util.tasks import await_with_token
 from coderoom._util.text import counted
 from coderoom.agents.attempt import Attempt
+from coderoom.agents.checks import Check, make_check, verdict_on
 from coderoom.agents.judge_agent import HeldTests, TestsConfig
 from coderoom.blocks import fence
 from coderoom.errors import MissingDependencyError, RequestError
@@ -147,9 +150,7 @@ class BranchTests(ArgumentsConfig, BranchJudge, Component[BranchTestsConfig]):
                 marks = asyncio.gather(*(self._mark(each, judge) for each in candidates))
                 return await await_with_token(marks, cancellation_token)
 
-        # Tests that depend on the time must not choose otherwise in a resumed run.
-        codes = [[block.code for block in each.attempts[-1].blocks] if each.ran else [] for each in candidates]
-        return await once("judging", {"codes": codes}, run, lambda marks: list(map(asdict, marks)), _marks)
+        return await _judged_once(candidates, run)
 
     async def _mark(self, candidate: Candidate, judge: Judge) -> Mark:
         if not candidate.ran:
@@ -167,6 +168,65 @@ class BranchTests(ArgumentsConfig, BranchJudge, Component[BranchTestsConfig]):
 
 def _marks(data: Any) -> list[Mark]:
     return [Mark(**each) for each in data]
+
+
+class BranchCheckConfig(StrictConfig):
+    """The config of `BranchCheck`. Each field is the constructor's argument of the same name."""
+
+    check: Check
+    wall: str = "auto"
+
+
+class BranchCheck(ArgumentsConfig, BranchJudge, Component[BranchCheckConfig]):
+    """A check, as of an item of a batch, chooses between branches: the first that passes it.
+
+    `expected` is compared with what the code of the branch printed; `code`, `tests` and `stdout` judge its code, where
+    it cannot reach them. A verdict that can be fooled does not count.
+
+    Args:
+        check: The check, or what it consists of, as `{"expected": 42, "compare": "number"}`.
+        wall: The wall (isolation backend).
+
+    Raises:
+        RequestError: The check is wrong, or one by a reviewer, for which there is `BranchReviewer`.
+    """
+
+    component_config_schema = BranchCheckConfig
+    component_provider_override = "coderoom.agents.BranchCheck"
+
+    def __init__(self, check: Check | Mapping[str, Any], *, wall: str = "auto") -> None:
+        self._check, self._wall = check if isinstance(check, Check) else make_check(check), wall
+        if self._check.reviewer is not None:
+            raise RequestError("A check of branches by a reviewer is a BranchReviewer, with a model and a criterion.")
+
+    async def judge(
+        self, candidates: Sequence[Candidate], conversation: Sequence[LLMMessage], cancellation_token: CancellationToken
+    ) -> list[Mark]:
+        """Check the code of each branch, or what it printed."""
+
+        async def run() -> list[Mark]:
+            async with Judge(wall=self._wall, sessions=1, at_once=len(candidates)) as judge:
+                marks = asyncio.gather(*(self._mark(each, judge) for each in candidates))
+                return await await_with_token(marks, cancellation_token)
+
+        return await _judged_once(candidates, run)
+
+    async def _mark(self, candidate: Candidate, judge: Judge) -> Mark:
+        if not candidate.ran:
+            return Mark(False, 0.0, _outcome_of(candidate)[1])
+        attempt = candidate.attempts[-1]
+        code = "\n\n".join(fence(block.code, block.language) for block in attempt.blocks)
+        answer = attempt.output if self._check.kind == "expected" else code
+        with tempfile.TemporaryDirectory(prefix="coderoom-") as empty:
+            verdict = await verdict_on(self._check, "", answer, {}, workspace=Path(empty), judge=judge, model=None)
+        passed = verdict.passed and not verdict.can_be_fooled
+        return Mark(passed, float(passed), "passed the check" if passed else f"did not pass the check: {verdict.why}")
+
+
+async def _judged_once(candidates: Sequence[Candidate], run: Callable[[], Awaitable[list[Mark]]]) -> list[Mark]:
+    """Judge as a step: tests that depend on the time must not choose otherwise in a resumed run."""
+    codes = [[block.code for block in each.attempts[-1].blocks] if each.ran else [] for each in candidates]
+    return await once("judging", {"codes": codes}, run, lambda marks: list(map(asdict, marks)), _marks)
 
 
 class _Review(BaseModel):

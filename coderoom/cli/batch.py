@@ -96,9 +96,9 @@ def batch(
         raise RequestError(f"There is one argument too many: {other!r}.")
     if out is None:
         raise RequestError("Name the folder of the batch: --out DIR.")
+    from coderoom.agents.checks import make_check
     from coderoom.models.budgets import make_budget
     from coderoom.runs.batch import Batch
-    from coderoom.runs.checks import make_check
     from coderoom.runs.observers import exporting
 
     limits, of_runs = budgets_of(budget)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from coderoom._util.lazy import lazy
 
 if TYPE_CHECKING:
+    from coderoom.agents.checks import make_check, verdict_on
     from coderoom.runs.batch import Batch
     from coderoom.runs.chat_loop import chat
-    from coderoom.runs.checks import make_check, verdict_on
     from coderoom.runs.doctor import (
         NOT_ISOLATED,
         Finding,
@@ -97,7 +97,7 @@ __getattr__, __dir__ = lazy(
     {
         "coderoom.runs.batch": "Batch",
         "coderoom.runs.chat_loop": "chat",
-        "coderoom.runs.checks": "make_check verdict_on",
+        "coderoom.agents.checks": "make_check verdict_on",
         "coderoom.runs.doctor": "NOT_ISOLATED Finding ModelCheck ServiceState "
         "check_model examine models_to_check services",
         "coderoom.runs.durable": "Run",

@@ -23,13 +23,13 @@ from autogen_core.models import RequestUsage
 from coderoom._util.files import refusing
 from coderoom._util.tasks import run_uncancellable
 from coderoom._util.text import counted
+from coderoom.agents.checks import Check
 from coderoom.configs import find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.rates import Pace
 from coderoom.models.services import MODEL_VARIABLE
 from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
-from coderoom.runs.checks import Check
 from coderoom.runs.item_run import (
     ERRORED,
     NOT_PASSED,

@@ -17,6 +17,7 @@ from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
 from coderoom._util.text import encodable
+from coderoom.agents.checks import Check, verdict_on
 from coderoom.configs import default_model, find_source, make_model
 from coderoom.errors import BudgetExceeded, CodeRoomError, JournalError, MissingDependencyError, SandboxUnavailable
 from coderoom.judge import Judge, Verdict
@@ -24,7 +25,6 @@ from coderoom.models.budgets import Budget
 from coderoom.models.prices import cost_of, priced_as
 from coderoom.models.services import is_transient
 from coderoom.models.watching import watch_client
-from coderoom.runs.checks import Check, verdict_on
 from coderoom.runs.durable import Run
 from coderoom.runs.items import Item
 from coderoom.runs.journal import Journal, Step

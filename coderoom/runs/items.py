@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from coderoom.agents.checks import Check, make_check
 from coderoom.errors import MissingDependencyError, RequestError
-from coderoom.runs.checks import Check, make_check
 
 _FIELDS: Final = ("task", "files", "check", "variables")
 _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]+)\}")

@@ -16,6 +16,7 @@ from autogen_core.models import CreateResult, LLMMessage
 
 from coderoom.agents import (
     ApprovalRequest,
+    BranchCheck,
     BranchReviewer,
     BranchTests,
     CodeActAgent,
@@ -282,6 +283,21 @@ async def test_tests_choose_and_only_what_passes_all_is_a_success(make: Callable
     agent = make(Client(FIRST, HALF, HALF, "No."), branch_judge=BranchTests(TESTS))
     found = facts_of(await turn(agent, TASK))
     assert (found["outcome"], found["stop_reason"]) == ("error", "retries_exhausted")
+
+
+@pytest.mark.slow
+async def test_a_check_chooses_by_what_was_printed_or_by_the_code(make: Callable[..., CodeExecutorAgent]) -> None:
+    judge = BranchCheck({"expected": 42, "compare": "number"})
+    items = await stream(make(Client(FIRST, ALSO, GOOD, SUM), branch_judge=judge), TASK)
+    (found,) = branchings(items)
+    assert (found["won"], found["why"]) == ("1.2", "passed the check")
+    assert "did not pass the check: expected '42'" in found["branches"][0]["verdict"]
+    judge = BranchCheck({"code": "assert double(4) == 8"})
+    assert BranchCheck.load_component(judge.dump_component()).dump_component() == judge.dump_component()
+    items = await stream(make(Client(FIRST, HALF, WHOLE, SUM), branch_judge=judge), TASK)
+    assert branchings(items)[0]["won"] == "1.2"
+    with pytest.raises(RequestError, match="is a BranchReviewer"):
+        BranchCheck({"reviewer": "It is good."})
 
 
 async def test_a_reviewer_chooses_between_branches_that_work(make: Callable[..., CodeExecutorAgent]) -> None:

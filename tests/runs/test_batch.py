@@ -21,12 +21,12 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from coderoom.agents.checks import make_check, verdict_on
 from coderoom.errors import RequestError
 from coderoom.judge import Judge
 from coderoom.models.budgets import Budget
 from coderoom.runs.batch import Batch, Result, read_results
 from coderoom.runs.batch_report import summarize
-from coderoom.runs.checks import make_check, verdict_on
 from coderoom.sandbox.registry import WALLS
 from tests.support.commands import ROOT, coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Raw, Reply, Request

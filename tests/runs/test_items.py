@@ -12,10 +12,10 @@ import pytest
 from autogen_core.models import ChatCompletionClient
 from autogen_ext.models.replay import ReplayChatCompletionClient
 
+from coderoom.agents.checks import Check, make_check, verdict_on
 from coderoom.configs import ReplayModel
 from coderoom.errors import AgentError, RequestError
 from coderoom.judge import Judge
-from coderoom.runs.checks import Check, make_check, verdict_on
 from coderoom.runs.items import BadLine, Item, count_items, read_items
 
 FILES: dict[str, tuple[bytes, str]] = {

@@ -1,4 +1,4 @@
-"""Decides whether an item of a batch has passed: by code, tests, an expected value, or a reviewer."""
+"""Decides whether an item of a batch, or a branch, has passed: by code, tests, an expected value, or a reviewer."""
 
 from __future__ import annotations
 
