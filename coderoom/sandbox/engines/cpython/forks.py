@@ -118,11 +118,10 @@ class Origin:
     async def _enter(self, handle: CheckpointHandle, room: Room, runner: Runner) -> Runner:
         async with room.handed_over() as (namespaces, _):
             entry = _Entry(runner, namespaces)
-        with self.room.being_left():
-            await handle.start(entry, "enter", reseed=self._reseed)
-            await self.room.wait_unless_stuck(asyncio.wait((entry.done,)))
-            if not runner.ready.done():
-                await self.room.wait_unless_stuck(asyncio.wait((runner.ready,)))
+        await handle.start(entry, "enter", reseed=self._reseed)
+        await self.room.wait_unless_stuck(asyncio.wait((entry.done,)))
+        if not runner.ready.done():
+            await room.wait_unless_stuck(asyncio.wait((runner.ready,)))
         if runner.pid == 0:
             failed = SandboxUnavailable(f"its process could not start: {runner.why_not_ready}.")
             failed.errno = errno.EAGAIN if entry.crowded else None
@@ -157,14 +156,18 @@ class Fork(Generic[T]):
         """Make the session, which has the functions of the first one."""
         origin = self._origin
         async with origin.rooms.forking:
-            room = await origin.open_room()
-            try:
-                session = await self._begin(room)
-            except BaseException:
-                origin.rooms.drop(room)
-                raise
+            with origin.room.being_left():
+                session = await self._open()
         origin.leave(self, place=False)
         return session
+
+    async def _open(self) -> T:
+        room = await self._origin.open_room()
+        try:
+            return await self._begin(room)
+        except BaseException:
+            self._origin.rooms.drop(room)
+            raise
 
     def abandon(self) -> None:
         """Give back the place of a fork that is not used any more."""

@@ -693,7 +693,7 @@ class Room(ForkServerClient):
 
     @contextlib.contextmanager
     def being_left(self) -> Iterator[None]:
-        """While this lasts, a process may be on its way to a fork."""
+        """While this lasts, a process in it may be on its way to a fork, or make the room of one."""
         self._entering += 1
         self._tell_kept()
         try:
