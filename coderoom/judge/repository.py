@@ -66,6 +66,8 @@ class Item(pytest.Item):
 """
 """A plugin of pytest that adds a test."""
 _TAP: Final = re.compile(r"\s*(not )?ok\b[ \d]*(?:- )?(.*)", re.I)
+_UNITTEST: Final = re.compile(r"^Ran (\d+) tests? in [\d.]+s\n\n(?:OK|FAILED)(?: \((.*)\))?$", re.M)
+_WHY_UNITTEST: Final = re.compile(r"^(?:FAIL|ERROR|UNEXPECTED SUCCESS): .+$", re.M)
 
 
 class Repository(Data):
@@ -104,8 +106,9 @@ async def judge_repository(
         timeout: The time limit of the command in seconds.
 
     Returns:
-        A verdict on each test of the report, or of the output if that is TAP; otherwise, and if the command failed
-        beside its tests, one on the command. Each passing one says `can_be_fooled`.
+        A verdict on each test of the report, or of the output if that is TAP, or that of unittest, which numbers its
+        tests; otherwise, and if the command failed beside its tests, one on the command. Each passing one says
+        `can_be_fooled`.
 
     Raises:
         RequestError: The folder cannot be read, or a path is not in it.
@@ -136,7 +139,7 @@ async def judge_repository(
         found = await asyncio.to_thread(_of_report, folder, report)
         if found and repository.must_fail and not any(each.test.endswith(repository.must_fail) for each in found):
             found.append(Verdict(test=repository.must_fail, passed=False, skipped=True, why="it is not in the report"))
-        verdicts = found or await asyncio.to_thread(_of_tap, result.stdout)
+        verdicts = found or await asyncio.to_thread(_of_tap, result.stdout) or _of_unittest(result.stderr)
     if repository.tests:
         verdicts = [each for each in verdicts if each.test in repository.tests]
         why = f"it did not run: {_why_ended(result)}"[:_LAST] if result.outcome is not Outcome.OK else "it did not run"
@@ -223,6 +226,23 @@ def _of_tap(output: str) -> list[Verdict]:
             passed = not match[1] and not skipped
             why = "" if passed or skipped else "not ok"
             found.append(Verdict(test=name.strip()[:_LONGEST_NAME], passed=passed, skipped=skipped, why=why))
+    return found
+
+
+def _of_unittest(output: str) -> list[Verdict]:
+    """The verdicts of what unittest has printed, which names only the tests that fail; none if it is not that."""
+    found: list[Verdict] = []
+    reasons = iter(_WHY_UNITTEST.findall(output))
+    for match in _UNITTEST.finditer(output):
+        counts = {name: int(number) for name, number in re.findall(r"([a-z ]+)=(\d+)", match[2] or "")}
+        counts = {name.strip(): number for name, number in counts.items()}
+        failed = sum(counts.get(name, 0) for name in ("failures", "errors", "unexpected successes"))
+        skipped = counts.get("skipped", 0) + counts.get("expected failures", 0)
+        for number in range(min(max(int(match[1]), failed + skipped), _MOST_TESTS - len(found))):
+            is_skipped = failed <= number < failed + skipped
+            why = next(reasons, "failed")[:_LAST] if number < failed else ""
+            name = f"unittest {len(found) + 1}"
+            found.append(Verdict(test=name, passed=number >= failed + skipped, skipped=is_skipped, why=why))
     return found
 
 

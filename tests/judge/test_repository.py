@@ -23,6 +23,20 @@ def test_total(price):
 def test_later():
     assert False
 """
+UNITTESTS = """\
+import unittest
+
+class Tests(unittest.TestCase):
+    def test_fails(self):
+        assert False
+    def test_raises(self):
+        1 / 0
+    @unittest.skip("later")
+    def test_later(self):
+        pass
+    def test_passes(self):
+        pass
+"""
 RIGHT = "def total(prices):\n    return sum(prices)\n"
 WRONG = "def total(prices):\n    return 1\n"
 NAMES = ["tests.test_shop::test_total[1]", "tests.test_shop::test_total[2]", "tests.test_shop::test_later"]
@@ -99,13 +113,21 @@ async def test_code_that_ends_the_command_does_not_pass(repository: Repository, 
     [
         ("echo 1..2; echo ok 1 - one; echo not ok 2 - two; exit 1", [("one", True), ("two", False)]),
         ("make test", [("make test", True)]),
+        (
+            "python3 -m unittest tests.py",
+            [("unittest 1", False), ("unittest 2", False), ("unittest 3", False), ("unittest 4", True)],
+        ),
         ("echo broken; exit 3", [("", False)]),
     ],
 )
 async def test_other_commands(repository: Repository, command: str, tests: list[tuple[str, bool]]) -> None:
     (repository.folder / "Makefile").write_text("test:\n\ttrue\n")
+    (repository.folder / "tests.py").write_text(UNITTESTS)
     verdicts = await run(repository.model_copy(update={"command": command}), {"Makefile": "test:\n\tfalse\n"})
     assert [(each.test, each.passed) for each in verdicts] == tests
+    if "unittest" in command:
+        assert [each.skipped for each in verdicts] == [False, False, True, False]
+        assert [each.why.partition(" (")[0] for each in verdicts[:2]] == ["ERROR: test_raises", "FAIL: test_fails"]
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.fix_scenarios import HONEST, SHOP, committed, git, plain, write
-from tests.runs.test_fix_states import APPROVED, TEST
+from tests.runs.fix_scenarios import HONEST, SHOP, TEST, committed, git, plain, write
+from tests.runs.test_fix_states import APPROVED
 from tests.support.commands import coderoom, recording
 
 ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}

@@ -14,11 +14,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.runs.fix_scenarios import SCENARIOS, Scenario
+from tests.runs.fix_scenarios import SCENARIOS, TEST, Scenario
 from tests.support.commands import coderoom, recording
 
 APPROVED = json.dumps({"approved": True, "issues": [], "summary": "Fine."})
-TEST = "python3 -m pytest -q --disable-plugin-autoload"
 QUICK = ("ignored", "edits the test")
 """The scenarios of everyday work."""
 
@@ -59,7 +58,16 @@ def fixed(scenario: Scenario, tmp_path: Path) -> tuple[int, dict[str, Any], Path
         subprocess.run(["cp", "-a", "--sparse=always", str(top), str(copy)], check=True)
     before = fingerprint(tmp_path)
     model = recording(tmp_path / "model.yaml", [f"```python\n{scenario.cell}```", "It is fixed.", APPROVED])
-    options = ("--test", TEST, "--model", model, "--no-journal", "--json", "--out", str(tmp_path / "fix.patch"))
+    options = (
+        "--test",
+        scenario.test,
+        "--model",
+        model,
+        "--no-journal",
+        "--json",
+        "--out",
+        str(tmp_path / "fix.patch"),
+    )
     done = coderoom("fix", str(top / scenario.below), "It is wrong.", *options, cwd=tmp_path)
     assert done.stdout, done.stderr
     for made in (tmp_path / "model.yaml", tmp_path / "fix.patch"):
