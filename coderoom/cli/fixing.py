@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from coderoom._util.text import visible
 from coderoom.cli import app
 from coderoom.cli.app import typer
 from coderoom.cli.runs import BudgetOption, budgets_of
@@ -108,7 +109,7 @@ def fix(
     finally:
         view.stop()
     if not as_json:
-        typer.echo(str(fixed))
+        typer.echo(visible(str(fixed)))
     return app.end(fixed, as_json)
 
 

@@ -299,6 +299,8 @@ def _notes(fixed: Fixed, known: GitFolder, paths: Iterable[str]) -> list[str]:
     notes = []
     if nested := sorted({encodable(owner) for path in paths if (owner := known.owner(path))}):
         notes.append(f"The patch changes files of a repository in this one: {', '.join(_shortened(nested))}")
+    if not fixed.record.succeeded:
+        notes.append(f"The team has ended with {fixed.record.outcome!r}, and the patch is what it had changed by then.")
     if not fixed.before.failed:
         notes.append("No test failed before: the tests say nothing about what was wrong.")
     return [*notes, "The command runs code and tests in one process, so the code could fool it."]

@@ -114,6 +114,14 @@ def test_a_change_is_applied_if_the_tests_pass(repository: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_was_changed_before_a_limit_is_judged(repository: Path) -> None:
+    done = fix(repository, "--budget", "model_calls=1")
+    facts = json.loads(done.stdout)
+    assert (done.returncode, facts["run"]["outcome"], facts["after"]["passed"]) == (0, "unfinished", 3)
+    assert "unfinished" in facts["notes"][0]
+
+
+@pytest.mark.slow
 def test_what_cannot_be_done_is_refused_before_a_model_is_asked(tmp_path: Path) -> None:
     plain_one, unborn, whole = (tmp_path / name for name in ("plain", "unborn", "whole"))
     for folder, prepare in (plain_one, plain), (unborn, plain), (whole, committed):
