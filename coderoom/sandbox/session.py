@@ -406,14 +406,23 @@ class Session:
             RequestError: As `changes`.
             SandboxUnavailable: As `changes`.
         """
+        failure: OSError | None = None  # In a context of the engine, it would be taken for one of the sandbox.
         if self._fork is not None and self._config.workspace_mode != "overlay":
             async with self._use() as engine:
                 if not hasattr(engine, "put"):
                     raise RequestError(f"Files cannot be written into a fork of the engine {self._config.engine!r}.")
-                await engine.put(name, content)
-            return
-        async with self._overlaid() as overlay:
-            await aside(overlay.put, name, content, large=True)
+                try:
+                    await engine.put(name, content)
+                except OSError as error:
+                    failure = error
+        else:
+            async with self._overlaid() as overlay:
+                try:
+                    await aside(overlay.put, name, content, large=True)
+                except OSError as error:
+                    failure = error
+        if failure is not None:
+            raise failure
 
     async def take_over(self, other: Session) -> None:
         """Get the changes of another session of the sandbox, also of a closed one, in place of one's own.

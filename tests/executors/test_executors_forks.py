@@ -30,6 +30,8 @@ async def test_the_winner_is_what_goes_on(tmp_path: Path) -> None:
         for fork in (winner, loser):
             assert runner_for(fork) is fork
             assert fork.work_dir is None
+        blocked = await loser.run([python("# filename: folder/inside.py"), python("# filename: folder")])
+        assert "the file 'folder' cannot be written (is not a file)" in blocked.output
         results = await asyncio.gather(
             winner.run([python("# filename: lib/made.py\nanswer = 42"), python("x.append(note('winner'))\nx")]),
             loser.run([python("# filename: lost.py"), python("x.append(note('loser'))\n1 / 0")]),

@@ -24,6 +24,8 @@ async def test_changes_stay_from_block_to_block_and_in_no_folder(
             await run(executor, "from lib.module import answer\nopen('a.txt', 'a').write('b\\n')\nanswer")
         ).exit_code == 0
         assert (await run(executor, "'answer' in globals()")).output == f"{state == 'session'}\n"
+        blocked = await run(executor, "# filename: lib\n1")
+        assert "the file 'lib' cannot be written (is not a file)" in blocked.output
         assert [each.path for each in await executor.changes()] == ["a.txt", "lib/module.py"]
         # They outlive the session.
         await executor.restart()

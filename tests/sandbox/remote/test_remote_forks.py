@@ -39,10 +39,15 @@ async def test_a_session_becomes_one(tmp_path: Path) -> None:
         await session.run("x = [1]")
         winner, loser = await session.fork(2)
         await winner.run("import os\nx.append(2)\nos.remove('given.txt')\nopen('made.txt', 'w').write('m')")
+        await winner.put("lib/it's $1.py", b"\0'\n")
+        await loser.put("lib", b"")
+        with pytest.raises(OSError, match="lib"):
+            await loser.put("lib/made.py", b"")
         await loser.run("x.append(3)")
         (tmp_path / "later.txt").write_text("l")
         await session.become(winner)
-        assert [each.name for each in tmp_path.iterdir()] == ["made.txt"]
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["lib", "made.txt"]
+        assert (tmp_path / "lib" / "it's $1.py").read_bytes() == b"\0'\n"
         assert (await session.run("open('made.txt', 'a').write('!')\nx")).value == [1, 2]
         assert (tmp_path / "made.txt").read_text() == "m!"
         with pytest.raises(RequestError, match="closed"):

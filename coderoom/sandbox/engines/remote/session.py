@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import errno
 import itertools
 import json
+import shlex
 import socket
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
@@ -263,6 +265,13 @@ class RemoteSession:
     async def open(self, functions: Mapping[str, HostFunction]) -> RemoteSession:
         """Use this session, a fork, which the server makes when it gets the first cell."""
         return self
+
+    async def put(self, name: str, content: bytes) -> None:
+        """Write a file into the workspace of a fork, which is in memory at the server; see `Session.put`."""
+        folder, path = shlex.quote(f"./{name.rpartition('/')[0]}"), shlex.quote(f"./{name}")
+        written = await self.run(f"mkdir -p {folder} && cat > {path}", PROGRAMS["sh"], stdin=content)
+        if not written.success:
+            raise OSError(errno.EIO, written.output.strip(), name)
 
     async def become(self, fork: RemoteSession) -> RemoteSession:
         """Go on as a fork, which is closed; see `Session.become`."""
