@@ -296,6 +296,8 @@ class CodeRunner:
         self._folders: list[tempfile.TemporaryDirectory[str]] = []
         # The state before the code that `undo` undoes, and how many of the known cells had run before it.
         self._mark: Any = None
+        # What was saved since, by paths.
+        self._texts: dict[str, bytes] = {}
         self._before: int | None = None
         # The cells whose results are known from before the run was resumed, with their names and branches.
         self._past: list[tuple[str, str, PastCell]] = []
@@ -340,6 +342,9 @@ class CodeRunner:
             if self._mark is None:
                 return "variables" if known else ""
             restored: str = await await_with_token(self.given.rollback(self._mark), cancellation_token)
+            for name, data in self._texts.items():  # The conversation names them.
+                with contextlib.suppress(OSError, RequestError):
+                    await self.given.put(name, data)
             return restored
 
         if not self.can_undo:
@@ -369,6 +374,7 @@ class CodeRunner:
     async def release(self) -> None:
         """Keep the code that has run; `undo` does not undo it any more."""
         mark, self._mark, self._before = self._mark, None, None
+        self._texts.clear()
         if mark is not None:
             await self.given.release(mark)
 
@@ -454,6 +460,7 @@ class CodeRunner:
         with contextlib.suppress(OSError, RequestError):  # The code may have filled the disk.
             if hasattr(self.given, "put"):
                 await self.given.put(name, data)
+                self._note_text(name, data)
                 return Path(name)
             if self.executor.work_dir is not None:
                 await asyncio.to_thread(write_inside, self.executor.work_dir, name, data)
@@ -467,8 +474,13 @@ class CodeRunner:
         data = output.encode("utf-8", "replace")
         with contextlib.suppress(OSError, RequestError):
             await self.given.put(output_name(data), data)
+            self._note_text(output_name(data), data)
             return Path(output_name(data))
         return None
+
+    def _note_text(self, name: str, data: bytes) -> None:
+        if self._mark is not None:
+            self._texts[name] = data
 
     @property
     def _is_overlaid(self) -> bool:
@@ -503,6 +515,7 @@ class CodeRunner:
             with contextlib.suppress(OSError):  # The code may have filled the disk.
                 path = save_output(output, folder)
                 named = path.relative_to(folder)  # Behind a wall, the code sees the folder at another path.
+                self._note_text(str(named), output.encode("utf-8", "replace"))
         if path is None:
             path = save_output(output, self._own_folder())
             named = named or path

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
+import pytest
 from autogen_agentchat.messages import TextMessage
 from autogen_core import CancellationToken
 from autogen_ext.models.replay import ReplayChatCompletionClient
@@ -77,6 +79,23 @@ async def test_without_editing_a_diff_is_not_run_and_the_model_learns_why(tmp_pa
         assert "No diff is applied here: write code that changes the files." in str(
             model.create_calls[1]["messages"][-1]
         )
+    finally:
+        await agent.close()
+        await executor.stop()
+
+
+@pytest.mark.parametrize("mode", ["direct", "overlay"])
+async def test_a_long_output_of_code_that_is_undone_can_be_read(
+    tmp_path: Path, mode: Literal["direct", "overlay"]
+) -> None:
+    bad = "```python\nprint('x' * 900); open('made', 'w').close(); 1 / 0\n```"
+    reads = "```python\nimport os; [name] = os.listdir(); [file] = os.listdir(name); print(name, file[:7])\n```"
+    model = ReplayChatCompletionClient([bad, reads, "Done."])
+    executor = SandboxCodeExecutor(work_dir=tmp_path, workspace_mode=mode)
+    agent = CodeActAgent("coder", model, code_executor=executor, max_output_chars=300, on_error="rollback")
+    try:
+        answer = await agent.on_messages([TextMessage(content="Print.", source="user")], CancellationToken())
+        assert "Output:\n\n```text no-run\n.coderoom output-\n" in answer.chat_message.to_text()
     finally:
         await agent.close()
         await executor.stop()
