@@ -131,6 +131,7 @@ def show_run(
             view.show(message)
         if entry.ended is not None and record is records[-1]:  # Only how a run has ended is known.
             view.end(record)
+    view.show_rest()
     if entry.state == "killed":
         typer.echo(f"The run was killed; coderoom resume {entry.id} goes on with it.")
     if not records:

@@ -17,7 +17,7 @@ class Branch(BaseModel):
     The outcome and the exit code are `None` if there was no code, and `cost_usd` if it is not known.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     branch: str
     variation: str = ""
@@ -39,7 +39,7 @@ class Branch(BaseModel):
 class Branches(BaseModel):
     """What came of the branches of one branching: which one goes on, if any, and why."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     branching: int
     won: str | None
@@ -56,8 +56,8 @@ class Branches(BaseModel):
         return f"{function and f'{function}: '}{name}: {number} goes on ({self.why})"
 
     def priced(self, costs: BranchCosts, source: str) -> Self:
-        """The same with what the branches of an agent have cost."""
-        return self._with([costs.of(source, each.branch) for each in self.branches])
+        """The same with what the branches of an agent have cost, as far as it is known."""
+        return self._with([costs.take(source, each.branch) or each.cost_usd for each in self.branches])
 
     def at_price(self, model: str) -> Self:
         """The same with what the tokens of all branches cost at the price of a model."""
@@ -71,7 +71,7 @@ class Branches(BaseModel):
 
 
 class BranchCosts:
-    """The list prices of the requests of each branch."""
+    """The list prices of the requests of branches that have not ended."""
 
     def __init__(self) -> None:
         self._costs: defaultdict[tuple[str, str], list[float | None]] = defaultdict(list)
@@ -81,8 +81,9 @@ class BranchCosts:
         cost = cost_of(priced_as, usage["prompt_tokens"], usage["completion_tokens"])
         self._costs[agent, branch].append(cost)
 
-    def of(self, agent: str, branch: str) -> float | None:
-        """What a branch has cost in US dollars; `None` if that is not known."""
-        costs = self._costs.get((agent, branch)) or self._costs.get(("", branch)) or [None]  # `solve` has no agents.
+    def take(self, agent: str, branch: str) -> float | None:
+        """What a branch, which has ended, has cost in US dollars; `None` if that is not known."""
+        keys = (agent, branch), ("", branch)  # `solve` has no agents.
+        costs = next((self._costs.pop(key) for key in keys if key in self._costs), [None])
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None

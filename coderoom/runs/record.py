@@ -103,7 +103,7 @@ class RunRecord:
         network: The hosts that the code asked for, if it has a list of hosts that it may reach.
         lock: The packages of its code as a requirements file with exact versions.
         reviewed: What became of changes that were kept apart from the workspace; `None` if there are none.
-        branch_costs: What the branches of its agents have cost.
+        branch_costs: What branches that have not ended have cost.
         activity: What the team does at the moment; empty if that is not known.
         since: When that began, as a time of `time.monotonic`.
     """
@@ -141,7 +141,7 @@ class RunRecord:
     _outputs: dict[str, str] = field(default_factory=dict)  # Of branches that have not ended.
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
-        """Record a message; return it, with the outcome of code that its agent does not report itself."""
+        """Record a message; return it, with what its agent does not know: an outcome of code, or what branches cost."""
         if isinstance(message, ModelClientStreamingChunkEvent):
             return message
         if isinstance(message, BaseChatMessage) and (result := self._results.pop(message.source, None)) is not None:
@@ -155,9 +155,11 @@ class RunRecord:
             else:
                 self._output = message.result.output
         elif message.metadata.get(keys.EVENT) == keys.BRANCHING:  # The output is that of the branch that goes on.
-            won = Branches.model_validate_json(message.metadata[keys.BRANCHES]).won
-            self._output = self._outputs.get(won or "", self._output)
+            told = Branches.model_validate_json(message.metadata[keys.BRANCHES])
+            self._output = self._outputs.get(told.won or "", self._output)
             self._outputs.clear()
+            priced = {keys.BRANCHES: told.priced(self.branch_costs, message.source).model_dump_json()}
+            message = message.model_copy(update={"metadata": message.metadata | priced})
         self.messages.append(message)
         if isinstance(message, ToolCallRequestEvent):
             self.begin(message.source, "calls tools")

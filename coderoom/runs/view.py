@@ -118,10 +118,9 @@ class RunView:
 
     def _show_branches(self, entry: Branching) -> None:
         """Show what came of branches, and then what the one that goes on told, or all of them."""
-        facts = entry.facts if self._record is None else entry.facts.priced(self._record.branch_costs, entry.source)
-        self._print(entry, branch_tree(facts))
-        for each in facts.branches:
-            if not self._all_branches and each.branch != facts.won:
+        self._print(entry, branch_tree(entry.facts))
+        for each in entry.facts.branches:
+            if not self._all_branches and each.branch != entry.facts.won:
                 continue
             told = [rendering for one in entry.told.get(each.branch, ()) if (rendering := _render(one)) is not None]
             if told:
@@ -142,14 +141,18 @@ class RunView:
         """Show the summary."""
         self._release()
         self.stop()
-        for entry in self._folding.rest():  # The run ended before the branches did.
-            if (rendering := _render(entry)) is not None:
-                self._print(entry, rendering)
+        self.show_rest()
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
         self._console.print(_summary(record))
         self._notices(record)
+
+    def show_rest(self) -> None:
+        """Show what branches have told that did not end, as the run ended before."""
+        for entry in self._folding.rest():
+            if (rendering := _render(entry)) is not None:
+                self._print(entry, rendering)
 
     def _notices(self, record: RunRecord) -> None:
         for notice in record.notices[self._noticed :]:

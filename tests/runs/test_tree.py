@@ -102,8 +102,7 @@ def shown(*messages: BaseAgentEvent, encoding: str = "utf-8", **options: Any) ->
     view, record = RunView(Console(file=out, width=120), **options), RunRecord(team="t", task="x", isolation="x")
     view.begin(record)
     for message in messages:
-        record.add(message)
-        view.show(message)
+        view.show(record.add(message))
     view.end(record)
     return raw.getvalue().decode()
 
@@ -180,6 +179,7 @@ def test_a_run_of_the_journal_is_shown_with_costs_and_as_data(tmp_path: Path) ->
     assert "passed 5 of 5 tests  15 tokens, $2.50, 2.5 s" in text
     data = json.loads(coderoom("runs", "show", run, "--json", *options, cwd=tmp_path).stdout)
     assert data["branchings"][0]["won"] == "2.2"
+    assert data["branchings"][0]["branches"][0]["succeeded"] is False
     assert [each["cost_usd"] for each in data["branchings"][0]["branches"]] == [2.5, 2.5, None]
     same = coderoom("runs", "diff", run, run, *options, cwd=tmp_path)
     assert (same.returncode, same.stdout) == (0, "The runs are equal.\n")
