@@ -140,8 +140,8 @@ def facts(team: str, record: Any, folder: Path) -> dict[str, Any]:
     return {"outcome": record["outcome"], "answer": record["answer"], "messages": messages, "ran": ran}
 
 
-def trial(team: str, seed: int, whole: dict[str, Any], requests: int, seconds: float) -> str:
-    """Kill a run until it ends; return what is not as in the run that was not killed, and nothing if all is."""
+def trial(team: str, seed: int, whole: dict[str, Any], requests: int, seconds: float) -> tuple[int, str]:
+    """Kill a run until it ends; return how often, and what is not as in the run that was not killed."""
     choose = random.Random(seed)
     with tempfile.TemporaryDirectory() as name, OpenAIServer(respond=answer) as server:
         folder = Path(name)
@@ -159,20 +159,17 @@ def trial(team: str, seed: int, whole: dict[str, Any], requests: int, seconds: f
             again = ["resume"] if list(folder.glob("journal.sqlite3")) and has_run(folder) else start
             record = go(again, 0.6) if kills < 4 else run(again, folder, server, None)[1]
         if "error" in record and "nothing is left to do" in str(record["error"]):
-            return ""  # It was killed after its end.
+            return kills, ""  # It was killed after its end.
         if "messages" not in record:
-            return f"{team} seed {seed}: {record}"
+            return kills, f"{team} seed {seed}: {record}"
         found = facts(team, record, folder)
         wrong = [name for name in ("outcome", "answer", "messages") if found[name] != whole[name]]
         if any(count < 1 for count in found["ran"].values()) or set(found["ran"]) != set(whole["ran"]):
             wrong.append(f"ran {dict(found['ran'])}")
         if len(server.requests) > requests + kills * (BRANCHES if team == "branches.json" else 1):
             wrong.append(f"{len(server.requests)} requests, and {requests} without {kills} kills")
-        return (
-            f"{team} seed {seed} ({kills} kills): {', '.join(map(str, wrong))} {found if wrong else ''}"
-            if wrong
-            else ""
-        )
+        told = f"{team} seed {seed} ({kills} kills): {', '.join(map(str, wrong))} {found}"
+        return kills, told if wrong else ""
 
 
 def not_killed(team: str) -> tuple[dict[str, Any], int, float]:
@@ -207,13 +204,16 @@ def main() -> None:
     for team in teams:
         expected[team] = whole, requests, seconds = not_killed(team)
         print(f"{team}: {whole['outcome']}, {requests} requests, {seconds:.1f} s")
-    wrong = 0
+    wrong = kills = 0
     for number in range(arguments.runs):
         team = teams[number % len(teams)]
-        if found := trial(team, arguments.seed * 1000 + number, *expected[team]):
-            wrong += 1
-            print(found, flush=True)
-    print(f"{arguments.runs} runs were killed and resumed; {wrong} were not as the run that was not killed")
+        more, found = trial(team, arguments.seed * 1000 + number, *expected[team])
+        kills += more
+        wrong += bool(found)
+        print(f"{number + 1} of {arguments.runs}, {kills} kills {found}", flush=True)
+    print(
+        f"{arguments.runs} runs were killed {kills} times and resumed; {wrong} were not as the run that was not killed"
+    )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from coderoom.models.compacting import CompactingContext
 from coderoom.outcome import Outcome
 from coderoom.sandbox import MOST_FORKS_IN_A_ROW
 from coderoom.steps import branch as current_branch
+from coderoom.steps import once
 
 
 class BranchingAgentConfig(CodingAgentConfig):
@@ -117,14 +118,26 @@ class BranchRunner(CodeRunner):
     def _is_overlaid(self) -> bool:
         return self.is_live or super()._is_overlaid  # A fork has no folder on this machine.
 
-    async def land(self, trunk: CodeRunner) -> None:
+    async def land(self, trunk: CodeRunner, token: CancellationToken) -> None:
         """Have the agent's own runner go on from here."""
-        if self.is_live:
+
+        async def become() -> str:
             await trunk.given.become(self.given)
-        else:
-            for text in self._to_keep:
-                await trunk.keep(text)
+            return "done"
+
+        async def catch_up() -> str:
+            await trunk.catch_up(token)
+            return "done"
+
+        if self.is_live:
+            await once("become", {}, become, str, str)
+            trunk.go_on(self)
+            return
+        for text in self._to_keep:
+            await trunk.keep(text)
         trunk.go_on(self)
+        if self._past:  # If the run was killed before that, the files were in a fork, and have ended with it.
+            await once("become", {}, catch_up, str, str)
 
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Say what the session from before the branches has: nobody goes on with the fork."""
@@ -317,7 +330,7 @@ class BranchingAgent(CodingAgent[TurnT]):
         """
         is_kept = won.succeeded or not self._runner.can_undo
         if is_kept:
-            await won.runner.land(self._runner)
+            await won.runner.land(self._runner, turn.token)
         self._join([each.agent for each in branches], won.agent if is_kept else None)
         await self._model_context.load_state(await won.agent._model_context.save_state())
         tokens = turn.tokens + sum(each.turn.tokens for each in branches)
