@@ -128,6 +128,14 @@ def node_packages_of(packages: Iterable[str]) -> list[str]:
     return [each for each in _named(packages) if each.startswith("npm:")]
 
 
+def has_node_packages(packages: Iterable[str], wanted: Iterable[str]) -> bool:
+    """Whether all that is wanted are packages of npm, in whatever version, that `packages` names."""
+    wanted = list(wanted)
+    return all(each.startswith("npm:") for each in wanted) and set(wanted) <= {
+        f"npm:{'>'.join(node_package(each)[0])}" for each in node_packages_of(packages)
+    }
+
+
 def _named(packages: Iterable[str]) -> list[str]:
     found = []
     for each in packages:

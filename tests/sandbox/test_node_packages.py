@@ -163,6 +163,8 @@ async def test_code_installs_what_it_may(place: Place, registry: Registry) -> No
             outer = "// Needed.\nnpm i @scope/outer -D\nconsole.log(require('@scope/outer'), kept)"
             assert await said(outer, "javascript") == "Installed: @scope/outer\n@scope/outer 1.0.0 1\n"
             assert await said("outer", "bash") == "ran\n"
+            started = await session.start(["node", "-p", "require('@scope/outer')"])
+            assert await started.wait() == 0
             again = "npm add inner@1.0.0 > /dev/null && node -p \"require('inner')\""
             assert await said(again, "bash") == "inner 1.0.0\n"
             refused = "The package 'npm:scripted' is not among those that code may install: npm:inner, npm:@scope/*."
@@ -181,7 +183,12 @@ async def test_code_installs_what_it_may(place: Place, registry: Registry) -> No
 
 async def test_a_notebook_that_may_not_install_packages_of_npm_is_told_how(registry: Registry) -> None:
     async with Sandbox(packages=["npm:inner@1"]) as sandbox, sandbox.session() as session:
-        assert (await session.run("!npm install inner && node -p 1")).output == "Already installed: inner\n1\n"
+        for command, language in (
+            ("!npm install inner", "python"),
+            ("npm i inner", "sh"),
+            ("npm i inner", "javascript"),
+        ):
+            assert (await session.run(command, language=language)).output == "Already installed: inner\n"
         result = await session.run("!npm() { false; }; npm install inner absent@2")
         assert result.error is not None
         assert result.error.message == (

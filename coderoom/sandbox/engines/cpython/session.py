@@ -51,6 +51,7 @@ from coderoom.sandbox.packages import Added
 from coderoom.sandbox.processes import Process
 from coderoom.sandbox.requirements import (
     advice_on_installing,
+    has_node_packages,
     install_commands,
     installs_in,
     leading_installs,
@@ -150,7 +151,7 @@ class CPythonSession:
         asked = code
         if self._install is not None and program is None and "# /// script" in code:
             code = await self._with_metadata(code)
-        elif self._install is not None and program is not None and program.argv[0] in _INSTALLING:
+        elif program is not None and program.argv[0] in _INSTALLING:
             code = await self._with_packages(code, program)
         result = await self._run_given(code, program, timeout, final, on_chunk, stdin)
         return result if code is asked else replace(result, code=asked)
@@ -228,9 +229,12 @@ class CPythonSession:
         """
         is_shell = program.argv[0] in _SHELLS
         for command in (install_commands if is_shell else leading_installs)(code)[:_MOST_REQUESTS]:
-            if wanted := installs_in(command):
-                why = " ".join((await self._request(wanted)).split())
-                said = f"Installed: {', '.join(each.removeprefix('npm:') for each in wanted)}"
+            wanted = installs_in(command)
+            is_there = bool(wanted) and has_node_packages(self._config.packages, wanted)
+            if is_there or (wanted and self._install is not None):
+                why = "" if is_there else " ".join((await self._request(wanted)).split())
+                names = ", ".join(each.removeprefix("npm:") for each in wanted)
+                said = f"{'Already installed' if is_there else 'Installed'}: {names}"
                 if is_shell:
                     instead = f"{{ echo {shlex.quote(why)} >&2; false; }}" if why else f"echo {shlex.quote(said)}"
                 else:
@@ -363,6 +367,7 @@ class CPythonSession:
         try:
             with ours:
                 ours.setblocking(False)
+                how["env"] = {**self._added.env, **how["env"]}
                 number = await self._room.start(process, "start", argv=process.argv, **how)
                 process.send_number = lambda signal: self._room.send({"op": "signal", "id": number, "number": signal})
                 async with asyncio.timeout(_STARTING):
