@@ -130,7 +130,8 @@ const read = size => {
 let cell = 0, status = 0, waiting = false;
 const fail = (what, code = 1) => {
     status = code;
-    process.stderr.write(what.split("\n    at Session.post ")[0] + "\n");
+    const frames = /\n    at Session\.post [\s\S]*|\n    at (async )?globalThis\.__import .*/g;
+    process.stderr.write(what.replace(frames, "") + "\n");
 };
 const acorn = require("internal/deps/acorn/acorn/dist/acorn"), modules = require("module");
 const grammar = {ecmaVersion: "latest", allowImportExportEverywhere: true, allowAwaitOutsideFunction: true};
@@ -149,18 +150,21 @@ const rewritten = code => {
     const changes = [], nodes = [tree];
     const change = (start, end, text) => changes.push([start, end, text]);
     const text = ({start, end}) => code.slice(start, end);
-    const imported = ({source, attributes = []}) => attributes.length
-        ? `await __import(${text(source)}, {with: {${attributes.map(text)}}})` : `await __import(${text(source)})`;
+    const imported = ({source, attributes = []}, names = []) => {
+        const options = attributes.length ? `{with: {${attributes.map(text)}}}` : "undefined";
+        return `await __import(${text(source)}, ${options}, ${JSON.stringify(names)})`;
+    };
     for (const node of tree.body) {
         const {type, start, end, declaration} = node;
         const lines = "\n".repeat(text(node).split("\n").length - 1);
         if (type === "ImportDeclaration") {
             const whole = node.specifiers.filter(each => each.type === "ImportNamespaceSpecifier");
-            const some = node.specifiers.filter(each => !whole.includes(each))
-                .map(each => `${each.imported ? text(each.imported) : "default"}: ${each.local.name}`);
-            const names = [...whole.map(each => each.local.name), ...some.length ? [`{${some}}`] : []];
-            const made = names.map(each => `const ${each} = ${imported(node)};`).join(" ") || `${imported(node)};`;
-            change(start, end, made + lines);
+            const some = node.specifiers.filter(each => !whole.includes(each));
+            const named = ({imported}) => imported ? imported.name || imported.value : "default";
+            const parts = some.map(each => `${JSON.stringify(named(each))}: ${each.local.name}`);
+            const names = [...whole.map(each => each.local.name), ...some.length ? [`{${parts}}`] : []];
+            const found = imported(node, some.map(named));
+            change(start, end, (names.map(each => `const ${each} = ${found};`).join(" ") || `${found};`) + lines);
         } else if (type === "ExportDefaultDeclaration" && !declaration.id) {
             change(start, declaration.start, ";(");
             change(declaration.end, declaration.end, ")");
@@ -182,7 +186,12 @@ const use = env => {
     modules._initPaths();
     require(JSON.parse(env.NODE_OPTIONS.match(/--require=("(?:[^"\\]|\\.)*")/)[1]));
 };
-globalThis.__import = (name, options) => options ? import(name, options) : import(name);
+globalThis.__import = async (name, options, names = []) => {
+    const found = await (options ? import(name, options) : import(name));
+    const missing = names.find(each => !(each in found));
+    if (missing === undefined) return found;
+    throw new SyntaxError(`The requested module '${name}' does not provide an export named '${missing}'`);
+};
 inspector.connect();
 let place;
 inspector.post("Runtime.evaluate", {expression: "globalThis"}, (error, answer) => { place = answer.result.objectId; });
@@ -211,6 +220,11 @@ process.on("beforeExit", () => {
         waiting = false;
         if (error) fail(error.message);
         else if (wrong && thrown && ofModules.test(thrown.description)) fail("Uncaught SyntaxError: " + wrong);
+        else if (thrown && thrown.objectId) inspector.post("Runtime.callFunctionOn", {
+            // An error of another thread, as of an import, has no description.
+            functionDeclaration: "function () { return this instanceof Error ? String(this.stack) : '' }",
+            objectId: thrown.objectId, returnByValue: true,
+        }, (error, {result} = {}) => fail("Uncaught " + (result && result.value || thrown.description)));
         else if (details) fail("Uncaught " + (thrown && (thrown.description || String(thrown.value)) || details.text));
         else keep(answer.result);
     });

@@ -49,8 +49,11 @@ _HOOK: Final = """\
 const {pathToFileURL} = require("url"), {register, registerHooks} = require("module");
 const place = {parentURL: pathToFileURL(__dirname) + "/_.js"};
 // A file like this one that was loaded before belongs to packages that these replace: it must not look for them.
-const first = {coderoom: true}, missing = (error, context) =>
-    error && error.code === "ERR_MODULE_NOT_FOUND" && !context.coderoom;
+const first = {coderoom: true}, missing = (error, context) => {
+    if (!error || error.code !== "ERR_MODULE_NOT_FOUND") return false;
+    error.stack = String(error.stack).split("\\n    at ")[0];  // The rest is none of the code's.
+    return !context.coderoom;
+};
 if (registerHooks) registerHooks({resolve(name, context, next) {
     const given = {...context};
     try {

@@ -85,6 +85,7 @@ async def test_javascript_keeps_its_variables(session: Session, node: Say) -> No
         ("(async () => { throw new TypeError('inside') })()", "Uncaught TypeError: inside"),
         ("let b = = 1", "Uncaught SyntaxError: Unexpected token '='\n"),
         ("import os from 'os'\nimport (", "Uncaught SyntaxError: Unexpected token (2:8)"),
+        ("import { a as b } from 'os'", "'os' does not provide an export named 'a'\n    at async cell.js:1:"),
         ("await new Promise(() => {})", "cannot happen"),
     ):
         result = await session.run(code, language="javascript")

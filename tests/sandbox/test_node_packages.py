@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -167,6 +168,8 @@ async def test_code_installs_what_it_may(place: Place, registry: Registry) -> No
             assert await started.wait() == 0
             again = "npm add inner@1.0.0 > /dev/null && node -p \"require('inner')\""
             assert await said(again, "bash") == "inner 1.0.0\n"
+            missing = await said("import a from 'absent'", "javascript")
+            assert re.match(r"Uncaught Error.*: Cannot find package 'absent' imported from \S+\n\[packages=", missing)
             refused = "The package 'npm:scripted' is not among those that code may install: npm:inner, npm:@scope/*."
             for code, language in (
                 ("!npm install scripted", "python"),
@@ -181,6 +184,7 @@ async def test_code_installs_what_it_may(place: Place, registry: Registry) -> No
         assert (await sandbox.run(imported, language="javascript")).output == "inner 1.0.0\n"
 
 
+@pytest.mark.slow
 async def test_a_notebook_that_may_not_install_packages_of_npm_is_told_how(registry: Registry) -> None:
     async with Sandbox(packages=["npm:inner@1"]) as sandbox, sandbox.session() as session:
         for command, language in (
