@@ -7,10 +7,12 @@ The command runs code and tests in one process, so the code can change what come
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import re
 import secrets
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -21,19 +23,35 @@ from coderoom._util.files import copy_folder, files_inside, name_inside, read_in
 from coderoom.errors import RequestError
 from coderoom.judge.answers import takes_a_place
 from coderoom.judge.cases import Data
+from coderoom.judge.scripts import modules_of, patterns_of, run_by
 from coderoom.judge.session import Verdict, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
 from coderoom.sandbox.remote import at_server
 
 FROZEN: Final = (
-    *("test_*.py", "*_test.py", "test.py", "tests.py", "run_tests.py", "conftest.py", "pytest.ini", ".pytest.ini"),
-    *("pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py", ".coveragerc"),
-    *("sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-info", "*.dist-info", "*.test.*", "*.spec.*"),
-    *("test.[cm]js", "test.js", "test.ts", "test-*.*", "*-test.*", "*_spec.rb", "*_test.go", "*test.java"),
-    *("package.json", "package-lock.json", ".npmrc", ".mocharc*", ".babelrc*", ".nycrc*", ".taprc", "*.config.[cm]js"),
-    *("*.config.js", "*.config.ts", "karma.conf.*", "test", "tests", "spec", "specs", "__tests__", "__mocks__"),
-    *("makefile", "gnumakefile", "*.mk", "node_modules", ".github"),
+    *(
+        "test",
+        "tests",
+        "test.*",
+        "tests.*",
+        "test_*",
+        "*_test",
+        "*_test.*",
+        "*_tests",
+        "*_tests.*",
+        "test-*",
+        "*-test.*",
+    ),
+    *("*-tests", "*.test.*", "spec", "specs", "*.spec.*", "*_spec.rb", "*test.java", "*.bats", "*.t", "testdata"),
+    *("run_tests.*", "run-tests.*", "__tests__", "__mocks__", "__fixtures__", "__snapshots__", "*.snap", "fixtures"),
+    *("snapshots", "golden", "goldens", "expected", "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml"),
+    *(".pytest.toml", "tox.ini", "setup.cfg", "setup.py", "pyproject.toml", "noxfile.py", ".coveragerc"),
+    *("sitecustomize.py", "usercustomize.py", "*.pth", "*.egg-info", "*.dist-info", "site-packages", ".venv", "venv"),
+    *(".tox", ".nox", "package.json", "package-lock.json", ".npmrc", ".mocharc*", ".babelrc*", ".nycrc*", ".taprc"),
+    *("*.config.[cm]js", "*.config.js", "*.config.ts", "*.config.[cm]ts", "jest.config.*", "babel.config.*"),
+    *("vitest.*", "karma.conf.*", ".rspec", "deno.json*", "bunfig.toml", "phpunit.xml*", "makefile", "gnumakefile"),
+    *("*.mk", "justfile", ".justfile", "taskfile.y*ml", "rakefile", "node_modules", ".github"),
 )
 """The names of files and folders that belong to the tests, in small letters."""
 _LIMITS: Final = Limits(memory_bytes=2 << 30, processes=512, output_bytes=4 << 20)
@@ -117,6 +135,7 @@ async def judge_repository(
     if not repository.folder.is_dir():
         raise RequestError(f"{str(repository.folder)!r} is no folder of a repository.")
     changed = {name_inside(name): content for name, content in code.items()}
+    repository = await asyncio.to_thread(with_all_tests, repository)
     counted = files_that_count(changed, repository)
     ignored = [name for name, content in changed.items() if name not in counted and _differs(repository, name, content)]
     report = repository.report or f".report-{secrets.token_hex(8)}.xml"
@@ -164,6 +183,25 @@ async def judge_repository(
 def files_that_count(code: Mapping[str, str], repository: Repository) -> dict[str, str]:
     """The files of the code that do not belong to the tests."""
     return {name: content for name, content in code.items() if not belongs_to_tests(name, repository)}
+
+
+def with_all_tests(repository: Repository, tests: Iterable[str] = ()) -> Repository:
+    """A repository that also freezes what its names do not tell: what the command runs, and where links of tests lead.
+
+    Args:
+        repository: The repository.
+        tests: The names of tests that have run, by which the files of pytest's tests are found.
+    """
+    folder = repository.folder.resolve()
+    found = run_by(repository.command, folder) | modules_of(tests, folder)
+    for above, folders, names in os.walk(folder):
+        for path in (Path(above, name) for name in (*folders, *names)):
+            if path.is_symlink() and belongs_to_tests(str(path.relative_to(folder)), repository):
+                with contextlib.suppress(OSError, RuntimeError):
+                    target = path.resolve()
+                    if target != folder and target.is_relative_to(folder):
+                        found.add(str(target.relative_to(folder)))
+    return repository.model_copy(update={"frozen": (*repository.frozen, *patterns_of(found))})
 
 
 def belongs_to_tests(path: str, repository: Repository) -> bool:
@@ -222,10 +260,14 @@ def _of_tap(output: str) -> list[Verdict]:
     for line in lines:
         if len(found) < _MOST_TESTS and (match := _TAP.match(line)):
             name, _, directive = match[2].partition(" #")
+            name = name.strip() or f"test {len(found) + 1}"
             skipped = directive.strip().lower().startswith(("skip", "todo"))
             passed = not match[1] and not skipped
             why = "" if passed or skipped else "not ok"
-            found.append(Verdict(test=name.strip()[:_LONGEST_NAME], passed=passed, skipped=skipped, why=why))
+            found.append(Verdict(test=name[:_LONGEST_NAME], passed=passed, skipped=skipped, why=why))
+    planned = sum(int(match[1]) for line in lines if (match := re.match(r"1\.\.(\d{1,6})\b", line)))
+    if planned > len(found) or any(line.startswith("Bail out!") for line in lines):
+        found.append(Verdict(passed=False, why=f"{len(found)} of {planned} tests have run"))
     return found
 
 

@@ -117,6 +117,7 @@ async def test_code_that_ends_the_command_does_not_pass(repository: Repository, 
             "python3 -m unittest tests.py",
             [("unittest 1", False), ("unittest 2", False), ("unittest 3", False), ("unittest 4", True)],
         ),
+        ("echo 1..3; echo ok 1; echo ok", [("test 1", True), ("test 2", True), ("", False)]),
         ("echo broken; exit 3", [("", False)]),
     ],
 )
