@@ -187,7 +187,7 @@ async def fix(
         raise MissingDependencyError("`coderoom fix` needs git, which makes and applies the patch. Install git.")
     known = await asyncio.to_thread(GitFolder.of, repository)
     with tempfile.TemporaryDirectory() as name:
-        original, changed, as_were = (Path(name, each, known.prefix) for each in ("original", "changed", "as_were"))
+        original, changed = (Path(name, each, known.prefix) for each in ("original", "changed"))
         await asyncio.to_thread(copy_repository, repository, original)
         async with Judge(wall=wall, server=server, timeout=timeout) as judge:
 
@@ -225,9 +225,12 @@ async def fix(
             # A link in the place of a folder with tests would bring other tests.
             above = {str(each) for path in of_tests for each in Path(path).parents}
             of_tests |= {path: kind for path, kind in paths.items() if path in above}
-            await asyncio.to_thread(copy_repository, original, as_were)
-            with refusing("The patch cannot be applied to a copy"):
-                await asyncio.to_thread(take, [each for each in paths if each not in of_tests], changed, as_were)
+            as_were = changed
+            if of_tests:
+                as_were = Path(name, "as_were")
+                await asyncio.to_thread(copy_repository, original, as_were)
+                with refusing("The patch cannot be applied to a copy"):
+                    await asyncio.to_thread(take, [each for each in paths if each not in of_tests], changed, as_were)
             after = await judged(as_were)
             fixed.after = Tally.of(after, test)
             fixed.problems += problems_of(before, after)

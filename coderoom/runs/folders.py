@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from coderoom._util.files import copy_folder, refusing, remove_inside, write_inside
+from coderoom._util.files import copy_folder, remove_inside, write_inside
 from coderoom.errors import RequestError
 from coderoom.runs.git import git, stamp
 
@@ -21,8 +21,10 @@ _AS_THEY_ARE: Final = "* -text !eol !crlf !ident !filter !working-tree-encoding 
 
 def copy_repository(source: Path, target: Path) -> None:
     """Copy a repository without what git keeps and without caches."""
-    with refusing(f"The repository {str(source)!r} cannot be copied"):
+    try:
         copy_folder(source, target, NOT_COPIED)
+    except OSError as error:
+        raise RequestError(f"The repository {str(source)!r} cannot be copied: {error}.") from error
 
 
 def differing(original: Path, changed: Path) -> dict[str, str]:

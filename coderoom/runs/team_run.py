@@ -191,7 +191,7 @@ class RunRequest:
                 f"The team {source.name!r} does not let us choose its folder: --workspace and --file need an executor "
                 f"with 'work_dir: ${{{WORKSPACE_VARIABLE}}}'."
             )
-        if used:
+        if used and self.workspace_mode != "overlay":
             check_writable(folder)
         price_table()  # Refuses mistakes in the user's prices before the run.
         spendings = _limit_agents(team, self.budgets or {})
