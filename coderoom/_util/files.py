@@ -119,8 +119,10 @@ def remove_inside(root: Path, name: str) -> None:
 def copy_folder(source: Path, target: Path, left_out: Container[str] = ()) -> None:
     """Copy a folder with its files, holes in them, links and modes; without other things such as pipes.
 
+    No link is followed, also none that code makes meanwhile.
+
     Args:
-        source: The folder.
+        source: The folder, whose own path is trusted.
         target: A path where nothing is.
         left_out: Names that are not copied.
 
@@ -132,22 +134,25 @@ def copy_folder(source: Path, target: Path, left_out: Container[str] = ()) -> No
         raise error
 
     target.mkdir(parents=True)
-    for folder, folders, names in os.walk(source, onerror=fail):
+    root = source.resolve()  # It may be a link, unlike what is in it.
+    for folder, folders, names, descriptor in os.fwalk(root, onerror=fail):
         folders[:] = [name for name in folders if name not in left_out]
-        there = target / Path(folder).relative_to(source)
+        there = target / Path(folder).relative_to(root)
         for name in (*folders, *(name for name in names if name not in left_out)):
-            path = Path(folder, name)
-            facts = path.lstat()
+            facts = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if stat.S_ISLNK(facts.st_mode):
-                (there / name).symlink_to(path.readlink())
+                (there / name).symlink_to(os.readlink(name, dir_fd=descriptor))
             elif stat.S_ISDIR(facts.st_mode):
                 (there / name).mkdir(stat.S_IMODE(facts.st_mode) | stat.S_IRWXU)
             elif stat.S_ISREG(facts.st_mode):
-                _copy_file(path, there / name, facts)
+                _copy_file(os.open(name, _OLD, dir_fd=descriptor), there / name)
 
 
-def _copy_file(source: Path, target: Path, facts: os.stat_result) -> None:
-    with source.open("rb", 0) as old, target.open("xb", 0) as new:
+def _copy_file(source: int, target: Path) -> None:
+    with open(source, "rb", 0) as old, target.open("xb", 0) as new:
+        facts = os.fstat(source)
+        if not stat.S_ISREG(facts.st_mode):
+            return
         new.truncate(facts.st_size)
         offset = 0
         while offset < facts.st_size:

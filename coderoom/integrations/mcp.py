@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, Field
 
 from coderoom import __version__
-from coderoom._util.files import files_inside, name_inside, read_inside, write_inside
+from coderoom._util.files import copy_folder, files_inside, name_inside, read_inside, refusing, write_inside
 from coderoom._util.tasks import cancel_and_wait, run_uncancellable
 from coderoom._util.temporary import remove_folder, temporary_folder
 from coderoom._util.text import bound_output, encodable
@@ -578,17 +578,20 @@ def _add_fixes(server: FastMCP[Client], journal: Journal | None, /, **options: A
         root, lines = _client_of(ctx).folder, list[str]()
 
         async def work() -> CallToolResult:
-            folder = await asyncio.to_thread(_folder_in, root, path)
-            task, mode = task_of(folder, problem, test), {"workspace_mode": "overlay"}
-            request = RunRequest(TEAM, task, workspace=folder, **{**options, **mode})
-
-            async def team(ask: Ask) -> RunRecord:
-                run = Run.begin(request.prepare(), journal)
-                return await run.go(_noting(lines), token=CancellationToken(), ask=ask)
-
             wall, server, timeout = options["wall"] or "auto", options["server"], options["timeout"]
             with TemporaryDirectory() as place:
-                out = Path(place, "fix.patch")
+                folder, out = _folder_in(root, path), Path(place, "fix.patch")
+                if folder != root:  # Code that runs meanwhile could put a link to another folder in its place.
+                    with refusing("The working folder cannot be copied"):
+                        await asyncio.to_thread(copy_folder, root, Path(place, "copy"))
+                    folder = _folder_in(Path(place, "copy"), path)
+                task, mode = task_of(folder, problem, test), {"workspace_mode": "overlay"}
+                request = RunRequest(TEAM, task, workspace=folder, **{**options, **mode})
+
+                async def team(ask: Ask) -> RunRecord:
+                    run = Run.begin(request.prepare(), journal)
+                    return await run.go(_noting(lines), token=CancellationToken(), ask=ask)
+
                 fixed = await fix(folder, test, team, out=out, wall=wall, server=server, timeout=timeout)
                 data = await asyncio.to_thread(out.read_bytes) if fixed.patch else b""
             patch, attached = "", list[ContentBlock]()

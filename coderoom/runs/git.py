@@ -26,6 +26,7 @@ _QUIET: Final = (
     *("-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false"),
     *("-c", "safe.bareRepository=explicit"),  # Files of a repository can look like one, with settings.
 )
+_PATIENCE: Final = 120.0
 _SETTINGS: Final = (
     r"^(core\.(autocrlf|eol|filemode|symlinks|ignorecase|precomposeunicode|excludesfile|attributesfile)"
     r"|(user|author|committer)\.(name|email)|i18n\.commitencoding)$"
@@ -60,9 +61,13 @@ def git(
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_KEPT)}
     kept |= {"GIT_OPTIONAL_LOCKS": "0", **(_ALONE if alone else {}), **(env or {})}
-    done = subprocess.run(
-        ["git", *_QUIET, *arguments], cwd=folder, env=kept, input=given, capture_output=True, check=False
-    )
+    command = ["git", *_QUIET, *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=kept, input=given, capture_output=True, check=False, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:  # Such as for a pipe in the place of a file that git reads.
+        raise GitError(f"`git {arguments[0]}` has not ended after {_PATIENCE:.0f} seconds.") from None
     if done.returncode not in fine:
         said = done.stderr.decode("utf-8", "replace").strip()
         raise GitError(said or f"`git {arguments[0]}` has ended with exit code {done.returncode}.")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
+import threading
 from pathlib import Path
 
-from coderoom.runs.folders import apply_patch, patch_between
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.runs.folders import apply_patch, copy_repository, patch_between
 from coderoom.runs.git import GitFolder
 
 ME = ("-c", "user.name=A", "-c", "user.email=a@example.org")
@@ -77,3 +82,33 @@ def test_files_that_look_like_a_repository_are_none(tmp_path: Path) -> None:
     apply_patch(patch, folder)
     assert (folder / "a.py").read_text() == "x = 2\n"
     assert not marker.exists()
+
+
+@pytest.mark.slow
+def test_a_copy_has_nothing_from_behind_links_that_are_made_meanwhile(tmp_path: Path) -> None:
+    folder, outside, ended = tmp_path / "repository", tmp_path / "outside", threading.Event()
+    for each in (folder / "inner", outside):
+        each.mkdir(parents=True)
+        (each / "a").write_text(each.name)
+    (folder / "a").write_text("")
+
+    def swap() -> None:
+        while not ended.is_set():
+            for name, link in (("inner", outside), ("a", outside / "a")):
+                (folder / name).rename(tmp_path / "kept")
+                (folder / name).symlink_to(link)
+                (folder / name).unlink()
+                (tmp_path / "kept").rename(folder / name)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    try:
+        for number in range(1000):
+            copy = tmp_path / f"copy{number}"
+            with contextlib.suppress(RequestError):  # It is gone just now.
+                copy_repository(folder, copy)
+            found = [path.read_text() for path in copy.rglob("*") if path.is_file() and not path.is_symlink()]
+            assert "outside" not in found
+    finally:
+        ended.set()
+        swapping.join()
