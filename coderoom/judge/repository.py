@@ -23,7 +23,7 @@ from coderoom._util.files import copy_folder, files_inside, name_inside, read_in
 from coderoom.errors import RequestError
 from coderoom.judge.answers import takes_a_place
 from coderoom.judge.cases import Data
-from coderoom.judge.scripts import modules_of, patterns_of, run_by
+from coderoom.judge.scripts import modules_of, patterns_of, plugins_in, read_text, run_by
 from coderoom.judge.session import Verdict, why_no_answer
 from coderoom.outcome import Outcome
 from coderoom.sandbox import ExecutionResult, Limits, Sandbox
@@ -54,6 +54,7 @@ FROZEN: Final = (
     *("*.mk", "justfile", ".justfile", "taskfile.y*ml", "rakefile", "node_modules", ".github"),
 )
 """The names of files and folders that belong to the tests, in small letters."""
+_SETTINGS: Final = ("conftest.py", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
 _LIMITS: Final = Limits(memory_bytes=2 << 30, processes=512, output_bytes=4 << 20)
 _LARGEST_FILE: Final = 64 << 20
 _LARGEST_REPORT: Final = 16 << 20
@@ -139,7 +140,7 @@ async def judge_repository(
     counted = files_that_count(changed, repository)
     ignored = [name for name, content in changed.items() if name not in counted and _differs(repository, name, content)]
     report = repository.report or f".report-{secrets.token_hex(8)}.xml"
-    options = "" if repository.report else f"--junitxml={report} "
+    options = "" if repository.report else f"'--junitxml=$PWD/{report}' "
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "repository")
         await asyncio.to_thread(_copy, repository.folder, folder, counted)
@@ -151,7 +152,7 @@ async def judge_repository(
                 plugin = f"must_fail_{secrets.token_hex(8)}"
                 options += f"-p {plugin} "
                 write_inside(folder, f".{plugin}/{plugin}.py", _MUST_FAIL.format(name=repository.must_fail).encode())
-            command = f"export PYTEST_ADDOPTS='{options}-p no:cacheprovider' PYTHONDONTWRITEBYTECODE=1\n"
+            command = f'export PYTEST_ADDOPTS="{options}-p no:cacheprovider" PYTHONDONTWRITEBYTECODE=1\n'
             if repository.must_fail:
                 command += f'export PYTHONPATH="$PWD/.{plugin}${{PYTHONPATH:+:$PYTHONPATH}}"\n'
             result = await session.run(command + repository.command, language="sh", timeout=timeout)
@@ -186,16 +187,20 @@ def files_that_count(code: Mapping[str, str], repository: Repository) -> dict[st
 
 
 def with_all_tests(repository: Repository, tests: Iterable[str] = ()) -> Repository:
-    """A repository that also freezes what its names do not tell: what the command runs, and where links of tests lead.
+    """A repository that also freezes scripts of the command, plug-ins of pytest, and what links of tests lead to.
 
     Args:
         repository: The repository.
         tests: The names of tests that have run, by which the files of pytest's tests are found.
     """
     folder = repository.folder.resolve()
-    found = run_by(repository.command, folder) | modules_of(tests, folder)
-    for above, folders, names in os.walk(folder):
-        for path in (Path(above, name) for name in (*folders, *names)):
+    walked = [(Path(above), folders, names) for above, folders, names in os.walk(folder)]
+    files = {str((above / name).relative_to(folder)) for above, _, names in walked for name in names}
+    found = run_by(repository.command, folder) | modules_of(tests, files) | plugins_in(repository.command, files)
+    for above, folders, names in walked:
+        for path in (above / name for name in (*folders, *names)):
+            if path.name in _SETTINGS and path.is_file():
+                found |= plugins_in(read_text(path), files)
             if path.is_symlink() and belongs_to_tests(str(path.relative_to(folder)), repository):
                 with contextlib.suppress(OSError, RuntimeError):
                     target = path.resolve()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from glob import escape
 from pathlib import Path
 from typing import Final
@@ -26,18 +26,32 @@ def run_by(command: str, folder: Path) -> set[str]:
     return set(_scripts(command, folder, Path(), _DEEPEST))
 
 
-def modules_of(tests: Iterable[str], folder: Path) -> set[str]:
-    """The files of a folder that tests of pytest are in, by the names of the tests; docstrings do not count."""
-    found = set()
+def modules_of(tests: Iterable[str], files: Collection[str]) -> set[str]:
+    """Which of some files tests of pytest are in, by the names of the tests; docstrings do not count."""
+    found = set[str]()
     for test in tests:
         name, _, case = test.partition("::")
         parts = name.split(".")
         if "." in case.partition("[")[0]:  # A test in a docstring has the name of what it belongs to.
             continue
-        paths = ("/".join(parts[:number]) + ".py" for number in range(len(parts), 0, -1))
-        if path := next((each for each in paths if (folder / each).is_file()), ""):
-            found.add(path)
+        modules = (_of_module(parts[:number], files) for number in range(len(parts), 0, -1))
+        found |= next(filter(None, modules), set())
     return found
+
+
+def plugins_in(text: str, files: Collection[str]) -> set[str]:
+    """Which of some files pytest loads as plugins, by a `conftest.py`, by settings or by a command."""
+    names = re.findall(r"(?<![\w-])-p[\s\"',=]*([A-Za-z_][\w.]*)", text)
+    for match in re.finditer(r"pytest_plugins[^=\n]*=\s*(\([^)]*\)|\[[^\]]*\]|[^\n]*)", text):
+        names += re.findall(r"[\"']([\w.]+)[\"']", match[1])
+    return {path for name in names for path in _of_module(name.split("."), files)}
+
+
+def _of_module(parts: Sequence[str], files: Collection[str]) -> set[str]:
+    """The files of a module, also if its name begins in a folder below."""
+    names = [f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__init__.py"]
+    found = {name for name in names if name in files}
+    return found or {file for file in files for name in names if file.endswith(f"/{name}")}
 
 
 def patterns_of(paths: Iterable[str]) -> tuple[str, ...]:
@@ -78,7 +92,7 @@ def _file(word: str, folder: Path, place: Path) -> str:
 def _recipes(words: Iterable[str], place: Path) -> str:
     """The lines that make runs for the targets among words, or for the first target."""
     names = ("GNUmakefile", "makefile", "Makefile")
-    text = next((_read(place / name) for name in names if (place / name).is_file()), "")
+    text = next((read_text(place / name) for name in names if (place / name).is_file()), "")
     rules: dict[str, tuple[list[str], list[str]]] = {}
     current: list[list[str]] = []
     for line in text.replace("\\\n", " ").splitlines():
@@ -102,7 +116,7 @@ def _recipes(words: Iterable[str], place: Path) -> str:
 def _node_scripts(words: Iterable[str], place: Path) -> str:
     """The scripts of `package.json` that words name."""
     try:
-        scripts = json.loads(_read(place / "package.json"))["scripts"]
+        scripts = json.loads(read_text(place / "package.json"))["scripts"]
         named = ["test" if each in ("t", "tst") else each for each in words]
         hooked = [f"{before}{each}" for each in named for before in ("pre", "", "post")]
         return "\n".join(str(scripts[each]) for each in hooked if each in scripts)
@@ -110,9 +124,10 @@ def _node_scripts(words: Iterable[str], place: Path) -> str:
         return ""
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The first mebibyte of a file; empty if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(1 << 20) if path.is_file() else ""
+            return file.read(1 << 20)
     except OSError:
         return ""

@@ -14,6 +14,7 @@ FILES = {
     "package.json": '{"scripts": {"pretest": "node lint.js", "test": "node check.js src.js", "dev": "node app.js"}}',
     "sub/verify.sh": ". ./common.sh\n",
     "sub/common.sh": "",
+    "sub/common.py": "",
     **dict.fromkeys(
         ["m.c", "app.py", "app.js", "src.js", "lint.js", "check.js", "check.py", "checks/a.py", "words.py"], ""
     ),
@@ -52,8 +53,28 @@ def test_what_a_command_runs_belongs_to_the_tests(folder: Path, command: str, fr
     assert {path for path in [*FILES, "run"] if belongs_to_tests(path, repository)} == frozen | named
 
 
+def test_plugins_of_pytest_belong_to_the_tests(tmp_path: Path) -> None:
+    texts = {
+        "sub/conftest.py": "pytest_plugins: list[str] = [\n    'helpers.one',\n    'two',\n]\n",
+        "pyproject.toml": "[tool.pytest.ini_options]\naddopts = ['-q', '-p', 'three']\n",
+    }
+    files = ["helpers/one.py", "sub/two/__init__.py", "src/three.py", "four.py", "five.py"]
+    for path, text in {**texts, **dict.fromkeys(files, "")}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    repository = with_all_tests(Repository(folder=tmp_path, command="pytest -p four -p no:five"))
+    assert [path for path in files if not belongs_to_tests(path, repository)] == ["five.py"]
+
+
 def test_files_of_tests_are_known_by_the_tests_in_them(folder: Path) -> None:
-    names = ["check::test_one[1.5]", "sub.none::test_two", "words::words.count", "checks.a.TestAll::test_three"]
+    names = [
+        "check::test_one[1.5]",
+        "sub.none::test_two",
+        "words::words.count",
+        "checks.a.TestAll::test_three",
+        "common::test_four",
+    ]
     repository = with_all_tests(Repository(folder=folder, command="pytest"), names)
-    known = [path for path in ("check.py", "checks/a.py", "words.py", "app.py") if belongs_to_tests(path, repository)]
-    assert known == ["check.py", "checks/a.py"]
+    files = ("check.py", "checks/a.py", "sub/common.py", "words.py", "app.py")
+    known = [path for path in files if belongs_to_tests(path, repository)]
+    assert known == ["check.py", "checks/a.py", "sub/common.py"]
