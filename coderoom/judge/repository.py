@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -55,6 +56,8 @@ FROZEN: Final = (
 )
 """The names of files and folders that belong to the tests, in small letters."""
 _SETTINGS: Final = ("conftest.py", "pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+_INSTALLED: Final = (".git", "node_modules", ".venv", "venv", "site-packages", ".tox", ".nox")
+"""Folders whose links may lead to the code of the repository, as those of workspaces of npm do."""
 _LIMITS: Final = Limits(memory_bytes=2 << 30, processes=512, output_bytes=4 << 20)
 _LARGEST_FILE: Final = 64 << 20
 _LARGEST_REPORT: Final = 16 << 20
@@ -194,8 +197,14 @@ def with_all_tests(repository: Repository, tests: Iterable[str] = ()) -> Reposit
         tests: The names of tests that have run, by which the files of pytest's tests are found.
     """
     folder = repository.folder.resolve()
-    walked = [(Path(above), folders, names) for above, folders, names in os.walk(folder)]
-    files = {str((above / name).relative_to(folder)) for above, _, names in walked for name in names}
+    walked = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _INSTALLED]
+        walked.append((Path(place), folders, names))
+    files = defaultdict[str, list[str]](list)
+    for above, _, names in walked:
+        for name in names:
+            files[name].append(str((above / name).relative_to(folder)))
     found = run_by(repository.command, folder) | modules_of(tests, files) | plugins_in(repository.command, files)
     for above, folders, names in walked:
         for path in (above / name for name in (*folders, *names)):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from glob import escape
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 _INTERPRETER: Final = re.compile(
     r"(ba|da|z|k)?sh|python[\d.]*|pypy[\d.]*|node|deno|bun|tsx|ts-node|ruby|perl|php|lua[\d.]*|Rscript|bats|prove|source|\."
@@ -16,6 +16,8 @@ _INTERPRETER: Final = re.compile(
 _MAKE: Final = re.compile(r"g?make")
 _NODE: Final = re.compile(r"npm|pnpm|yarn|bun")
 _DEEPEST: Final = 8
+Files: TypeAlias = Mapping[str, Sequence[str]]
+"""The paths of files by their last names."""
 
 
 def run_by(command: str, folder: Path) -> set[str]:
@@ -26,20 +28,19 @@ def run_by(command: str, folder: Path) -> set[str]:
     return set(_scripts(command, folder, Path(), _DEEPEST))
 
 
-def modules_of(tests: Iterable[str], files: Collection[str]) -> set[str]:
+def modules_of(tests: Iterable[str], files: Files) -> set[str]:
     """Which of some files tests of pytest are in, by the names of the tests; docstrings do not count."""
     found = set[str]()
-    for test in tests:
-        name, _, case = test.partition("::")
+    # A test in a docstring has the name of what it belongs to.
+    cases = (test.partition("::") for test in tests)
+    for name in {name for name, _, case in cases if "." not in case.partition("[")[0]}:
         parts = name.split(".")
-        if "." in case.partition("[")[0]:  # A test in a docstring has the name of what it belongs to.
-            continue
         modules = (_of_module(parts[:number], files) for number in range(len(parts), 0, -1))
         found |= next(filter(None, modules), set())
     return found
 
 
-def plugins_in(text: str, files: Collection[str]) -> set[str]:
+def plugins_in(text: str, files: Files) -> set[str]:
     """Which of some files pytest loads as plugins, by a `conftest.py`, by settings or by a command."""
     names = re.findall(r"(?<![\w-])-p[\s\"',=]*([A-Za-z_][\w.]*)", text)
     for match in re.finditer(r"pytest_plugins[^=\n]*=\s*(\([^)]*\)|\[[^\]]*\]|[^\n]*)", text):
@@ -47,11 +48,13 @@ def plugins_in(text: str, files: Collection[str]) -> set[str]:
     return {path for name in names for path in _of_module(name.split("."), files)}
 
 
-def _of_module(parts: Sequence[str], files: Collection[str]) -> set[str]:
+def _of_module(parts: Sequence[str], files: Files) -> set[str]:
     """The files of a module, also if its name begins in a folder below."""
-    names = [f"{'/'.join(parts)}.py", f"{'/'.join(parts)}/__init__.py"]
-    found = {name for name in names if name in files}
-    return found or {file for file in files for name in names if file.endswith(f"/{name}")}
+    *above, last = parts
+    names = ["/".join([*above, f"{last}.py"]), "/".join([*parts, "__init__.py"])]
+    there = [(path, name) for name in names for path in files.get(name.rpartition("/")[2], ())]
+    found = {path for path, name in there if path == name}
+    return found or {path for path, name in there if path.endswith(f"/{name}")}
 
 
 def patterns_of(paths: Iterable[str]) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (found / path).write_text(content)
     (found / "run").touch(0o755)
     (found / "tests").symlink_to("checks")
+    (found / "node_modules").mkdir()
+    (found / "node_modules" / "sub").symlink_to("../sub")
     return found
 
 
