@@ -408,7 +408,8 @@ class CodeRunner:
         def load(found: Any) -> ExecutionResult:
             result = _RESULT.validate_python(found)
             past = PastCell(blocks=list(blocks), outcome=result.outcome).with_output(result.output)
-            self._past = [] if result.state_lost else [*self._past, (name, branch.get(), past)]
+            is_lost = result.state_lost and not self._is_overlaid  # Changes of an overlay are not.
+            self._past = [] if is_lost else [*self._past, (name, branch.get(), past)]
             return result
 
         if self._before is None:
@@ -419,9 +420,9 @@ class CodeRunner:
         return await once(CODE, request, run, _dump, load)
 
     async def catch_up(self, cancellation_token: CancellationToken) -> None:
-        """Run the code again whose results are known, since its variables are needed."""
+        """Run the code again whose results are known, since its variables or its changes are needed."""
         past, self._past, self._before = self._past, [], 0
-        if not past or getattr(self.given, "state", None) != "session":
+        if not past or not (getattr(self.given, "state", None) == "session" or self._is_overlaid):
             return
         here = branch.get()
         for name, there, before in past:
@@ -436,13 +437,13 @@ class CodeRunner:
             elif again.remark:
                 note(f"Run again, {again.remark}.")
         note(
-            f"To have its variables again, code that had run before was run again ({len(past)}), without calling "
-            "functions again."
+            f"To have again what it had set or changed, code that had run before was run again ({len(past)}), without "
+            "calling functions again."
         )
 
     async def changes(self, cancellation_token: CancellationToken) -> str:
         """What the code has changed in a workspace that stays as it is, as a diff that is not too long."""
-        if not self._count or getattr(self.given, "workspace_mode", "direct") != "overlay":
+        if not (self._count and self._is_overlaid):
             return ""
 
         async def diff() -> str:

@@ -520,6 +520,10 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             turn.interrupted = True
             await self._keep(turn, self._runner.last_attempt)
 
+    async def catch_up(self, cancellation_token: CancellationToken) -> None:
+        """In a resumed run, run the code again whose results are known, so that what it has changed is there."""
+        await self._runner.catch_up(cancellation_token)
+
     @property
     def interrupted(self) -> CodeExecutionEvent | None:
         """The run of code that a cancellation has ended, with its output so far; `None` if there was none.

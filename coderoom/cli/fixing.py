@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-from functools import partial
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from coderoom._util.text import visible
 from coderoom.cli import app
 from coderoom.cli.app import typer
+from coderoom.cli.fix_order import Order, carry_out
 from coderoom.cli.runs import BudgetOption, budgets_of
 from coderoom.errors import RequestError
-
-if TYPE_CHECKING:
-    from coderoom.runs import RunRecord
-    from coderoom.runs.review import Ask
 
 
 @app.command("fix")
@@ -54,8 +48,6 @@ def fix(
     their configuration do not count, and are named. If all tests pass with it, the patch can also become a branch or a
     commit, or be written into the folder. Exit code 1: there is no patch, or not all tests pass with it.
     """
-    from rich.console import Console
-
     folder = repository.resolve()
     if not folder.is_dir():
         raise RequestError(f"{str(repository)!r} is no folder of a repository.")
@@ -67,11 +59,10 @@ def fix(
         raise RequestError("The patch would be in the repository, which stays as it is: name another place by --out.")
     app.hasten_autogen()
     from coderoom.models.budgets import make_budget
-    from coderoom.runs import Run, RunRequest, RunView, asking_a_person, open_journal
-    from coderoom.runs.delivery import Delivery
-    from coderoom.runs.fix import fix, task_of
+    from coderoom.runs import Run, RunRequest, open_journal
+    from coderoom.runs.fix import task_of
 
-    console, (limits, of_agents) = Console(quiet=as_json), budgets_of(budget)
+    limits, of_agents = budgets_of(budget)
     request = RunRequest(
         team,
         task_of(folder, text, test),
@@ -81,36 +72,18 @@ def fix(
         workspace_mode="overlay",
         budgets=of_agents,
     )
-    run = Run.begin(
-        request.prepare(), open_journal(journal, off=no_journal), budget=make_budget(limits), recording=record
+    order = Order(
+        str(folder), test, str(file.absolute()), text.splitlines()[0], branch, apply, commit, wall=wall, timeout=timeout
     )
-    view = RunView(console)
-
-    async def work(ask: Ask) -> RunRecord:
-        done = await run.go(view.show, begin=view.begin, owns_process=bool(context.obj), ask=ask)
-        view.stop()
-        view.end(replace(done, reviewed=None))  # What of the changes is in the patch is said at the end.
-        return done
-
-    delivery = Delivery(branch, apply, commit, partial(asking_a_person, folder))
-    try:
-        fixed = asyncio.run(
-            fix(
-                folder,
-                test,
-                work,
-                out=file,
-                problem=text.splitlines()[0],
-                delivery=delivery,
-                wall=wall,
-                timeout=timeout,
-            )
-        )
-    finally:
-        view.stop()
-    if not as_json:
-        typer.echo(visible(str(fixed)))
-    return app.end(fixed, as_json)
+    run = Run.begin(
+        request.prepare(),
+        open_journal(journal, off=no_journal),
+        command="fix",
+        budget=make_budget(limits),
+        recording=record,
+        more={"fix": asdict(order)},
+    )
+    return carry_out(order, run, context, as_json)
 
 
 def _content(file: Path | None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from coderoom._util.text import visible
 from coderoom.cli import app
 from coderoom.cli.app import end_code, typer
+from coderoom.cli.fix_order import Order, carry_out
 from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
@@ -233,6 +234,9 @@ def resume(
             solved = asyncio.run(resume_solve(kept, entry, console, limits=limits))
         return app.end(solved, as_json)
     going = Run.resume(run, kept, budget=limits, budgets=of_agents, max_turns=max_turns, recording=record)
+    if "fix" in entry.request:
+        with exporting(otlp):
+            return carry_out(Order(**entry.request["fix"]), going, context, as_json)
     _show_team(console, entry.name)
     return _go(going, context, console, as_json, debug, otlp)
 

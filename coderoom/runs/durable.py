@@ -26,7 +26,8 @@ from coderoom.runs.run_log import RunLog
 from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
 from coderoom.steps import CODE, StepObserver, observing
 
-_TEAM_COMMANDS: Final = ("run", "chat", "batch")
+_TEAM_COMMANDS: Final = ("run", "chat", "batch", "fix")
+_NOT_OF_THE_TEAM: Final = ("budget", "source", "digest", "fix")
 GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
 """The states in which a run has more to do."""
 
@@ -60,6 +61,7 @@ class Run:
         cached: bool = False,
         run: str | None = None,
         recording: Path | None = None,
+        more: Mapping[str, Any] | None = None,
     ) -> Self:
         """Begin a run.
 
@@ -71,6 +73,7 @@ class Run:
             cached: Whether requests to models that were answered in a run of this journal get the same reply again.
             run: Its id, which no run of the journal has; `None`: a new one.
             recording: Record the model traffic in this file.
+            more: What else the command was given, as plain data by its name.
 
         Raises:
             JournalError: The journal cannot be written, and is required.
@@ -88,6 +91,7 @@ class Run:
                 "budget": None if budget is None else budget.model_dump(exclude_none=True),
                 "source": data.decode("utf-8", "replace"),
                 "digest": sha256(data).hexdigest(),
+                **(more or {}),
             }
             log.begin(command, record.team, record.task, record.model, request, run)
             record.run = log.run
@@ -126,7 +130,8 @@ class Run:
         if entry.command not in _TEAM_COMMANDS:
             hint = "`coderoom resume` goes on with it" if entry.command == "solve" else "it ran code without a team"
             raise RequestError(f"The run {entry.id} is not one of a team, but of `{entry.command}`: {hint}.")
-        if task is None and entry.state != "running" and entry.state not in GO_ON:
+        is_over = entry.state != "running" and entry.state not in GO_ON
+        if task is None and is_over and entry.command != "fix":  # What a fix has changed may not have been judged.
             raise RequestError(
                 f"The run {entry.id} has ended with {entry.state!r}, so that nothing is left to do. "
                 f'`coderoom run TEAM "TASK" --continue` gives it a further task.'
@@ -137,7 +142,7 @@ class Run:
             of_agents[agent] = {**of_agents.get(agent, {}), **limits}
         if max_turns is not None:
             request["max_turns"] = max_turns
-        asked = {name: value for name, value in request.items() if name not in ("budget", "source", "digest")}
+        asked = {name: value for name, value in request.items() if name not in _NOT_OF_THE_TEAM}
         prepared = prepare_run(_source(entry), entry.task, more_tasks=True, **asked)
         prepared.record.run = entry.id
         allowed = make_budget(request["budget"])

@@ -27,6 +27,7 @@ from coderoom._util.autogen import (
 )
 from coderoom._util.tasks import aside, await_with_token
 from coderoom.agents import HumanApprovedAgent, ReviewerAgent
+from coderoom.agents.base import CodingAgent
 from coderoom.configs import Source, find_source, load_team, secrets_of
 from coderoom.errors import (
     AgentError,
@@ -347,6 +348,9 @@ async def run_team(
                 # A limit of time has cancelled the other token.
                 token = CancellationToken() if token.is_cancelled() else token
                 with _noting_failure(record, token):
+                    for agent in agents_of(team, hidden=True) if apart else ():
+                        if isinstance(agent, CodingAgent):
+                            await agent.catch_up(token)
                     record.reviewed = await await_with_token(review(apart, ask), token)
     finally:
         record.lock = next((lock for each in executors if (lock := getattr(each, "lock", ""))), "")

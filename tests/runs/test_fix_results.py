@@ -145,3 +145,22 @@ def test_what_cannot_be_done_is_refused_before_a_model_is_asked(tmp_path: Path) 
     for name, why in ("main", "already"), ("a..b", "cannot be the name"), ("-b", "cannot be the name"):
         done = fix(whole, f"--branch={name}")
         assert (done.returncode, why in done.stdout) == (2, True), done.stdout
+
+
+@pytest.mark.slow
+def test_a_fix_that_was_ended_goes_on_and_is_judged_again(repository: Path) -> None:
+    here, first = repository.parent, "```python\nopen('shop.py', 'a').write('# Seen.\\n')\n```"
+    model = recording(here / "model.yaml", [first, f"```python\n{CELL}```", "Take the first price, too.", APPROVED])
+    ask = ("fix", str(repository), "It is wrong.", "--test", TEST, "--model", model, "--branch", "shop")
+    kept = ("--journal", str(here / "journal"), "--json")
+    ended = coderoom(*ask, *kept, "--budget", "model_calls=1", cwd=here, env=ENV)
+    assert (ended.returncode, json.loads(ended.stdout)["changes"]) == (1, ["changed shop.py"])
+    done = coderoom("resume", "last", *kept, "--budget", "model_calls=9", cwd=here, env=ENV)
+    facts = json.loads(done.stdout)
+    assert (done.returncode, facts["problems"]) == (0, []), done.stdout + done.stderr
+    assert "Branch 'shop'" in facts["delivered"]
+    shown = git(repository, "show", "shop:shop.py")
+    assert "# Seen." in shown
+    assert "prices[1:]" not in shown
+    again = coderoom("resume", "last", *kept, cwd=here, env=ENV)
+    assert "There is a branch 'shop' already" in again.stderr, again.stdout

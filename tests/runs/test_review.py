@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from rich.console import Console
 
-from coderoom.agents import CodeExecutorAgent
+from coderoom.agents import CodeActAgent, CodeExecutorAgent
 from coderoom.approval import AlwaysApprove, Approval, ChainApproval, Rule, RuleApproval, approve_changes
-from coderoom.configs import ReplayModel
+from coderoom.configs import ReplayModel, dump_team
 from coderoom.executors import SandboxCodeExecutor
-from coderoom.runs import RunRecord, read_blocks, run_file, run_team
+from coderoom.runs import Journal, Run, RunRecord, prepare_run, read_blocks, run_file, run_team
 from coderoom.sandbox import Changes, Patch
 from coderoom.teams import CodingTeam
 
@@ -65,3 +66,27 @@ async def test_what_a_team_has_changed_is_written_if_it_is_approved(
     assert record.reviewed.why == ("" if written else "no ab")
     assert (tmp_path / "a.txt").read_text() == ("ab" if written else "a")
     assert record.files == ([tmp_path / "a.txt"] if written else [])
+
+
+@pytest.mark.parametrize("state", ["session", "fresh"])
+async def test_a_resumed_run_has_the_changes_of_code_that_is_not_run_as_a_step_again(
+    tmp_path: Path, state: Literal["session", "fresh"]
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("a")
+    executor = SandboxCodeExecutor(tmp_path / "work", state=state, workspace_mode="overlay")
+    ends = "```python\nimport os\nos._exit(0)\n```"
+    agent = CodeActAgent("actor", ReplayModel([WRITES, ends, "Written."]), executor)
+    file, journal = tmp_path / "team.yaml", Journal(tmp_path / "journal")
+    dump_team(CodingTeam([agent], max_turns=1), file)
+
+    def stop(message: object) -> None:
+        if "Written." in str(message):
+            raise RuntimeError("stop here")
+
+    await Run.begin(prepare_run(str(file), "Write."), journal).go(stop)
+    resumed = await Run.resume("last", journal).go(lambda message: None)
+    assert resumed.reviewed is not None, resumed.notices
+    assert resumed.reviewed.changes == ["modified a.txt"]
+    assert "+ab" in resumed.reviewed.diff
+    assert (tmp_path / "work" / "a.txt").read_text() == "a"
