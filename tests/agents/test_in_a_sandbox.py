@@ -113,7 +113,7 @@ async def test_an_output_beyond_what_is_kept_is_not_said_to_be_whole(terminal: M
 
 
 async def test_links_of_the_code_do_not_lead_the_output_outside(terminal: MakeTerminal, tmp_path: Path) -> None:
-    work, outside = tmp_path / "work", tmp_path / "outside"
+    work, outside = tmp_path / "linked", tmp_path / "outside"
     outside.mkdir()
     agent = terminal(code_executor=SandboxCodeExecutor(work), max_output_chars=200)
     code = f"import os\nos.symlink({str(outside)!r}, '.coderoom')\nprint('x' * 1000)"
