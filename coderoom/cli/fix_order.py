@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +31,7 @@ class Order:
         commit: Whether it is committed then, too.
         wall: The wall (isolation backend) for the tests.
         timeout: The time limit of the test command in seconds.
+        packages: Packages for the code and the tests.
     """
 
     repository: str
@@ -42,6 +43,7 @@ class Order:
     commit: bool = False
     wall: str = "auto"
     timeout: float | None = None
+    packages: list[str] = field(default_factory=list)
 
 
 def carry_out(order: Order, run: Run, context: typer.Context, as_json: bool) -> int:
@@ -71,6 +73,7 @@ def carry_out(order: Order, run: Run, context: typer.Context, as_json: bool) -> 
         delivery=delivery,
         wall=order.wall,
         timeout=order.timeout,
+        packages=order.packages,
     )
     try:
         fixed = asyncio.run(judged)

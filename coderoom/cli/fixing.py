@@ -35,6 +35,8 @@ def fix(
     model: app.ModelOption = None,
     wall: Annotated[str, app.option("NAME", app.WALL_HELP, "--wall")] = "auto",
     timeout: Annotated[float | None, app.option("SEC", "The timeout of the test command.", min=0.1, max=86_400)] = None,
+    packages: app.PackageOption = None,
+    allow_builds: app.AllowBuildsOption = None,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
     journal: app.JournalOption = None,
@@ -62,7 +64,7 @@ def fix(
     from coderoom.runs import Run, RunRequest, open_journal
     from coderoom.runs.fix import task_of
 
-    limits, of_agents = budgets_of(budget)
+    needed, (limits, of_agents) = app.packages_of(packages, allow_builds), budgets_of(budget)
     request = RunRequest(
         team,
         task_of(folder, text, test),
@@ -71,9 +73,19 @@ def fix(
         wall=None if wall == "auto" else wall,
         workspace_mode="overlay",
         budgets=of_agents,
+        packages=needed,
     )
     order = Order(
-        str(folder), test, str(file.absolute()), text.splitlines()[0], branch, apply, commit, wall=wall, timeout=timeout
+        str(folder),
+        test,
+        str(file.absolute()),
+        text.splitlines()[0],
+        branch,
+        apply,
+        commit,
+        wall=wall,
+        timeout=timeout,
+        packages=needed,
     )
     run = Run.begin(
         request.prepare(),

@@ -103,6 +103,7 @@ class Repository(Data):
         tests: The names of tests, all of which have to be in the report and to pass; empty: all that are there.
         must_fail: The name of a test that is added to those of pytest and fails, so that the command does, too. If it
             passes, or is skipped since it is not in pytest's report, the code has changed what pytest reports.
+        packages: Packages for the command, as a `Sandbox` has them.
     """
 
     folder: Path
@@ -111,6 +112,7 @@ class Repository(Data):
     report: str = ""
     tests: tuple[str, ...] = ()
     must_fail: str = ""
+    packages: tuple[str, ...] = ()
 
 
 async def judge_repository(
@@ -148,7 +150,9 @@ async def judge_repository(
         folder = Path(name, "repository")
         await asyncio.to_thread(_copy, repository.folder, folder, counted)
         async with (
-            Sandbox(wall, workspace=folder, limits=_LIMITS, **at_server(server)) as sandbox,
+            Sandbox(
+                wall, workspace=folder, limits=_LIMITS, packages=repository.packages, **at_server(server)
+            ) as sandbox,
             sandbox.session() as session,
         ):
             if repository.must_fail:

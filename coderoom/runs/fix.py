@@ -164,6 +164,7 @@ async def fix(
     wall: str = "auto",
     server: str | None = None,
     timeout: float | None = None,
+    packages: Sequence[str] = (),
 ) -> Fixed:
     """Judge a repository, let a team work on it, and judge the patch.
 
@@ -177,6 +178,7 @@ async def fix(
         wall: The wall (isolation backend) for the tests.
         server: The URL of a server that runs the tests; `None`: they run here.
         timeout: The time limit of the test command in seconds.
+        packages: Packages for the test command, as a `Sandbox` has them.
 
     Raises:
         MissingDependencyError: There is no git, which makes and applies the patch.
@@ -189,10 +191,11 @@ async def fix(
     with tempfile.TemporaryDirectory() as name:
         original, changed = (Path(name, each, known.prefix) for each in ("original", "changed"))
         await asyncio.to_thread(copy_repository, repository, original)
+        tests = Repository(folder=original, command=test, packages=tuple(packages))
         async with Judge(wall=wall, server=server, timeout=timeout) as judge:
 
             async def judged(folder: Path) -> list[Verdict]:
-                return await judge.run({}, Repository(folder=folder, command=test))
+                return await judge.run({}, tests.model_copy(update={"folder": folder}))
 
             delivery.check(known)
             before = await judged(original)
@@ -219,8 +222,7 @@ async def fix(
                 await asyncio.to_thread(out.write_bytes, data)
             fixed.patch = out
             fixed.changes = [f"{kind} {encodable(path)}" for path, kind in paths.items()]
-            kept = Repository(folder=original, command=test)
-            kept = await asyncio.to_thread(with_all_tests, kept, [each.test for each in before])
+            kept = await asyncio.to_thread(with_all_tests, tests, [each.test for each in before])
             of_tests = {path: kind for path, kind in paths.items() if belongs_to_tests(path, kept)}
             # A link in the place of a folder with tests would bring other tests.
             above = {str(each) for path in of_tests for each in Path(path).parents}
@@ -237,7 +239,7 @@ async def fix(
             fixed.tests_changed = [f"{kind} {encodable(path)}" for path, kind in of_tests.items()]
             if of_tests:
                 fixed.with_changed_tests = Tally.of(await judged(changed), test)
-            if fixed.succeeded and await _lies(judge, as_were, test):
+            if fixed.succeeded and await _lies(judge, tests.model_copy(update={"folder": as_were})):
                 fixed.problems.append("The code changes what pytest reports: a test that must fail does not.")
             if why := await asyncio.to_thread(known.check, out):
                 fixed.problems.append(f"`git apply` refuses the patch in the repository as it is now: {why}")
@@ -276,10 +278,10 @@ def _why_no_verdict(before: Sequence[Verdict], test: str) -> str:
     return ""
 
 
-async def _lies(judge: Judge, folder: Path, test: str) -> bool:
+async def _lies(judge: Judge, tests: Repository) -> bool:
     """Whether code that passes all tests also lets one of pytest pass that must fail."""
     name = f"test_{secrets.token_hex(8)}"
-    found = await judge.run({}, Repository(folder=folder, command=test, must_fail=name))
+    found = await judge.run({}, tests.model_copy(update={"must_fail": name}))
     return any(each.test.endswith(name) and (each.passed or each.skipped) for each in found)
 
 

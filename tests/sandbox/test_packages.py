@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from coderoom.errors import RequestError, SandboxUnavailable
+from coderoom.judge import Judge, Repository
 from coderoom.sandbox import Sandbox
 from coderoom.sandbox.packages import environment_with, kept_environments, prune_environments
 from coderoom.sandbox.requirements import packages_in
@@ -182,6 +183,16 @@ print(circles.VERSION, dots.VERSION, said.stdout.decode().strip(), writable, has
         async with Sandbox(wall, packages=["circles<2"]) as again:
             assert (await again.run("import circles; print(circles.VERSION)")).stdout == "1.0\n"
     assert not index.requested
+
+
+@pytest.mark.slow
+async def test_the_tests_of_a_repository_have_them(index: Index, tmp_path: Path) -> None:
+    test = "import circles\n\n\ndef test_version():\n    assert circles.VERSION == '1.0'\n"
+    (tmp_path / "test_circles.py").write_text(test)
+    tests = Repository(folder=tmp_path, command="python3 -m pytest -q --noconftest", packages=("circles<2",))
+    async with Judge() as judge:
+        (verdict,) = await judge.run({}, tests)
+    assert (verdict.test, verdict.passed) == ("test_circles::test_version", True), verdict.why
 
 
 @pytest.mark.slow
