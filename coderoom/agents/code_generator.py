@@ -67,6 +67,7 @@ class CodeGeneratorAgentConfig(GeneratorOptions):
     description: str | None = None
     work_dir: str | None = None
     cache: bool = Field(default=False, description=GeneratorOptions.model_fields["cache"].description)
+    branch_models: list[ComponentModel] = Field(default_factory=list)
 
     @model_serializer(mode="wrap")
     def _keep_no_limit(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -95,6 +96,7 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         model_client: The model that writes specs, tests and code.
         description: What the agent is for, for other agents.
         work_dir: The folder for module, tests and report; `None`: no files are written.
+        branch_models: Models that repair in branches, in turn; without them, `model_client` does.
         options: The fields of `coderoom.generation.GeneratorOptions`, by name. Its limits are those of a turn, and
             `cache` is off by default.
 
@@ -117,10 +119,12 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
         language: str = "python",
         cache: bool = False,
         embeddings: str | None = None,
+        branch_models: Sequence[ChatCompletionClient] = (),
         **options: Unpack[GeneratorArguments],
     ) -> None:
         super().__init__(name, self.DEFAULT_DESCRIPTION if description is None else description)
         self._model_client = model_client
+        self._branch_models = list(branch_models)
         self._work_dir = None if work_dir is None else Path(work_dir)
         self._options = GeneratorOptions.checked(
             {"language": language, "cache": cache, "embeddings": embeddings, **options}
@@ -144,7 +148,12 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
 
     def _renew(self) -> None:
         self._sandbox = make_sandbox(self._options.wall, self._options.language)
-        self._generator = AICodeGenerator(self._model_client, sandbox=self._sandbox, **self._options.model_dump())
+        self._generator = AICodeGenerator(
+            self._model_client,
+            sandbox=self._sandbox,
+            branch_models=self._branch_models,
+            **self._options.model_dump(),
+        )
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
@@ -201,6 +210,7 @@ class CodeGeneratorAgent(ArgumentsConfig, StreamingAgent, Component[CodeGenerato
             model_client=self._model_client.dump_component(),
             description=self.description,
             work_dir=None if self._work_dir is None else str(self._work_dir),
+            branch_models=[each.dump_component() for each in self._branch_models],
             **self._options.model_dump(),
         )
 

@@ -50,6 +50,12 @@ def solve(
     model: Annotated[
         str | None, app.option("MODEL", f"CODEROOM_MODEL by default. {MODEL_FORMS}.", "--model", "-m")
     ] = None,
+    branch_models: Annotated[
+        list[str] | None,
+        app.option(
+            "MODEL", "A model that repairs in branches, in turn with others. May be repeated.", "--branch-model"
+        ),
+    ] = None,
     wall: app.WallOption = "auto",
     server: app.ServerOption = None,
     budget: Annotated[
@@ -88,6 +94,7 @@ def solve(
                 app.text_of(instruction),
                 console,
                 model=model,
+                branch_models=branch_models or (),
                 out=out,
                 name=name,
                 wall=wall,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import count
+from dataclasses import dataclass, field, replace
+from itertools import count, cycle
 from typing import Any
 
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.model_client import Stopped
-from coderoom.generation.models import Message
+from coderoom.generation.models import Message, Model
 from coderoom.generation.solution import Attempt, BranchReport
 from coderoom.judge import Verdict
 from coderoom.outcome import Outcome
@@ -17,11 +17,16 @@ from coderoom.outcome import Outcome
 
 @dataclass(frozen=True)
 class Variation:
-    """A way to ask for a repair: its name, what the request adds, and whether the code is written from scratch."""
+    """A way to ask for a repair.
+
+    It has a `name`, a `hint` that the request adds, whether the code is written from scratch (`fresh`), and a `model`
+    of its own.
+    """
 
     name: str
     hint: str = ""
     fresh: bool = False
+    model: Model | None = field(default=None, compare=False)
 
     def added_to(self, messages: list[Message]) -> list[Message]:
         """The messages of a request with what this adds."""
@@ -40,8 +45,13 @@ _VARIATIONS = (
 )
 
 
-def variations() -> Iterator[Variation]:
-    """Endless variations, no two of which make the same request."""
+def variations(models: Sequence[Model] = ()) -> Iterator[Variation]:
+    """Endless variations, no two of which make the same request; these models are taken in turn."""
+    for each, model in zip(_all_hints(), cycle(models or (None,)), strict=False):
+        yield each if model is None else replace(each, name=f"{each.name}, {model.name}", model=model)
+
+
+def _all_hints() -> Iterator[Variation]:
     yield from _VARIATIONS
     for number in count(len(_VARIATIONS) + 1):
         hint = f"This is question {number} of several about the same failure: look for a cause that is not obvious."
@@ -91,6 +101,8 @@ def report_of(branch: str, variation: Variation, worked: tuple[Tried | Stopped, 
     """What came of a branch, and in how many seconds."""
     found, seconds = worked
     facts: dict[str, Any] = {"branch": branch, "variation": variation.name, "seconds": round(seconds, 3)}
+    if variation.model is not None:
+        facts["model"] = variation.model.name
     if isinstance(found, Stopped):
         return BranchReport(outcome=Outcome.CANCELLED, exit_code=1, verdict=found.words, **facts)
     attempt = found.attempt

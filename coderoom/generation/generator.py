@@ -58,6 +58,8 @@ class AICodeGenerator:
         cache: As the option, or the cache. Without `cache_dir`, `CODEROOM_JOURNAL=off` means that there is none.
         embeddings: As the option, or an object. It finds a cached solution whose instruction is similar, if there is
             none of the same; see `Solution.cached_for`.
+        branch_models: Models that repair in branches, in turn, in place of the other one: model clients of AutoGen, of
+            different models or with different temperatures, or `Model`s.
         options: Further fields of `GeneratorOptions`, by name.
 
     Attributes:
@@ -80,6 +82,7 @@ class AICodeGenerator:
         language: str | Language = "python",
         cache: bool | SolutionCache = True,
         embeddings: str | Embeddings | None = None,
+        branch_models: Sequence[Any] = (),
         **options: Unpack[GeneratorArguments],
     ) -> None:
         if isinstance(model_client, str):
@@ -102,11 +105,15 @@ class AICodeGenerator:
                 model, api_key=api_key, base_url=base_url, headers=headers, max_answer_tokens=most
             )
         self._model: Model = self._own_model or as_model(model_client, max_answer_tokens=most)
+        self._branch_models = [as_model(each, max_answer_tokens=most) for each in branch_models]
+        if branch_models and known.branches < 2:
+            raise RequestError("branch_models= are asked in branches: set branches to 2 or more.")
         self._language = language_named(language)
         self._sandbox = sandbox
         self._opened: dict[asyncio.AbstractEventLoop, Sandbox] = {}
         per_minute = known.requests_per_minute
         self._limits: dict[str, Any] = {
+            "branch_models": self._branch_models,
             "concurrency": known.concurrency,
             "request_timeout": known.request_timeout,
             "retries": known.retries,
@@ -346,7 +353,7 @@ class AICodeGenerator:
         matters = {"max_test_changes", "allowed_imports", "block_severity", "accept_changed_tests", "strength"}
         return cache_key(
             instruction=instruction,
-            model=self._model.name,
+            model=" ".join([self._model.name, *(each.name for each in self._branch_models)]),
             prompt_version=PROMPT_VERSION,
             package_version=coderoom.__version__,
             options={"language": self._language.name, **self._options.model_dump(include=matters)},

@@ -82,7 +82,8 @@ class Stopped(Exception):  # noqa: N818 (not an error)
 class BudgetedModel:
     """Sends the requests of one solution to a model, within its budgets; see `AICodeGenerator` for the limits.
 
-    The memory has the replies of earlier, interrupted work; `emit` is called with each event.
+    The memory has the replies of earlier, interrupted work; `emit` is called with each event. The `branch_models`
+    repair in branches, in turn; without them, `model` does.
     """
 
     model: Model
@@ -94,12 +95,13 @@ class BudgetedModel:
     retries: int
     max_tokens: int | None
     max_seconds: float | None
+    branch_models: Sequence[Model] = ()
 
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.concurrency)
         now = asyncio.get_running_loop().time()
         self._end = None if self.max_seconds is None else now + self.max_seconds
-        self._broken: Stopped | None = None
+        self._broken: dict[str, Stopped] = {}  # By the names of models.
         self._counted = _Counted()
         # Not validated: the seconds may be none.
         budget = Budget.model_construct(tokens=self.max_tokens, seconds=self.max_seconds)
@@ -117,36 +119,49 @@ class BudgetedModel:
         """What was used."""
         return self._counted.usage
 
+    @property
+    def branch_usage(self) -> dict[str, Usage]:
+        """What of that other models have used, by their names."""
+        return {name: usage for name, usage in self._counted.by_model.items() if name != self.model.name}
+
     async def ask(
-        self, step: str, function: str, messages: Sequence[Message], form: type[BaseModel] | None = None
+        self,
+        step: str,
+        function: str,
+        messages: Sequence[Message],
+        form: type[BaseModel] | None = None,
+        model: Model | None = None,
     ) -> Reply:
         """Send a request for a step (`specs`, `tests`, `code` or `repair`), or take the reply from memory.
+
+        A `model` is asked in place of the usual one.
 
         Raises:
             Stopped: The request failed, or a budget is used up.
         """
+        asked = model or self.model
 
         async def send() -> tuple[Reply, bool]:
-            if self._broken is not None:  # Concurrent work need not fail with a request of its own.
-                raise Stopped(StopReason.MODEL_FAILED, str(self._broken)) from self._broken
+            if (broken := self._broken.get(asked.name)) is not None:  # Concurrent work need not fail on its own.
+                raise Stopped(StopReason.MODEL_FAILED, str(broken)) from broken
             purpose, started, how = f"{step} of {function}" if function else step, time.monotonic(), "has no answer"
             _log.debug("Model request for %s begins.", purpose)
             noted = _Noted(self.rate_limiter)
             try:
                 with observing(noted):
-                    reply = await self._send(messages, form, noted)
+                    reply = await self._send(asked, messages, form, noted)
                 how = "is answered"
             finally:
                 _log.debug("Model request for %s %s after %.2f s.", purpose, how, time.monotonic() - started)
             return reply, noted.known
 
         whole = [
-            self.model.name,
+            asked.name,
             [[each.role, each.content] for each in messages],
             form.__name__ if form is not None else "",
         ]
         key = hashlib.sha256(json.dumps(whole).encode()).hexdigest()
-        request = {"key": key, "priced_as": self.model.name}
+        request = {"key": key, "priced_as": asked.name}
         async with self._places:
             try:
                 async with asyncio.timeout_at(self._end):
@@ -159,14 +174,16 @@ class BudgetedModel:
         self.emit(ModelAsked(step, function, reply.prompt_tokens, reply.completion_tokens, replayed))
         return reply
 
-    async def _send(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> Reply:
+    async def _send(
+        self, model: Model, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted
+    ) -> Reply:
         attempts = AsyncRetrying(
             stop=stop_after_attempt(self.retries + 1),
             wait=wait_random_exponential(multiplier=0.5, max=30),
             retry=retry_if_result(_may_pass),
             retry_error_callback=lambda state: state.outcome.result(),  # type: ignore[union-attr]
         )
-        tried: _Tried = await attempts(self._try_once, messages, form, noted)
+        tried: _Tried = await attempts(self._try_once, model, messages, form, noted)
         reply, found = tried
         if reply is not None:
             return reply
@@ -176,11 +193,13 @@ class BudgetedModel:
         with suppress(BaseException):  # Its text cannot be made, whatever the client raises there.
             text, advice = f"{described}: {said(found)}".rstrip(": "), advice_for(found)  # type: ignore[arg-type]
             described = encodable(f"{text.rstrip('.')}. {advice}" if advice else text)
-        text = f"The model {self.model.name!r} could not be called: {described}"
-        self._broken = Stopped(StopReason.MODEL_FAILED, text)
-        raise self._broken from found
+        text = f"The model {model.name!r} could not be called: {described}"
+        broken = self._broken[model.name] = Stopped(StopReason.MODEL_FAILED, text)
+        raise broken from found
 
-    async def _try_once(self, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted) -> _Tried:
+    async def _try_once(
+        self, model: Model, messages: Sequence[Message], form: type[BaseModel] | None, noted: _Noted
+    ) -> _Tried:
         """Send a request; return the reply, or what the model raised. Such an exception may lie about its class.
 
         The request is a task of its own. If it ends in a `CancelledError` or a `GeneratorExit`, the model raised it: if
@@ -191,9 +210,9 @@ class BudgetedModel:
             noted.limit = limit = asyncio.timeout(self.request_timeout)
             try:
                 async with limit:
-                    if not getattr(self.model, "is_watched", False):
+                    if not getattr(model, "is_watched", False):
                         await noted.wait(MODEL, {})
-                    return _cleaned(await self.model.complete(messages, form))
+                    return _cleaned(await model.complete(messages, form))
             except TimeoutError as error:
                 if limit.expired():
                     raise TimeoutError(f"no reply within {self.request_timeout} s") from error
@@ -217,10 +236,15 @@ class _Counted(StepObserver):
 
     usage = Usage()
 
+    def __init__(self) -> None:
+        self.by_model: dict[str, Usage] = {}
+
     def keep(self, kind: str, request: Any, result: Any, seconds: float, *, known: bool) -> None:
         replayed = known or result["cached"]
         found = {"replayed": 1} if replayed else {"requests": 1, **result["usage"]}
-        self.usage = Usage(**{name: getattr(self.usage, name) + found.get(name, 0) for name in Usage.model_fields})
+        used, name = Usage(**found), request["priced_as"]
+        self.usage += used
+        self.by_model[name] = self.by_model.get(name, Usage()) + used
 
 
 def _dump(answered: tuple[Reply, bool]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from coderoom.errors import GenerationError
 from coderoom.generation.branching import Tried, Variation, best_of, report_of, variations, why_best
 from coderoom.generation.languages import SecurityFinding
 from coderoom.generation.model_client import BudgetedModel, Stopped
-from coderoom.generation.models import Message, Reply
+from coderoom.generation.models import Message, Model, Reply
 from coderoom.generation.program import (
     MORE_TESTS,
     REPAIR,
@@ -314,6 +314,7 @@ class Pipeline:
             language=program.language.name,
             model=model,
             usage=self._client.usage,
+            branch_usage=self._client.branch_usage,
             duration=time.monotonic() - started,
             max_seconds=self._client.max_seconds,
             stop_reason=self._stop_reason(passed, reports),
@@ -454,9 +455,10 @@ class FunctionWork:
                 trouble = await self._try(await self._repair(trouble))
         return StopReason.PASSED_CHANGED_TESTS if self._changes else StopReason.PASSED
 
-    async def _write(self, trouble: str = "") -> Attempt:
+    async def _write(self, trouble: str = "", model: Model | None = None) -> Attempt:
         """Let the model write the code; after trouble, with another approach."""
-        reply = await self._client.ask("code", self.spec.name, code_request(self._program, self.spec, trouble))
+        messages = code_request(self._program, self.spec, trouble)
+        reply = await self._client.ask("code", self.spec.name, messages, model=model)
         approach: Approach = "fresh" if trouble else "first"
         if not reply.complete:
             return self._attempt(approach, "", reply, problems=("the reply was cut off at a length limit; write less",))
@@ -471,8 +473,9 @@ class FunctionWork:
         program = self._program
         changes = max(program.options.max_test_changes - self._changes, 0)
         messages = request(REPAIR, program, self.spec, code=self._code, trouble=trouble, changes=changes)
+        model = None if variation is None else variation.model
         messages = messages if variation is None else variation.added_to(messages)
-        reply = await self._client.ask("repair", self.spec.name, messages, RepairForm)
+        reply = await self._client.ask("repair", self.spec.name, messages, RepairForm, model)
         repair = read_repair(reply.text, self.spec.name, program.language)
         if repair is None:
             problems = ("the reply had neither new code nor a changed test",)
@@ -500,13 +503,14 @@ class FunctionWork:
         passes, the first change of a test that one of them asks for is tried next.
         """
         self._branchings, self._fresh = self._branchings + 1, True
-        began, asked = time.monotonic(), list(islice(variations(), number))
+        began, asked = time.monotonic(), list(islice(variations(self._client.branch_models), number))
         names = [f"{self.spec.name} {self._branchings}.{place}" for place in range(1, number + 1)]
 
         async def work(place: int) -> tuple[Tried | Stopped, float]:
             branch.set(f"{branch.get()} {names[place]}".lstrip())
+            how = asked[place]
             try:
-                attempt = await (self._write(trouble) if asked[place].fresh else self._repair(trouble, asked[place]))
+                attempt = await (self._write(trouble, how.model) if how.fresh else self._repair(trouble, how))
                 facts = {"number": attempt.number + place, "branch": names[place]}
                 found: Tried | Stopped = await self._judge(attempt.model_copy(update=facts))
             except Stopped as error:  # The others may still be judged.

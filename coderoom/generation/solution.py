@@ -69,6 +69,9 @@ class Usage(Data):
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
 
 class Attempt(Data):
     """One attempt at a function.
@@ -113,6 +116,7 @@ class BranchReport(Data):
         input_tokens: The prompt tokens of its request.
         output_tokens: The completion tokens of the reply.
         seconds: How long the request and the tests took.
+        model: Its model, if it has one of its own.
     """
 
     branch: str
@@ -124,6 +128,7 @@ class BranchReport(Data):
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    model: str = ""
 
 
 class FunctionReport(Data):
@@ -175,6 +180,7 @@ class Solution(Data):
         language: The language.
         model: The name of the model.
         usage: Requests and tokens.
+        branch_usage: What of that other models have used, which repaired in branches, by their names.
         duration: The duration in seconds.
         max_seconds: The time budget in seconds; `None`: unlimited.
         stop_reason: Why it ended.
@@ -198,6 +204,7 @@ class Solution(Data):
     language: str = "python"
     model: str = ""
     usage: Usage = Usage()
+    branch_usage: dict[str, Usage] = Field(default_factory=dict)
     duration: float = 0.0
     max_seconds: float | None = None
     stop_reason: StopReason = StopReason.FAILED

@@ -28,6 +28,7 @@ class Branch(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    model: str = ""
     cost_usd: float | None = None
 
     @property
@@ -59,9 +60,10 @@ class Branches(BaseModel):
         """The same with what the branches of an agent have cost, as far as it is known."""
         return self._with([costs.take(source, each.branch) or each.cost_usd for each in self.branches])
 
-    def at_price(self, model: str) -> Self:
-        """The same with what the tokens of all branches cost at the price of a model."""
-        return self._with([cost_of(model, each.input_tokens, each.output_tokens) for each in self.branches])
+    def at_prices(self, model: str, others: Mapping[str, str]) -> Self:
+        """The same with what the tokens cost at the price of a model, or at those of others that branches have."""
+        priced = ((others.get(each.model, model), each) for each in self.branches)
+        return self._with([cost_of(name, each.input_tokens, each.output_tokens) for name, each in priced])
 
     def _with(self, costs: Sequence[float | None]) -> Self:
         pairs = zip(self.branches, costs, strict=True)

@@ -7,7 +7,7 @@ import contextlib
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from coderoom.configs import default_model, make_model, secrets_of
 from coderoom.errors import RequestError
 from coderoom.generation import GenerationEvent, Solution, WrittenFiles
 from coderoom.models.budgets import Budget, Spending, make_budget
+from coderoom.models.names import model_name_of
 from coderoom.models.prices import cost_of, price_table, priced_as
 from coderoom.models.services import absolute_model
 from coderoom.runs.branches import Branches
@@ -54,9 +55,9 @@ _LONGEST = 1_000  # What a model service says, and what to do, is shorter.
 class SolveView:
     """Shows the progress: a line for each step, and on a terminal progress bars of functions and tests."""
 
-    def __init__(self, console: Console, priced_as: str) -> None:
+    def __init__(self, console: Console, priced_as: str, others: Mapping[str, str]) -> None:
         self._console = console
-        self._priced_as = priced_as
+        self._priced_as, self._others = priced_as, others
         self._passing: dict[str, int] = {}
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         self._progress = Progress(
@@ -81,7 +82,8 @@ class SolveView:
             case generation.ModelAsked(replayed=False):
                 return
             case generation.BranchesJudged():
-                self._console.print(branch_tree(Branches.model_validate(event.facts).at_price(self._priced_as)))
+                found = Branches.model_validate(event.facts)
+                self._console.print(branch_tree(found.at_prices(self._priced_as, self._others)))
                 return
             case generation.ModelAsked() | generation.CodeWritten() | generation.StrengthMeasured():
                 style = "dim"
@@ -176,6 +178,7 @@ class Solved:
         cancelled: Whether it was cancelled.
         continues: Whether the same command continues where this one was interrupted.
         priced_as: The name of the model for the table of prices.
+        others: Those of models of branches, by their names.
         run: Its id in the journal; `None` if it is not there.
     """
 
@@ -184,6 +187,7 @@ class Solved:
     cancelled: bool = False
     continues: bool = False
     priced_as: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
     run: str | None = None
 
     @property
@@ -191,7 +195,13 @@ class Solved:
         """The list price of the tokens in US dollars; `None` if it is not known."""
         if self.solution is None:
             return None
-        return cost_of(self.priced_as, self.solution.usage.prompt_tokens, self.solution.usage.completion_tokens)
+        usage, apart = self.solution.usage, self.solution.branch_usage.items()
+        used = [(self.others.get(name, name), each.prompt_tokens, each.completion_tokens) for name, each in apart]
+        own_prompt = usage.prompt_tokens - sum(prompt for _, prompt, _ in used)
+        own_completion = usage.completion_tokens - sum(completion for _, _, completion in used)
+        costs = [cost_of(*each) for each in ((self.priced_as, own_prompt, own_completion), *used)]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
 
     @property
     def how_to_continue(self) -> str:
@@ -238,6 +248,7 @@ async def solve(
     console: Console,
     *,
     model: str | None = None,
+    branch_models: Sequence[str] = (),
     out: Path | None = None,
     name: str | None = None,
     wall: str = "auto",
@@ -256,6 +267,7 @@ async def solve(
         instruction: What the program must do.
         console: Where to show it.
         model: The model, as `make_model` understands it; `None`: the default one.
+        branch_models: Models that repair in branches, in turn; without them, the model does.
         out: The folder to write to; `None`: write nothing, and show the code.
         name: The name of the module; `None`: derived from the functions.
         wall: The wall around the code.
@@ -294,7 +306,7 @@ async def solve(
     if out is not None:
         generation.check_folder(out, name if path is None else path.stem, chosen.language, tests_only=path is not None)
     named = model or default_model()
-    kept["model"] = absolute_model(named)
+    kept |= {"model": absolute_model(named), "branch_models": list(map(absolute_model, branch_models))}
     if named.startswith("replay:"):  # A recording has an order, and costs nothing.
         chosen = chosen.model_copy(update={"concurrency": 1, "cache": False})
     log = RunLog(None) if log is None else log
@@ -305,8 +317,9 @@ async def solve(
             "--no-cache, or without a journal."
         )
     price_table()  # Refuses mistakes in the user's prices before the work.
-    client = make_model(named)
-    secrets = secrets_of(client)
+    client, *others = map(make_model, (named, *branch_models))
+    prices = {model_name_of(each): priced_as(each) for each in others}
+    secrets = {name: value for each in (client, *others) for name, value in secrets_of(each).items()}
     for each in (log, *observers):
         if hide := getattr(each, "hide_values", None):
             hide(secrets)
@@ -320,12 +333,15 @@ async def solve(
     if continues:  # The replies are steps of the run, and else in the cache.
         file = Path(chosen.cache_dir) / FILE_NAME if chosen.cache_dir else log.path
         cache = generation.SolutionCache(file, keeps_replies=log.path is None)
-    view = SolveView(console, priced_as(client))
+    view = SolveView(console, priced_as(client), prices)
     try:
-        generator = generation.AICodeGenerator(client, sandbox=sandbox, **{**chosen.model_dump(), "cache": cache})
+        generator = generation.AICodeGenerator(
+            client, sandbox=sandbox, branch_models=others, **{**chosen.model_dump(), "cache": cache}
+        )
         if budget is not None:
             observers = [*observers, spending := Spending(budget, counts_known=not is_again)]
-            spending.check_price(priced_as(client))
+            for priced in (priced_as(client), *prices.values()):
+                spending.check_price(priced)
         async with sandbox:
             view.begin(sandbox.wall)
             stream = generator.stream(instruction)
@@ -341,8 +357,9 @@ async def solve(
         raise
     finally:
         view.stop()
-        await client.close()
-    solved = Solved(solution, None, solution is None, continues, priced_as(client), log.run)
+        for made in (client, *others):
+            await made.close()
+    solved = Solved(solution, None, solution is None, continues, priced_as(client), prices, log.run)
     try:
         if solution is not None and out is not None:
             solved = replace(solved, files=generation.write_solution(solution, out, name=name, module=path))

@@ -59,6 +59,24 @@ async def test_the_branches_of_one_failure_are_asked_for_in_different_words(sand
     assert len(model.questions) == len(set(model.questions)) == 2 + 1 + 7
 
 
+async def test_other_models_repair_in_turn(sandbox: Sandbox) -> None:
+    first, other = (
+        ScriptedModel(SPECS, TESTS, {"double": [code]}, {"double": [repaired(GOOD)]}, name=name)
+        for name, code in (("first", WRONG), ("other", ZERO))
+    )
+    options: dict[str, Any] = {"cache": False, "strength": False, "branches": 3}
+    found = AICodeGenerator(first, sandbox=sandbox, branch_models=[other, first], **options).stream("Double a number.")
+    *_, judged, _finished, solution = [item async for item in found]
+    assert isinstance(solution, Solution)
+    assert isinstance(judged, BranchesJudged)
+    assert [each.model for each in judged.branches] == ["other", "first", "other"]
+    assert [len(model.asked) for model in (first, other)] == [4, 2]
+    assert solution.usage.requests == 6
+    assert solution.branch_usage["other"].requests == 2
+    with pytest.raises(RequestError, match="set branches to 2 or more"):
+        AICodeGenerator(first, branch_models=[other])
+
+
 async def test_among_equals_the_first_one_goes_on(sandbox: Sandbox) -> None:
     solution, [judged], _ = await solve(sandbox, WRONG, GOOD, "def double(x):\n    return x + x", GOOD)
     assert judged.won == "double 1.1"
