@@ -17,7 +17,8 @@ from coderoom.errors import RequestError, SandboxUnavailable
 from coderoom.outcome import Outcome
 from coderoom.sandbox import Sandbox, Session, snapshots
 from coderoom.sandbox.engines.cpython.engine import Worker
-from coderoom.sandbox.engines.cpython.room import ForkServerClient, Room
+from coderoom.sandbox.engines.cpython.processes import ForkServerClient
+from coderoom.sandbox.engines.cpython.room import Room
 from coderoom.sandbox.functions.calls import Calls
 from coderoom.sandbox.walls import workspace as lending
 

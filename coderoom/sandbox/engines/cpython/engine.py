@@ -25,7 +25,8 @@ from coderoom.sandbox.engines.cpython.apart import Apart
 from coderoom.sandbox.engines.cpython.builds import Builds, building_config
 from coderoom.sandbox.engines.cpython.channel import HostChannel
 from coderoom.sandbox.engines.cpython.copies import Copies
-from coderoom.sandbox.engines.cpython.room import FORKS_AT_ONCE, MOST_CHECKPOINTS, MOST_FORKS, Room, copy_files
+from coderoom.sandbox.engines.cpython.processes import copy_files
+from coderoom.sandbox.engines.cpython.room import FORKS_AT_ONCE, MOST_CHECKPOINTS, MOST_FORKS, Room
 from coderoom.sandbox.engines.cpython.session import CPythonSession
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.languages import LANGUAGES, Program

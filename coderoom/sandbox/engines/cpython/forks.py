@@ -17,7 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from coderoom._util.tasks import resolve, run_uncancellable
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.engines.cpython.room import CheckpointHandle, Room, Runner, close_all, describe_end
+from coderoom.sandbox.engines.cpython.cells import describe_end
+from coderoom.sandbox.engines.cpython.processes import CheckpointHandle, Runner, close_all
+from coderoom.sandbox.engines.cpython.room import Room
 from coderoom.sandbox.functions.function import HostFunction
 from coderoom.sandbox.overlay import Overlay, Saved
 

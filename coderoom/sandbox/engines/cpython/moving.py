@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from coderoom.errors import RequestError, SandboxUnavailable
-from coderoom.sandbox.engines.cpython.room import ForkServerClient, Room, Runner
+from coderoom.sandbox.engines.cpython.processes import ForkServerClient, Runner
+from coderoom.sandbox.engines.cpython.room import Room
 from coderoom.sandbox.overlay import mirror
 
 

@@ -27,20 +27,11 @@ from coderoom._util.tasks import LARGE, aside, cancel_and_wait, resolve, retriev
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError, SandboxUnavailable
 from coderoom.sandbox.cell import STATE_KEPT, STATE_LOST, Collector, stopped
 from coderoom.sandbox.config import SandboxConfig
+from coderoom.sandbox.engines.cpython.cells import Ending, RunningCell, conclude, natural
 from coderoom.sandbox.engines.cpython.forks import Fork, Origin, Rooms
 from coderoom.sandbox.engines.cpython.moving import move
-from coderoom.sandbox.engines.cpython.room import (
-    MOST_CHECKPOINTS,
-    CheckpointHandle,
-    Ending,
-    Relay,
-    Room,
-    Runner,
-    RunningCell,
-    conclude,
-    natural,
-    pids_of,
-)
+from coderoom.sandbox.engines.cpython.processes import CheckpointHandle, Relay, Runner, pids_of
+from coderoom.sandbox.engines.cpython.room import MOST_CHECKPOINTS, Room
 from coderoom.sandbox.engines.cpython.shells import CellsRunner, Saving
 from coderoom.sandbox.functions.callables import from_callable
 from coderoom.sandbox.functions.calls import Calls

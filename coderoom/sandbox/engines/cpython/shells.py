@@ -14,7 +14,8 @@ import socket
 import struct
 from collections.abc import Mapping
 
-from coderoom.sandbox.engines.cpython.room import Ending, Runner, RunningCell
+from coderoom.sandbox.engines.cpython.cells import Ending, RunningCell
+from coderoom.sandbox.engines.cpython.processes import Runner
 
 _MOST = 1024 * 1024
 _END = b"# all\n"
