@@ -136,6 +136,10 @@ class ModelAgent(ArgumentsConfig, StreamingAgent):
         self._system_message = self._instructions = system_message or None
         self.limit(budget)
 
+    def use_model(self, model_client: ChatCompletionClient) -> None:
+        """Ask another model from now on."""
+        self._model_client = model_client
+
     @property
     def model_context(self) -> ChatCompletionContext:
         """Where the conversation is kept."""

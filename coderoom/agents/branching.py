@@ -305,7 +305,8 @@ class BranchingAgent(CodingAgent[TurnT]):
         """This agent as a branch of it."""
         made = copy(self)
         made._variation, made._runner, made.kept_back = variation, runner, []
-        made._model_client = variation.model_client or self._model_client
+        if variation.model_client is not None:
+            made.use_model(variation.model_client)
         made._model_client_stream = False  # The pieces of several texts would be mixed.
         made._model_context = copy(self._model_context)
         if isinstance(made._model_context, CompactingContext):
