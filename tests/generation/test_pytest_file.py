@@ -344,6 +344,7 @@ async def test_steps(runner: TestRunner, tmp_path: Path) -> None:
     await agrees(runner, tmp_path, right, freeze({"f": tests}), wrong)
 
 
+@pytest.mark.slow
 async def test_it_judges_as_strictly(runner: TestRunner, tmp_path: Path) -> None:
     values = {
         "0.0": {"$float": "nan"}, "-9e-13": 1.6e-19, "10.0 ** 17": 10**17 + 1, "1e-17": 0, "3.0000000001": 3, "True": 1, "1": True,

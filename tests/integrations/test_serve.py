@@ -52,6 +52,7 @@ def client_of(url: str, key: str = "key-of-one") -> openai.OpenAI:
     return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> None:
     with serving(tmp_path) as url, client_of(url) as one, client_of(url, "key-of-other") as other:
         (listed,) = one.models.list()

@@ -225,6 +225,7 @@ def test_options_that_would_reach_the_server_are_refused(url: str) -> None:
         assert client.post(f"/v1/sandboxes/{box}/run", json={"code": "!echo $LEVEL"}).json()["stdout"] == "3\n"
 
 
+@pytest.mark.slow
 def test_a_tenant_has_no_more_than_its_limits(url: str) -> None:
     with client_of(url, "small") as client:
         first = made(client, files=False)
