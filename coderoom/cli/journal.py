@@ -110,7 +110,7 @@ def show_run(
         print_json({"succeeded": True, **read_steps(opened, entry)})
         return
     if html is not None:
-        from coderoom.runs.page import run_page
+        from coderoom.runs.pages.run import run_page
 
         page = run_page(opened, entry)
         if str(html) == "-":
@@ -163,7 +163,7 @@ def serve_runs(
 
     Only this machine can reach the page, by its address.
     """
-    from coderoom.runs.page_server import RunServer
+    from coderoom.runs.pages.server import RunServer
 
     with RunServer(_open(journal), port) as server:
         typer.echo(f"The runs are at {server.url}\nCtrl-C ends this.")

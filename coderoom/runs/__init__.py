@@ -9,7 +9,6 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from coderoom.agents.checks import make_check, verdict_on
     from coderoom.runs.batch import Batch
-    from coderoom.runs.chat_loop import chat
     from coderoom.runs.doctor import (
         NOT_ISOLATED,
         Finding,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.journal import Journal, RunEntry, Step, Writer, open_journal
     from coderoom.runs.observers import Recorder, exporting
+    from coderoom.runs.prompt.loop import chat
     from coderoom.runs.record import RunRecord
     from coderoom.runs.review import Reviewed, asking_a_person
     from coderoom.runs.run_log import RunLog
@@ -96,7 +96,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "coderoom.runs.batch": "Batch",
-        "coderoom.runs.chat_loop": "chat",
+        "coderoom.runs.prompt.loop": "chat",
         "coderoom.agents.checks": "make_check verdict_on",
         "coderoom.runs.doctor": "NOT_ISOLATED Finding ModelCheck ServiceState "
         "check_model examine models_to_check services",

@@ -44,7 +44,7 @@ from coderoom.runs.item_run import (
 )
 from coderoom.runs.items import BadLine, Item, read_items
 from coderoom.runs.journal import Journal, RunEntry
-from coderoom.runs.page import run_page
+from coderoom.runs.pages.run import run_page
 from coderoom.runs.team_run import (
     WORKSPACE_VARIABLE,
     RunRequest,

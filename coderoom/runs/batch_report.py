@@ -17,7 +17,7 @@ from coderoom._util.text import counted, in_dollars, visible
 from coderoom.errors import RequestError
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result
 from coderoom.runs.items import BadLine
-from coderoom.runs.page import page_of
+from coderoom.runs.pages.frame import page_of
 
 if TYPE_CHECKING:
     import pyarrow

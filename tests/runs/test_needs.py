@@ -13,7 +13,7 @@ import pytest
 
 from coderoom.runs import Journal, Step
 from coderoom.runs.needs import policy_of
-from coderoom.runs.page import run_page
+from coderoom.runs.pages.run import run_page
 from coderoom.sandbox.proxy.rules import advice
 from tests.support.commands import coderoom, recording
 

@@ -18,7 +18,7 @@ from autogen_core.code_executor import CodeBlock, CodeResult
 from rich.console import Console
 
 from coderoom.runs import Journal, RunRecord, RunView, Step
-from coderoom.runs.page import run_page
+from coderoom.runs.pages.run import run_page
 from coderoom.runs.story import Branching, Code, Folding, Output, Story, tell_steps
 from tests.support.commands import coderoom, recording
 from tests.support.solving import GOOD, SPECS, TESTS, WRONG

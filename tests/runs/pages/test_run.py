@@ -18,7 +18,7 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from coderoom.runs import Journal, Step
-from coderoom.runs.page import run_page
+from coderoom.runs.pages.run import run_page
 from tests.support.commands import coderoom, environment, recording
 
 SCRIPT = "<script>document.title = 'run'</script>"
@@ -137,7 +137,7 @@ async def test_a_page_is_live_while_its_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_server_answers_only_who_knows_the_token(tmp_path: Path) -> None:
-    from coderoom.runs.page_server import RunServer
+    from coderoom.runs.pages.server import RunServer
 
     long_run(tmp_path / "journal", 1).close()
 

@@ -7,22 +7,14 @@ import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cache
-from hashlib import sha256
 from html import escape
-from importlib import resources
 from typing import Any, Final
-
-from markdown_it import MarkdownIt
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
 from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.text import in_dollars, visible
 from coderoom.runs.branches import Branch
 from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
+from coderoom.runs.pages.frame import code_html, markdown_html, page_of, style_of, text_html
 from coderoom.runs.record import network_in, network_words, output_beside
 from coderoom.runs.story import (
     Branching,
@@ -45,39 +37,18 @@ from coderoom.steps import CODE, MODEL
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
 _TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input": "decisions"}
 _LARGEST_SHOWN: Final = 500_000
+_MOST_LINES: Final = 2_000
 _FRAME: Final = (
     "<!doctype html><meta charset='utf-8'><style>body { font: 0.9em sans-serif; background: white; }</style>"
 )
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def run_page(journal: Journal, entry: RunEntry, script: str = "") -> str:
-    """The page of a run, as HTML; with a script only if it is shown by a server."""
+def run_page(journal: Journal, entry: RunEntry, *, live: bool = False) -> str:
+    """The page of a run, as HTML; a live one asks its server for what is new."""
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
     parts = [_head(entry, steps), _time_line(steps, entry), *_story(journal, entry, steps), _requests(steps)]
-    return page_of(title, "".join(parts), script)
-
-
-def page_of(title: str, body: str, script: str = "") -> str:
-    """A page with a text as its title, which loads nothing from elsewhere; a script may ask its own server."""
-    digest = base64.b64encode(sha256(script.encode()).digest()).decode()
-    policy = f"{_POLICY}; script-src 'sha256-{digest}'; connect-src 'self'" if script else _POLICY
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_style()}</style></head><body>\n{body}\n"
-        f"{f'<script>{script}</script>' if script else ''}</body></html>\n"
-    )
-
-
-@cache
-def _style() -> str:
-    light = HtmlFormatter(style="default").get_style_defs("pre.hl")
-    dark = HtmlFormatter(style="monokai").get_style_defs("pre.hl")
-    own = resources.files("coderoom.runs").joinpath("page.css").read_text("utf-8")
-    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{own}\npre.hl {{ background: var(--panel); }}"
+    return page_of(title, "".join(parts), scripts=["live.js"] if live else [], live=live)
 
 
 def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
@@ -94,35 +65,30 @@ def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
     output = output_beside(str(facts.get("answer") or ""), str(facts.get("output") or ""))
     rows = {
         "outcome": f'<b class="{style_of(entry)}">{escape(entry.state)}</b>',
-        "error": _text(facts.get("error")),
-        "stopped": _text(facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)),
-        "answer": _markdown(str(facts["answer"])) if facts.get("answer") else "",
-        "output": f'<pre class="output">{_text(output)}</pre>' if output else "",
+        "error": text_html(facts.get("error")),
+        "stopped": text_html(facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)),
+        "answer": markdown_html(str(facts["answer"])) if facts.get("answer") else "",
+        "output": f'<pre class="output">{text_html(output)}</pre>' if output else "",
         "check": "Nothing has checked the answer." if is_unchecked else "",
-        "file" if entry.command == "exec" else "team": _text(entry.name),
-        "model": _text(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),
-        "isolation": _text(facts.get("isolation")),
+        "file" if entry.command == "exec" else "team": text_html(entry.name),
+        "model": text_html(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),
+        "isolation": text_html(facts.get("isolation")),
         "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
         "time": f"{facts['seconds']:.1f} s{of_last}" if "seconds" in facts else "",
         "tokens": f"{tokens:,}{'' if cost is None else f', {in_dollars(cost)}'}" if tokens else "",
-        "notes": "<br>".join(_text(note) for note in facts.get("notices") or ()),
-        "files": "<br>".join(_text(file) for file in facts.get("files") or ()),
-        "network": _text(network_words(used_network)),
+        "notes": "<br>".join(text_html(note) for note in facts.get("notices") or ()),
+        "files": "<br>".join(text_html(file) for file in facts.get("files") or ()),
+        "network": text_html(network_words(used_network)),
         "packages": _packages(facts.get("lock") or ""),
-        "id": _text(entry.id),
+        "id": text_html(entry.id),
     }
     listed = "".join(f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items() if value)
-    return f"<h1>{_text(without_files(entry.task) or entry.name)}</h1><table>{listed}</table>"
+    return f"<h1>{text_html(without_files(entry.task) or entry.name)}</h1><table>{listed}</table>"
 
 
 def _packages(lock: str) -> str:
     names = ", ".join(line.split()[0] for line in lock.splitlines() if line[:1].isalnum())
-    return f"<details><summary>{_text(names)}</summary><pre>{_text(lock)}</pre></details>" if names else ""
-
-
-def style_of(entry: RunEntry) -> str:
-    """The class of a run's outcome in the CSS."""
-    return {"ok": "good", "running": "dim"}.get(entry.state, "bad")
+    return f"<details><summary>{text_html(names)}</summary><pre>{text_html(lock)}</pre></details>" if names else ""
 
 
 def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
@@ -135,7 +101,7 @@ def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
     bars = ""
     for step in timed:
         place = f"left:{(step.at - step.seconds - begin) / whole:.3%};width:{step.seconds / whole:.3%}"
-        what = f"{_text(step.actor)} {_TIMED[step.kind]} {step.seconds:.2f} s"
+        what = f"{text_html(step.actor)} {_TIMED[step.kind]} {step.seconds:.2f} s"
         bars += f'<span class="{step.kind}" style="{place}" title="{what}"></span>'
     sums = {kind: sum(step.seconds for step in timed if step.kind == kind) for kind in _TIMED}
     legend = " · ".join(
@@ -153,14 +119,14 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
         if not old or max(map(len, lines)) > _MOST_LINES:  # A comparison takes more than linear time.
             return ""
         text = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm=""))
-        return f"<details><summary>what has changed</summary>{_code(text, 'diff')}</details>" if text else ""
+        return f"<details><summary>what has changed</summary>{code_html(text, 'diff')}</details>" if text else ""
 
     def shown(told: Entry) -> Iterator[str]:
         match told:
             case Task():
                 before.clear()
             case Branching(facts=facts):
-                yield f"<p>{_text(facts.title)}</p>"
+                yield f"<p>{text_html(facts.title)}</p>"
                 old, last = before.get(told.source, ""), dict[str, str]()
                 items = ""
                 for each in facts.branches:
@@ -171,31 +137,31 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
                 before[told.source] = last.get(facts.won or "", old)
                 yield f'<ul class="branches">{items}</ul>'
             case Cell(code=code):
-                yield f"<h2>block {told.number}</h2>{_code(code, told.language)}"
+                yield f"<h2>block {told.number}</h2>{code_html(code, told.language)}"
                 yield _output(told.output, told.outcome, journal, entry, told.files) + _network(told.network)
             case Progress(code=code):
-                yield f"<div>{_text(told.text)}</div>"
+                yield f"<div>{text_html(told.text)}</div>"
                 if code:
-                    yield _code(code, told.language) + difference(told.source, code)
+                    yield code_html(code, told.language) + difference(told.source, code)
                 if told.failed:
-                    yield f'<pre class="output bad">{_text(chr(10).join(told.failed))}</pre>'
+                    yield f'<pre class="output bad">{text_html(chr(10).join(told.failed))}</pre>'
             case Check(passed=passed):
                 yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed', journal, entry)}"
             case Code(blocks=[first, *_]):
                 code = "\n\n".join(block.code for block in told.blocks)
-                prose = f"<details><summary>reply</summary>{_markdown(told.text)}</details>"
-                yield _code(code, first.language) + difference(told.source, code) + prose
+                prose = f"<details><summary>reply</summary>{markdown_html(told.text)}</details>"
+                yield code_html(code, first.language) + difference(told.source, code) + prose
             case Output(text=output):
                 yield _output(output, told.outcome, journal, entry, told.files) + _network(told.network)
             case Verdict(approved=approved):
                 style, word = ("good", "approved") if approved else ("bad", "not approved")
-                yield f'<p class="{style}"><b>{word}</b></p>{_markdown(told.text)}'
+                yield f'<p class="{style}"><b>{word}</b></p>{markdown_html(told.text)}'
             case Summary(new=new):
-                yield _markdown(new)
+                yield markdown_html(new)
             case Words(is_prose=False):
-                yield f'<pre class="output">{_text(told.text)}</pre>'
+                yield f'<pre class="output">{text_html(told.text)}</pre>'
             case _:
-                yield _markdown(told.text)
+                yield markdown_html(told.text)
 
     folding = Folding()
     for each in tell_steps(steps):
@@ -204,7 +170,7 @@ def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
             continue
         if told.source != speaker and not isinstance(told, Task | Cell | Progress | Check | Branching):
             speaker = told.source
-            yield f"<h2>{_text(speaker)}</h2>"
+            yield f"<h2>{text_html(speaker)}</h2>"
         yield from shown(told)
     for told in folding.rest():  # Their branches have not ended.
         yield from shown(told)
@@ -216,8 +182,9 @@ def _branch(branch: Branch, told: str, *, won: bool) -> str:
     cost = "" if branch.cost_usd is None else f", {in_dollars(branch.cost_usd)}"
     used = f"{branch.input_tokens + branch.output_tokens:,} tokens{cost}, {branch.seconds:.1f} s"
     line = (
-        f'<b>{_text(branch.number)}</b> <span class="{style}">{_text(outcome)}</span> {_text(branch.verdict)}'
-        f'{" <b>goes on</b>" * won} <span class="dim">{used} {_text(branch.variation)}</span>'
+        f'<b>{text_html(branch.number)}</b> <span class="{style}">{text_html(outcome)}</span> '
+        f"{text_html(branch.verdict)}"
+        f'{" <b>goes on</b>" * won} <span class="dim">{used} {text_html(branch.variation)}</span>'
     )
     is_open = " open" * won
     return f"<li>{f'<details{is_open}><summary>{line}</summary>{told}</details>' if told else line}</li>"
@@ -228,15 +195,15 @@ def _output(
 ) -> str:
     """What code has printed, with the files that it has shown in their places, and then all other files."""
     style = "good" if outcome == "ok" else "bad"
-    parts, begin = [f'<div class="{style}">{_text(outcome)}</div>'], 0
+    parts, begin = [f'<div class="{style}">{text_html(outcome)}</div>'], 0
     for file in sorted(files, key=lambda file: math.inf if file.get("position") is None else file["position"]):
         end = len(output) if file.get("position") is None else file["position"]
         if output[begin:end].strip():
-            parts.append(f'<pre class="output {style}">{_text(output[begin:end])}</pre>')
+            parts.append(f'<pre class="output {style}">{text_html(output[begin:end])}</pre>')
         begin = max(begin, end)
         parts.append(_file(journal, entry, file))
     if output[begin:].strip():
-        parts.append(f'<pre class="output {style}">{_text(output[begin:])}</pre>')
+        parts.append(f'<pre class="output {style}">{text_html(output[begin:])}</pre>')
     elif not output.strip():
         parts.append(f'<pre class="output {style}"><span class="dim">(no output)</span></pre>')
     return "".join(parts)
@@ -244,7 +211,7 @@ def _output(
 
 def _network(uses: Sequence[NetworkUse]) -> str:
     lines = "\n".join(map(str, uses))
-    return f"<details><summary>network</summary><pre>{_text(lines)}</pre></details>" if uses else ""
+    return f"<details><summary>network</summary><pre>{text_html(lines)}</pre></details>" if uses else ""
 
 
 def _file(journal: Journal, entry: RunEntry, artifact: Mapping[str, Any]) -> str:
@@ -260,8 +227,8 @@ def _file(journal: Journal, entry: RunEntry, artifact: Mapping[str, Any]) -> str
             height = min(30, 2.5 + 1.4 * text.count("<tr"))
             shown = f'<iframe sandbox srcdoc="{escape(_FRAME + text)}" style="height: {height}em"></iframe>'
         elif kind == "text/markdown":
-            shown = _markdown(text)
-    return f'<div>{_text(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>{shown}</div>'
+            shown = markdown_html(text)
+    return f'<div>{text_html(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>{shown}</div>'
 
 
 def _requests(steps: Sequence[Step]) -> str:
@@ -272,38 +239,6 @@ def _requests(steps: Sequence[Step]) -> str:
     for step in asked:
         usage = step.result["usage"]
         counts = f"<td>{usage['prompt_tokens']:,}</td><td>{usage['completion_tokens']:,}</td>"
-        rows += f"<tr><td>{_text(step.actor)}</td><td>{step.seconds:.2f} s</td>{counts}</tr>"
+        rows += f"<tr><td>{text_html(step.actor)}</td><td>{step.seconds:.2f} s</td>{counts}</tr>"
     head = "<tr><th>agent</th><th>time</th><th>prompt tokens</th><th>completion tokens</th></tr>"
     return f"<h2>Requests to models</h2><details><summary>{len(asked)}</summary><table>{head}{rows}</table></details>"
-
-
-_LONGEST: Final = 50_000
-"""Longer code and Markdown is shown as plain text: what reads them needs more than linear time."""
-_MOST_LINES: Final = 2_000
-
-
-def _code(code: str, language: str) -> str:
-    if len(code) > _LONGEST:
-        return f'<pre class="hl">{_text(code)}</pre>'
-    try:
-        lexer = get_lexer_by_name(language)
-    except ClassNotFound:
-        lexer = get_lexer_by_name("text")
-    marked: str = highlight(visible(code), lexer, HtmlFormatter(nowrap=True))
-    return f'<pre class="hl">{marked}</pre>'
-
-
-# Nothing of a page is loaded from elsewhere, and what looks like HTML stays text.
-_MARKDOWN: Final = (
-    MarkdownIt("commonmark", {"html": False, "breaks": True, "highlight": lambda code, name, _: _code(code, name)})
-    .enable("table")
-    .disable("image")
-)
-
-
-def _markdown(text: str) -> str:
-    return str(_MARKDOWN.render(visible(text))) if len(text) <= _LONGEST else f"<pre>{_text(text)}</pre>"
-
-
-def _text(value: Any) -> str:
-    return escape(visible("" if value is None else str(value)))

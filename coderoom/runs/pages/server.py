@@ -6,34 +6,19 @@ import hmac
 import secrets
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from hashlib import sha256
-from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from coderoom._util.files import refusing
-from coderoom._util.text import visible
 from coderoom.errors import CodeRoomError
-from coderoom.runs.journal import Journal, RunEntry, without_files
-from coderoom.runs.page import page_of, run_page, style_of
+from coderoom.runs.journal import Journal
+from coderoom.runs.pages.run import run_page
+from coderoom.runs.pages.runs_list import runs_list_page
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_SECONDS: Final = 10
 _MOST_RUNS: Final = 500
-_SCRIPT: Final = """
-let seen = "";
-setInterval(async () => {
-  const answer = await fetch(location.href, {headers: {"If-None-Match": seen}}).catch(() => null);
-  if (!answer || answer.status !== 200) return;
-  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const open = [...document.querySelectorAll("details")].map(each => each.open);
-  document.body.replaceChildren(...next.body.childNodes);
-  document.querySelectorAll("details").forEach((each, at) => { each.open = open[at] || false; });
-  seen = answer.headers.get("ETag");
-}, 1000);
-"""
-"""Takes the new page when there is one, and keeps open what is open."""
 
 
 class RunServer(ThreadingHTTPServer):
@@ -76,7 +61,10 @@ class _Handler(BaseHTTPRequestHandler):
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
                 return
-            page = _list_page(entries) if entry is None else run_page(journal, entry, _SCRIPT)
+            if entry is None:
+                page = runs_list_page(entries[:_MOST_RUNS], are_all=len(entries) <= _MOST_RUNS)
+            else:
+                page = run_page(journal, entry, live=True)
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
             self._send(404, str(error))
@@ -105,19 +93,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the addresses have the token."""
-
-
-def _list_page(entries: list[RunEntry]) -> str:
-    rows = ""
-    for entry in entries[:_MOST_RUNS]:
-        began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
-        task = " ".join(visible(without_files(entry.task)).split())[:200] or entry.name
-        rows += (
-            f'<tr><td>{began}</td><td class="{style_of(entry)}">{escape(entry.state)}</td>'
-            f"<td>{escape(visible(entry.name))}</td>"
-            f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
-        )
-    head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
-    more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if len(entries) > _MOST_RUNS else ""
-    listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
-    return page_of("Runs", f"<h1>Runs</h1>{listed}", _SCRIPT)

@@ -1,0 +1,100 @@
+"""What all pages share: the frame with its policy, and how code, Markdown and text become HTML."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib import resources
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from coderoom._util.text import visible
+from coderoom.runs.journal import RunEntry
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page_of(
+    title: str, body: str, *, styles: Sequence[str] = (), scripts: Sequence[str] = (), live: bool = False
+) -> str:
+    """A page in one file, which loads nothing from elsewhere.
+
+    Args:
+        title: The title, as text.
+        body: The body, as HTML.
+        styles: Files of `static/` that are added to `page.css`.
+        scripts: Files of `static/` that run in the page.
+        live: Whether the scripts may ask the server of the page.
+    """
+    texts = [_static(name) for name in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
+    policy = f"{_POLICY}; script-src {hashes}" if texts else _POLICY
+    if live:
+        policy += "; connect-src 'self'"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_style()}{''.join(map(_static, styles))}</style></head>"
+        f"<body>\n{body}\n{''.join(f'<script>{text}</script>' for text in texts)}</body></html>\n"
+    )
+
+
+@cache
+def _static(name: str) -> str:
+    return resources.files("coderoom.runs.pages").joinpath("static", name).read_text("utf-8")
+
+
+@cache
+def _style() -> str:
+    light = HtmlFormatter(style="default").get_style_defs("pre.hl")
+    dark = HtmlFormatter(style="monokai").get_style_defs("pre.hl")
+    own = _static("page.css")
+    return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{own}\npre.hl {{ background: var(--panel); }}"
+
+
+def style_of(entry: RunEntry) -> str:
+    """The class of a run's outcome in the CSS."""
+    return {"ok": "good", "running": "dim"}.get(entry.state, "bad")
+
+
+_LONGEST: Final = 50_000
+"""Longer code and Markdown is shown as plain text: what reads them needs more than linear time."""
+
+
+def code_html(code: str, language: str) -> str:
+    """Code with its syntax highlighted, as HTML."""
+    if len(code) > _LONGEST:
+        return f'<pre class="hl">{text_html(code)}</pre>'
+    try:
+        lexer = get_lexer_by_name(language)
+    except ClassNotFound:
+        lexer = get_lexer_by_name("text")
+    marked: str = highlight(visible(code), lexer, HtmlFormatter(nowrap=True))
+    return f'<pre class="hl">{marked}</pre>'
+
+
+# Nothing of a page is loaded from elsewhere, and what looks like HTML stays text.
+_MARKDOWN: Final = (
+    MarkdownIt("commonmark", {"html": False, "breaks": True, "highlight": lambda code, name, _: code_html(code, name)})
+    .enable("table")
+    .disable("image")
+)
+
+
+def markdown_html(text: str) -> str:
+    """Markdown as HTML; HTML in it stays text, and nothing is loaded."""
+    return str(_MARKDOWN.render(visible(text))) if len(text) <= _LONGEST else f"<pre>{text_html(text)}</pre>"
+
+
+def text_html(value: Any) -> str:
+    """A value as text in HTML, with control characters made visible."""
+    return escape(visible("" if value is None else str(value)))
