@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -19,32 +19,43 @@ from pygments.util import ClassNotFound
 from coderoom._util.text import visible
 from coderoom.runs.journal import RunEntry
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 def page_of(
-    title: str, body: str, *, styles: Sequence[str] = (), scripts: Sequence[str] = (), live: bool = False
+    title: str,
+    body: str,
+    *,
+    styles: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    live: bool = False,
+    trail: Sequence[tuple[str, str]] = (),
 ) -> str:
     """A page in one file, which loads nothing from elsewhere.
 
     Args:
         title: The title, as text.
-        body: The body, as HTML.
+        body: What is in `<main>`, as HTML.
         styles: Files of `static/` that are added to `page.css`.
         scripts: Files of `static/` that run in the page.
-        live: Whether the scripts may ask the server of the page.
+        live: Whether the page comes from a server, which its scripts and forms may ask.
+        trail: The pages above this one, as names and links.
     """
     texts = [_static(name) for name in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
-    policy = f"{_POLICY}; script-src {hashes}" if texts else _POLICY
-    if live:
-        policy += "; connect-src 'self'"
+    source = "'self'" if live else "'none'"
+    policy = f"{_POLICY}; connect-src {source}; form-action {source}" + (f"; script-src {hashes}" if texts else "")
+    above = "".join(f'<li><a href="{escape(link)}">{text_html(name)}</a></li>' for name, link in trail)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_style()}{''.join(map(_static, styles))}</style></head>"
-        f"<body>\n{body}\n{''.join(f'<script>{text}</script>' for text in texts)}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_style()}{''.join(map(_static, styles))}</style></head>\n"
+        '<body><a class="skip" href="#main">Skip to the content</a>\n'
+        f'<header class="bar"><b>CodeRoom</b><nav aria-label="Pages"><ol>{above}'
+        f'<li aria-current="page" dir="auto">{text_html(title)}</li></ol></nav></header>\n'
+        f'<main id="main" tabindex="-1">\n{body}\n</main>\n'
+        f"{''.join(f'<script>{text}</script>' for text in texts)}</body></html>\n"
     )
 
 
@@ -64,6 +75,17 @@ def _style() -> str:
 def style_of(entry: RunEntry) -> str:
     """The class of a run's outcome in the CSS."""
     return {"ok": "good", "running": "dim"}.get(entry.state, "bad")
+
+
+def badge(words: str, style: str) -> str:
+    """Words on a coloured ground, with a sign for who sees no colours; the style: `good`, `bad`, `warn` or `dim`."""
+    return f'<span class="badge {style}">{text_html(words)}</span>'
+
+
+def facts_html(facts: Mapping[str, str]) -> str:
+    """Names and their values, which are HTML, as a compact grid; empty ones are left out."""
+    listed = (f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in facts.items() if value)
+    return f'<dl class="facts">{"".join(listed)}</dl>'
 
 
 _LONGEST: Final = 50_000

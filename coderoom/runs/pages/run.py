@@ -48,7 +48,8 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False) -> str:
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
     parts = [_head(entry, steps), _time_line(steps, entry), *_story(journal, entry, steps), _requests(steps)]
-    return page_of(title, "".join(parts), scripts=["live.js"] if live else [], live=live)
+    scripts, trail = (["live.js"], [("Runs", "./")]) if live else ([], [])
+    return page_of(title, "".join(parts), styles=["run.css"], scripts=scripts, live=live, trail=trail)
 
 
 def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
