@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -20,6 +21,18 @@ from coderoom._util.text import visible
 from coderoom.runs.journal import RunEntry
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+_LIVE_SCRIPTS: Final = ("vendor/htmx.min.js", "vendor/idiomorph-ext.min.js", "live.js")
+_HTMX: Final = {
+    "allowEval": False,
+    "includeIndicatorStyles": False,
+    "historyCacheSize": 0,  # It would keep pages in the browser.
+    "refreshOnHistoryMiss": True,
+    "responseHandling": [
+        {"code": "[23]04", "swap": False},
+        {"code": "2..", "swap": True},
+        {"code": "...", "swap": False, "error": True},
+    ],
+}
 
 
 def page_of(
@@ -38,25 +51,32 @@ def page_of(
         body: What is in `<main>`, as HTML.
         styles: Files of `static/` that are added to `page.css`.
         scripts: Files of `static/` that run in the page.
-        live: Whether the page comes from a server, which its scripts and forms may ask.
+        live: Whether the page comes from a server, which its scripts and forms may ask; htmx is in it then.
         trail: The pages above this one, as names and links.
     """
-    texts = [_static(name) for name in scripts]
+    texts = [_static(name) for name in (*(_LIVE_SCRIPTS if live else ()), *scripts)]
     hashes = " ".join(f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts)
     source = "'self'" if live else "'none'"
     policy = f"{_POLICY}; connect-src {source}; form-action {source}" + (f"; script-src {hashes}" if texts else "")
+    htmx = f'<meta name="htmx-config" content="{escape(json.dumps(_HTMX))}">' if live else ""
     above = "".join(f'<li><a href="{escape(link)}">{text_html(name)}</a></li>' for name, link in trail)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">{htmx}'
         f"<title>{escape(title)}</title><style>{_style()}{''.join(map(_static, styles))}</style></head>\n"
-        '<body><a class="skip" href="#main">Skip to the content</a>\n'
+        '<body hx-ext="morph"><a class="skip" href="#main">Skip to the content</a>\n'
         f'<header class="bar"><b>CodeRoom</b><nav aria-label="Pages"><ol>{above}'
         f'<li aria-current="page" dir="auto">{text_html(title)}</li></ol></nav></header>\n'
         f'<main id="main" tabindex="-1">\n{body}\n</main>\n'
         f"{''.join(f'<script>{text}</script>' for text in texts)}</body></html>\n"
     )
+
+
+def polled(name: str, body: str) -> str:
+    """A part of a live page, as HTML, that takes its place in the page every second, if there is a new one."""
+    asks = f'hx-get="" hx-trigger="every 1s" hx-select="#{name}" hx-swap="morph"'
+    return f'<div id="{name}" class="polled" {asks}>\n{body}\n</div>'
 
 
 @cache

@@ -14,7 +14,7 @@ from coderoom._util.autogen import AFTER_ONE_TURN
 from coderoom._util.text import in_dollars, visible
 from coderoom.runs.branches import Branch
 from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
-from coderoom.runs.pages.frame import code_html, markdown_html, page_of, style_of, text_html
+from coderoom.runs.pages.frame import code_html, markdown_html, page_of, polled, style_of, text_html
 from coderoom.runs.record import network_in, network_words, output_beside
 from coderoom.runs.story import (
     Branching,
@@ -48,8 +48,8 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False) -> str:
     steps = list(journal.steps(entry.id))
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
     parts = [_head(entry, steps), _time_line(steps, entry), *_story(journal, entry, steps), _requests(steps)]
-    scripts, trail = (["live.js"], [("Runs", "./")]) if live else ([], [])
-    return page_of(title, "".join(parts), styles=["run.css"], scripts=scripts, live=live, trail=trail)
+    body = polled("run", "".join(parts)) if live else "".join(parts)
+    return page_of(title, body, styles=["run.css"], live=live, trail=[("Runs", "./")] if live else [])
 
 
 def _head(entry: RunEntry, steps: Sequence[Step]) -> str:

@@ -8,7 +8,7 @@ from html import escape
 
 from coderoom._util.text import visible
 from coderoom.runs.journal import RunEntry, without_files
-from coderoom.runs.pages.frame import page_of, style_of
+from coderoom.runs.pages.frame import page_of, polled, style_of
 
 
 def runs_list_page(entries: Sequence[RunEntry], *, are_all: bool) -> str:
@@ -25,4 +25,4 @@ def runs_list_page(entries: Sequence[RunEntry], *, are_all: bool) -> str:
     head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
     more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if not are_all else ""
     listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
-    return page_of("Runs", f"<h1>Runs</h1>{listed}", scripts=["live.js"], live=True)
+    return page_of("Runs", f"<h1>Runs</h1>{polled('runs', listed)}", live=True)

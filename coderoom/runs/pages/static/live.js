@@ -1,11 +1,13 @@
-// Takes the new page when there is one, and keeps open what is open.
-let seen = "";
-setInterval(async () => {
-  const answer = await fetch(location.href, {headers: {"If-None-Match": seen}}).catch(() => null);
-  if (!answer || answer.status !== 200) return;
-  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const open = [...document.querySelectorAll("details")].map(each => each.open);
-  document.body.replaceChildren(...next.body.childNodes);
-  document.querySelectorAll("details").forEach((each, at) => { each.open = open[at] || false; });
-  seen = answer.headers.get("ETag");
-}, 1000);
+// What asks every second (`polled` in frame.py): only for what is new, and while it is seen. What is open stays open.
+let seen = {};
+document.addEventListener("htmx:configRequest", event => {
+  if (!event.target.matches(".polled")) return;
+  if (document.hidden) event.preventDefault();
+  if (seen.address === location.href) event.detail.headers["If-None-Match"] = seen.tag;
+});
+document.addEventListener("htmx:beforeSwap", event => {
+  if (event.target.matches(".polled") && event.detail.xhr.status === 200)
+    seen = {address: event.detail.pathInfo.requestPath, tag: event.detail.xhr.getResponseHeader("ETag")};
+});
+document.addEventListener("htmx:afterRequest", event => document.body.classList.toggle("lost", !event.detail.xhr.status));
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => !(name === "open" && element.matches("details"));
