@@ -29,7 +29,7 @@ from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, Spending
 from coderoom.models.rates import Pace
 from coderoom.models.services import MODEL_VARIABLE
-from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_report
+from coderoom.runs.batch_report import RESULTS, SETTINGS, Summary, read_results, read_settings, write_parquet
 from coderoom.runs.item_run import (
     ERRORED,
     NOT_PASSED,
@@ -44,6 +44,7 @@ from coderoom.runs.item_run import (
 )
 from coderoom.runs.items import BadLine, Item, read_items
 from coderoom.runs.journal import Journal, RunEntry
+from coderoom.runs.pages.batch import write_batch_page
 from coderoom.runs.pages.run import run_page
 from coderoom.runs.team_run import (
     WORKSPACE_VARIABLE,
@@ -203,9 +204,10 @@ class Batch:
         await self._engine.close()
         if self._failure is None:  # Such as a full disk.
             ended = [f"Ended early: {self.stopped}."] * bool(self.stopped)
-            writing = asyncio.to_thread(write_report, self.out, self.bad_lines, [*self.notes, *ended])
             with refusing(f"The results in {str(self.out)!r} cannot be summed up"):
+                writing = asyncio.to_thread(write_batch_page, self.out, self.bad_lines, [*self.notes, *ended])
                 self.summary = await run_uncancellable(writing)
+                await run_uncancellable(asyncio.to_thread(write_parquet, self.out))
         self._opened.close()
 
     def stop(self, why: str = "it was interrupted") -> None:
@@ -371,7 +373,8 @@ class Batch:
             self.stop(str(error))
 
     async def _keep(self, result: Result) -> None:
-        result = replace(result, answer=self._journal.hide(result.answer), why=self._journal.hide(result.why))
+        texts = {name: self._journal.hide(getattr(result, name)) for name in ("answer", "why", "tags")}
+        result = replace(result, **texts)
         with refusing(f"The results in {str(self.out)!r} cannot be written"):
             for entry in self._journal.runs(run=result.run):  # None, if it could not begin.
                 page = made(self.out / "pages") / f"{result.run}.html"

@@ -1,23 +1,21 @@
-"""What came of a batch: counts, tokens, times, pass@k with confidence intervals, a table, and a page."""
+"""What came of a batch, in numbers: counts, tokens, times, pass@k with confidence intervals, groups, and a table."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from coderoom._util.files import refusing
-from coderoom._util.text import counted, in_dollars, visible
+from coderoom._util.text import counted, in_dollars
 from coderoom.errors import RequestError
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result
-from coderoom.runs.items import BadLine
-from coderoom.runs.pages.frame import page_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -26,14 +24,102 @@ RESULTS: Final = "results.jsonl"
 SETTINGS: Final = "batch.json"
 _PERCENTILES: Final = (50, 90, 99)
 _NORMAL_95: Final = 1.959964
-_STATUSES: Final = (PASSED, NOT_PASSED, UNCHECKED, ERRORED)
-_STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", UNCHECKED: "", ERRORED: "bad"}
+STATUSES: Final = (PASSED, NOT_PASSED, UNCHECKED, ERRORED)
 _MOST_NAMED: Final = 100
 _ROWS: Final = 1_000
-_ROWS_HERE: Final = "<!-- rows -->"
+_MOST_REASONS: Final = 100
+_OTHER_REASONS: Final = "other reasons"
+_MOST_VALUES: Final = 20
+"""A field of the items with more values is not a tag."""
+_MOST_TAGS: Final = 100
+
+Estimate = tuple[float, float, float]
+"""A rate, and its interval of 95 %."""
 
 
-_FOOLED = " (can be fooled)"
+def estimated(rates: Sequence[float]) -> Estimate | None:
+    """The mean of the pass rates of items and Wilson's interval of it; `None` if there are no items."""
+    if not rates:
+        return None
+    mean, count = math.fsum(rates) / len(rates), len(rates)
+    square = _NORMAL_95**2
+    middle = (mean + square / (2 * count)) / (1 + square / count)
+    half = _NORMAL_95 / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
+    return mean, max(0.0, middle - half), min(1.0, middle + half)
+
+
+@dataclass
+class Group:
+    """The runs of the items with one tag: how many, the items, and of each, how many were checked and have passed."""
+
+    number: int = 0
+    items: set[str] = field(default_factory=set)
+    runs: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def pass_rate(self) -> Estimate | None:
+        """The mean of the pass rates of its items, with an interval."""
+        return estimated([passed / number for number, passed in self.runs.values()])
+
+
+class Tags:
+    """The results by the tags of their items. A field of the items is a tag if few values of it have many items."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, dict[str, Group]] = {"": {}}
+        self._dropped: set[str] = set()
+
+    def add(self, result: Result) -> None:
+        """Count a result."""
+        for tag in result.tags:
+            name, equals, _ = tag.partition("=")
+            name = name if equals else ""
+            if name in self._dropped:
+                continue
+            groups = self._fields.setdefault(name, {})
+            if tag not in groups and len(groups) == (_MOST_VALUES if name else _MOST_TAGS):
+                if name:
+                    del self._fields[name]
+                    self._dropped.add(name)
+                continue
+            group = groups.setdefault(tag, Group())
+            group.number += 1
+            group.items.add(result.id)
+            _count(group.runs, result)
+
+    def groups(self) -> dict[str, Group]:
+        """The groups by their tags; those of a field stand together."""
+        found: dict[str, Group] = {}
+        for name, groups in sorted(self._fields.items()):
+            items = sum(len(group.items) for group in groups.values())
+            if not name or 1 < len(groups) <= items / 2:
+                found.update(sorted(groups.items()))
+        return found
+
+
+def _count(runs: dict[str, tuple[int, int]], result: Result) -> None:
+    if result.status != ERRORED and result.checked_by:
+        number, passed = runs.get(result.id, (0, 0))
+        runs[result.id] = number + 1, passed + (result.status == PASSED)
+
+
+_VALUES: Final = re.compile(r"(?<!\w)'[^'\n]*(?:'|$)" r'|(?<!\w)"[^"\n]*(?:"|$)' r"|(?<![\w.])-?\d+(?:[.,:]\d+)*\w*")
+_LONGEST_REASON: Final = 160
+
+
+def reason_of(result: Result) -> str:
+    """Why a run has not passed, without the values in it, so that runs with the same reason can be counted.
+
+    Empty if it has passed, or was not checked.
+    """
+    if result.status in (PASSED, UNCHECKED):
+        return ""
+    if result.checked_by == "reviewer" and result.outcome in ("ok", "no_code"):
+        return "not approved by the reviewer"
+    lines = [line.strip() for line in result.why[:2_000].splitlines() if line.strip()] or ["no reason given"]
+    line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    words = _VALUES.sub("…", line[:400])[:_LONGEST_REASON]
+    return words if result.outcome in ("ok", "no_code") or result.status == ERRORED else f"{result.outcome}: {words}"
 
 
 @dataclass
@@ -52,6 +138,11 @@ class Summary:
     can_be_fooled: int = 0
     not_passed: list[Result] = field(default_factory=list)
     """The first results that have failed or errored."""
+    tokens: array[int] = field(default_factory=lambda: array("q"))  # Of each run.
+    costs: array[float] = field(default_factory=lambda: array("d"))  # Of each run whose cost is known.
+    tags: Tags = field(default_factory=Tags)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """How many runs have not passed for which reason."""
 
     def add(self, result: Result) -> None:
         """Count a result."""
@@ -62,14 +153,24 @@ class Summary:
             known = self.cost_usd is not None and result.cost_usd is not None
             self.cost_usd = (self.cost_usd or 0) + (result.cost_usd or 0) if known else None
         self.seconds.append(result.seconds)
+        self.tokens.append(result.prompt_tokens + result.completion_tokens)
+        if result.cost_usd is not None:
+            self.costs.append(result.cost_usd)
+        self.tags.add(result)
+        if reason := self.reason_of(result):
+            self.reasons[reason] += 1
         if result.status in (NOT_PASSED, ERRORED) and len(self.not_passed) < _MOST_NAMED:
             self.not_passed.append(result)
         self.can_be_fooled += result.can_be_fooled
         if result.status != ERRORED:
             self.checked_by[result.checked_by] += 1
-        if result.status != ERRORED and result.checked_by:
-            number, passed = self.runs.get(result.id, (0, 0))
-            self.runs[result.id] = number + 1, passed + (result.status == PASSED)
+        _count(self.runs, result)
+
+    def reason_of(self, result: Result) -> str:
+        """The reason that the result is counted with."""
+        reason = reason_of(result)
+        is_known = not reason or reason in self.reasons or len(self.reasons) < _MOST_REASONS
+        return reason if is_known else _OTHER_REASONS
 
     @property
     def total(self) -> int:
@@ -84,13 +185,7 @@ class Summary:
         """
         runs = self.runs.values()
         found = [1 - math.comb(number - passed, k) / math.comb(number, k) for number, passed in runs if number >= k]
-        if not found:
-            return None
-        mean, count = math.fsum(found) / len(found), len(found)
-        square = _NORMAL_95**2
-        middle = (mean + square / (2 * count)) / (1 + square / count)
-        half = _NORMAL_95 / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
-        return mean, max(0.0, middle - half), min(1.0, middle + half)
+        return estimated(found)
 
     @property
     def warnings(self) -> list[str]:
@@ -114,7 +209,7 @@ class Summary:
         times = sorted(self.seconds)
         return {
             "results": self.total,
-            **{status: self.counts[status] for status in _STATUSES},
+            **{status: self.counts[status] for status in STATUSES},
             "checked_by": {kind: number for kind, number in self.checked_by.items() if kind},
             "can_be_fooled": self.can_be_fooled,
             "not_checked": self.checked_by[""],
@@ -123,16 +218,22 @@ class Summary:
                 {"id": each.id, "repeat": each.repeat, "status": each.status, "why": each.why}
                 for each in self.not_passed
             ],
-            "pass_at": {
-                str(k): dict(zip(("estimate", "low", "high"), each, strict=True))
-                for k, each in estimates.items()
-                if each is not None
+            "pass_at": {str(k): _as_json(each) for k, each in estimates.items() if each is not None},
+            "by_tag": {
+                tag: {"runs": group.number, **({} if rate is None else _as_json(rate))}
+                for tag, group in self.tags.groups().items()
+                for rate in [group.pass_rate]
             },
+            "reasons": dict(self.reasons.most_common()),
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "cost_usd": self.cost_usd,
             "seconds": {f"p{each}": times[math.ceil(each / 100 * len(times)) - 1] for each in _PERCENTILES if times},
         }
+
+
+def _as_json(estimate: Estimate) -> dict[str, float]:
+    return dict(zip(("estimate", "low", "high"), estimate, strict=True))
 
 
 def read_results(folder: Path) -> Iterator[Result]:
@@ -164,7 +265,7 @@ def summarize(results: Iterable[Result]) -> Summary:
 
 def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A summary in words: names and values."""
-    lines = [("runs", f"{facts['results']:,}"), *((status, f"{facts[status]:,}") for status in _STATUSES)]
+    lines = [("runs", f"{facts['results']:,}"), *((status, f"{facts[status]:,}") for status in STATUSES)]
     for k, each in facts["pass_at"].items():
         lines.append((f"pass@{k}", f"{each['estimate']:.1%} (95 %: {each['low']:.1%} to {each['high']:.1%})"))
     tokens = facts["prompt_tokens"] + facts["completion_tokens"]
@@ -177,35 +278,8 @@ def summary_lines(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def write_report(folder: Path, bad_lines: Sequence[BadLine] = (), notes: Sequence[str] = ()) -> Summary:
-    """Write `index.html`, and `results.parquet` if pyarrow is installed, for the results so far; return the summary."""
-    summary, batch = summarize(read_results(folder)), read_settings(folder)
-    models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
-    about = [("team", batch["team_name"]), ("model", models), ("items", batch["items"])]
-    facts = _table([*about, *summary_lines(summary.to_json())])
-    warnings = "".join(f"<p>{escape(visible(each))}</p>" for each in [*summary.warnings, *notes])
-    bad = _table([(f"line {each.number}", each.why) for each in bad_lines])
-    bad = f"<h2>Lines that are no items</h2>{bad}" if bad_lines else ""
-    head = "<tr><th>item</th><th>status</th><th>checked by</th><th>outcome</th><th>time</th><th>why</th></tr>"
-    body = f"<h1>Batch</h1>{facts}{warnings}{bad}<h2>Runs</h2><table>{head}{_ROWS_HERE}</table>"
-    before, _, after = page_of("Batch", body).rpartition(_ROWS_HERE)
-    with (folder / "index.html").open("w", encoding="utf-8") as file:
-        file.write(before)
-        for result in read_results(folder):
-            name = f"{result.id}{f', {result.repeat}' if result.repeat > 1 else ''}"
-            file.write(
-                f'<tr><td><a href="pages/{escape(result.run)}.html">{escape(visible(name))}</a></td>'
-                f'<td class="{_STYLES[result.status]}">{result.status}</td><td>{escape(result.checked_by)}'
-                f"{_FOOLED * result.can_be_fooled}</td>"
-                f"<td>{escape(result.outcome)}</td>"
-                f"<td>{result.seconds:.1f} s</td><td>{escape(visible(result.why)[:200])}</td></tr>"
-            )
-        file.write(after)
-    _write_parquet(folder)
-    return summary
-
-
-def _write_parquet(folder: Path) -> None:
+def write_parquet(folder: Path) -> None:
+    """Write `results.parquet`, if pyarrow is installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -221,14 +295,9 @@ def result_schema() -> pyarrow.Schema:
     """The columns of results."""
     import pyarrow
 
-    types = {int: pyarrow.int64(), str: pyarrow.string()}
+    types = {int: pyarrow.int64(), str: pyarrow.string(), Sequence[str]: pyarrow.list_(pyarrow.string())}
     kinds = get_type_hints(Result)
     return pyarrow.schema([(name, types.get(kind, pyarrow.float64())) for name, kind in kinds.items()])
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    found = (f"<tr><th>{escape(name)}</th><td>{escape(visible(value))}</td></tr>" for name, value in rows)
-    return f"<table>{''.join(found)}</table>"
 
 
 def difference_lines(one: Iterable[Result], other: Iterable[Result]) -> list[str]:

@@ -63,6 +63,7 @@ class Result:
         model_calls: The requests to models that were answered, those of a reviewer too.
         checked_by: What decided: `code`, `tests`, `stdout`, `expected` or `reviewer`; empty if nothing was checked.
         can_be_fooled: Whether the answer's code ran in the process that judged it.
+        tags: The tags of the item.
     """
 
     id: str
@@ -82,6 +83,7 @@ class Result:
     model_calls: int = 0
     checked_by: str = "unknown"  # In files of earlier versions.
     can_be_fooled: bool = False
+    tags: Sequence[str] = ()
 
     @classmethod
     def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:
@@ -165,7 +167,8 @@ class ItemRunner:
             if result is None:
                 return None
             _log.debug("%s, run %d: %s after %.1f s %s", item.id, repeat, result.status, result.seconds, result.why)
-            result = replace(result, answer=encodable(result.answer), why=encodable(result.why), digest=item.digest)
+            answer, why = encodable(result.answer), encodable(result.why)
+            result = replace(result, answer=answer, why=why, digest=item.digest, tags=item.tags)
             if result.status != ERRORED or not left or not may_pass:
                 return result
             await asyncio.sleep(wait)

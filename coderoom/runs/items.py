@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from coderoom._util.text import encodable
 from coderoom.agents.checks import Check, make_check
 from coderoom.errors import MissingDependencyError, RequestError
 
@@ -21,6 +22,8 @@ _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]+)\}")
 NOT_AN_ITEM: Final = (ValueError, TypeError, OSError, RecursionError, RequestError)
 """What reading an item raises if a line is none."""
 _LARGEST_FIELD: Final = 2**31 - 1
+_LONGEST_TAG: Final = 60
+_MOST_TAGS: Final = 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,17 @@ class Item:
     check: Check | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
     empty: tuple[str, ...] = ()
+
+    @property
+    def tags(self) -> list[str]:
+        """What results are grouped by: the field `tags`, a list or one, and as `name=value` all short plain fields."""
+        own = self.variables.get("tags") or []
+        found = [own] if isinstance(own, str) else list(map(str, own)) if isinstance(own, list | tuple) else []
+        for name, value in self.variables.items():
+            is_plain = isinstance(value, str | bool | int) and name != "tags" and str(value) != self.id
+            if is_plain and "\n" not in (text := str(value)) and 0 < len(text) <= _LONGEST_TAG:
+                found.append(f"{name}={text}")
+        return [encodable(tag[:_LONGEST_TAG]) for tag in dict.fromkeys(found)][:_MOST_TAGS]
 
     @property
     def digest(self) -> str:

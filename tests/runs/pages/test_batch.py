@@ -1,0 +1,137 @@
+"""The page of a batch in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, async_playwright
+
+from coderoom.runs.item_run import Result, name_of
+from coderoom.runs.items import BadLine
+from coderoom.runs.pages.batch import write_batch_page
+
+HOSTILE = "</script><script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">\u202e\x1b[31m"
+
+
+def batch(folder: Path, items: int, repeats: int = 1) -> Path:
+    """The page of a batch; in the fourth part of its items one run has failed, and of each hundredth one errored."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"team_name": f"team {HOSTILE}", "model": None, "models": {"coder": "gpt-4o"}, "items": "tasks.jsonl"}
+    (folder / "batch.json").write_text(json.dumps(about))
+    with (folder / "results.jsonl").open("w") as file:
+        for number in range(items):
+            for repeat in range(1, repeats + 1):
+                status = "passed" if number % 4 or repeat > 1 else "errored" if number % 100 == 0 else "failed"
+                why = {"passed": "", "failed": f"expected {number}, got '' {HOSTILE}", "errored": "RateLimitError: 429"}
+                name, tags = f"n/{number}", [f"level={'easy' if number % 2 else f'hard {HOSTILE}'}"]
+                facts = Result(
+                    name, repeat, status, "ok", HOSTILE, why[status], 1_000 + number, 9, 0.001 * number, 1, 1,
+                    name_of(name, repeat), number / 10 + 0.1, "", 1, "code", False, tags,
+                )  # fmt: skip
+                file.write(json.dumps(asdict(facts)) + "\n")
+    write_batch_page(folder, [BadLine(7, HOSTILE)], [HOSTILE])
+    return folder / "index.html"
+
+
+@asynccontextmanager
+async def browsing() -> AsyncIterator[Browser]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+async def found(page: Page) -> str:
+    return await page.locator("#found").inner_text()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+async def test_a_batch_of_10000_items_is_searched_filtered_and_sorted(tmp_path: Path) -> None:
+    path = batch(tmp_path, 10_000)
+    async with browsing() as browser:
+        for colours, width in (("light", 400), ("dark", 1280)):
+            view: Any = {"color_scheme": colours, "viewport": {"width": width, "height": 800}}
+            context = await browser.new_context(offline=True, **view)
+            page = await context.new_page()
+            asked: list[str] = []
+            errors: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))  # noqa: B023 (called in this round)
+            page.on("console", lambda message: errors.append(message.text))  # noqa: B023
+            page.on("pageerror", lambda error: errors.append(str(error)))  # noqa: B023
+            await page.goto(path.as_uri())
+            assert await found(page) == "1 to 100 of 10,000 runs"
+            assert await page.locator("#rows tr").count() == 100
+            await page.locator(".cell").nth(9_999).wait_for(state="attached")
+            assert await page.locator(".cell.errored").count() == 100
+            await page.get_by_role("link", name="2,400 failed").click()
+            assert await found(page) == "1 to 100 of 2,400 runs"
+            await page.locator("[name=q]").fill("n/404 expected")
+            assert await page.locator("#rows .item").all_inner_texts() == ["n/404", "n/4040", "n/4044", "n/4048"]
+            await page.get_by_role("button", name="time").click()
+            await page.get_by_role("button", name="time").click()
+            assert await page.locator("#rows .item").first.inner_text() == "n/4048"
+            await page.reload()
+            assert (await found(page), await page.locator("th.time").get_attribute("aria-sort")) == (
+                "4 runs",
+                "descending",
+            )
+            await page.goto(f"{path.as_uri()}#")
+            assert "10,000" in await found(page)
+            await page.get_by_role("button", name="next").click()
+            assert await found(page) == "101 to 200 of 10,000 runs"
+            reason = page.locator(".reasons details").nth(1)
+            await reason.locator("summary").click()
+            await reason.get_by_role("link", name="show in the table").click()
+            assert await found(page) == "100 runs"
+            assert (
+                await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+            )
+            assert (len(asked), errors) == (2, [])  # The page itself, each time that it was loaded.
+            assert (await page.title()).startswith("Batch: team </script>")
+            await context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+async def test_a_batch_is_read_without_scripts_and_saved_with_them(tmp_path: Path) -> None:
+    path = batch(tmp_path, 400, 2)
+    async with browsing() as browser:
+        plain = await browser.new_page(java_script_enabled=False)
+        await plain.goto(path.as_uri())
+        assert await plain.locator("#rows tr").count() == 500
+        assert await plain.locator("figure svg title").count() >= 10
+        assert not await plain.locator("#filters").is_visible()
+        assert "88.0% pass rate (95 %: 84.4% to 90.8%), of 796 checked runs of 400 items" in re.sub(
+            r"\s+", " ", await plain.inner_text("body")
+        )
+        page = await browser.new_page()
+        await page.goto(f"{path.as_uri()}#status=failed")
+        assert await found(page) == "96 runs"
+        saved = {}
+        for kind in ("CSV", "JSON"):
+            async with page.expect_download() as waiting:
+                await page.get_by_role("button", name=f"save as {kind}").click()
+            saved[kind] = Path(await (await waiting.value).path()).read_text("utf-8")
+        rows = [*csv.DictReader(saved["CSV"].splitlines())]
+        assert [row["id"] for row in rows] == [row["id"] for row in json.loads(saved["JSON"])]
+        assert {row["status"] for row in rows} == {"failed"}
+        cell = page.locator(".cell").first
+        await cell.focus()
+        await page.keyboard.press("ArrowRight")
+        focused = await page.evaluate("[document.activeElement.title, document.activeElement.getAttribute('href')]")
+        assert focused == ["n/0, 2: passed", f"pages/{name_of('n/0', 2)}.html"]
