@@ -90,8 +90,8 @@ def test_a_run_ends_at_its_limits(tmp_path: Path, option: str, value: str, outco
     model = recording(tmp_path / "r.json", [SLOW, "Done."])
     done = coderoom("run", "coder-executor", "Wait.", "--model", model, option, value, "--max-turns", "2", cwd=tmp_path)
     assert done.returncode == 1
-    assert f"outcome  {outcome}" in done.stdout
-    assert re.search(words, done.stdout)
+    assert f"outcome  {outcome}" in done.stderr
+    assert re.search(words, done.stderr)
 
 
 def test_a_setting_that_nothing_has_is_refused(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_a_run_says_what_it_costs_by_the_users_prices_too(tmp_path: Path) -> Non
         with OpenAIServer([reply]) as server:
             arguments = ["run", "coder-executor", "x", "--max-turns", "2", "--model", f"{server.base_url}#{model}"]
             done = coderoom(*arguments, cwd=tmp_path, env={"CODEROOM_PRICES": "prices.yaml"})
-        assert ("cost" in done.stdout) == (price is not None)
-        assert price is None or f"cost     ${price:.2f} " in done.stdout
+        assert ("cost" in done.stderr) == (price is not None)
+        assert price is None or f"cost     ${price:.2f} " in done.stderr
 
 
 def test_runs_are_listed_in_columns(tmp_path: Path) -> None:
@@ -237,6 +237,7 @@ def test_code_that_waits_for_approval_is_shown_once(tmp_path: Path) -> None:
     model = recording(tmp_path / "r.json", [reply, "It is 42."])
     done = coderoom("run", "human-approves", "x", "--model", model, cwd=tmp_path, stdin="y\n")
     assert done.returncode == 0
-    assert (done.stdout + done.stderr).count("print(6 * 7)") == 1
-    assert "[y/N] \n" in done.stdout + done.stderr  # The answer was not typed at a terminal, which ends the line.
-    assert all(text in done.stdout for text in ("First.", "The data:", "[1]"))
+    assert done.stdout == "It is 42.\n"
+    assert done.stderr.count("print(6 * 7)") == 1
+    assert "[y/N] \n" in done.stderr  # The answer was not typed at a terminal, which ends the line.
+    assert all(text in done.stderr for text in ("First.", "The data:", "[1]"))

@@ -343,6 +343,13 @@ def print_json(data: dict[str, Any]) -> None:
     typer.echo(text if is_readable else json.dumps(data, indent=2))
 
 
+def print_answer(answer: str) -> None:
+    """Print an answer and nothing else: as it is, or as a terminal can show it."""
+    if answer:
+        sys.stdout.write(f"{visible(answer) if sys.stdout.isatty() else answer}".rstrip("\n") + "\n")
+        sys.stdout.flush()
+
+
 def text_of(argument: str) -> str:
     """The text of an argument, for which '-' stands for standard input."""
     text = standard_input().removesuffix(b"\n") if argument == "-" else os.fsencode(argument)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -129,6 +130,7 @@ def run(
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
+    prints: Annotated[bool, typer.Option("--print", "-p", help="Print nothing but the answer.")] = False,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
     **options: Any,
@@ -137,18 +139,18 @@ def run(
 
     Shipped teams: coder-executor, coder-reviewer, analyst, code-act, test-driven, human-approves, maintainer. Without
     --workspace, the code works in a new folder in coderoom-workspace. It runs in a sandbox; where no wall works,
-    nothing runs unless you pass --wall none.
+    nothing runs unless you pass --wall none. If standard output is no terminal, it gets the answer, and standard error
+    the rest.
     """
-    from rich.console import Console
-
     from coderoom.configs import find_source
     from coderoom.runs import open_journal
 
-    console = Console(quiet=as_json)
+    console = _console(as_json, prints)
     kept = open_journal(journal, off=no_journal)
     last = _last_run(kept, team, cache, options) if goes_on else None
     source = None if goes_on else find_source(team)
-    _show_team(console, team)
+    if not prints:
+        _show_team(console, team)
     app.hasten_autogen()
     from coderoom.models.budgets import make_budget
     from coderoom.runs import Run
@@ -163,7 +165,14 @@ def run(
     else:
         prepared = _request(source, text, of_agents, **options).prepare()
         going = Run.begin(prepared, kept, budget=make_budget(limits), cached=cache, recording=record)
-    return _go(going, context, console, as_json, debug, otlp, review)
+    return _go(going, context, console, as_json, debug, otlp, review, prints)
+
+
+def _console(as_json: bool, prints: bool) -> Console:
+    """Where the run is shown: not where the answer stands alone."""
+    from rich.console import Console
+
+    return Console(stderr=prints or not sys.stdout.isatty(), quiet=as_json)
 
 
 def _show_team(console: Console, name: str) -> None:
@@ -215,11 +224,9 @@ def resume(
     It was killed, interrupted, failed or stopped by a limit. What the models have answered is not asked again, and
     code that has run is run again only where its variables are needed. The limits replace those of the run.
     """
-    from rich.console import Console
-
     from coderoom.runs import Run, exporting, open_journal, resume_solve
 
-    console = Console(quiet=as_json)
+    console = _console(as_json, False)
     limits, of_agents = budgets_of(budget, max_seconds, max_tokens)
     kept = open_journal(journal)
     if kept is None:
@@ -270,12 +277,13 @@ def _go(
     debug: bool,
     otlp: str | None,
     review: bool = False,
+    prints: bool = False,
 ) -> int:
     """Run it to its end and show it."""
     from coderoom._util.terminal import pausing_for_questions
     from coderoom.runs import RunView, asking_a_person, exporting
 
-    view = RunView(console)
+    view = RunView(console, answer_elsewhere=console.stderr, brief=prints)
     ask = asking_a_person(Path(run.prepared.request.workspace or "")) if review else None
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
@@ -285,6 +293,8 @@ def _go(
     view.end(record)
     if record.exception is not None and debug:
         traceback.print_exception(record.exception)
+    if console.stderr and not as_json:
+        app.print_answer(record.answer)
     return app.end(record, as_json)
 
 

@@ -29,7 +29,7 @@ from coderoom.models.budgets import RUN
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
 from coderoom.runs.durable import GO_ON
-from coderoom.runs.exec_view import show_isolation
+from coderoom.runs.exec_view import NO_WALL, show_isolation
 from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
 from coderoom.runs.story import (
     Branching,
@@ -70,11 +70,22 @@ class RunView:
     Args:
         console: Where to show it.
         all_branches: Whether the code and output of all branches is shown, and not only of those that went on.
+        answer_elsewhere: Whether the answer is printed elsewhere, and is not in the summary.
+        brief: Whether nothing is shown but what the run waits for, and the summary if it did not succeed.
     """
 
-    def __init__(self, console: Console, *, all_branches: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        all_branches: bool = False,
+        answer_elsewhere: bool = False,
+        brief: bool = False,
+    ) -> None:
         self._console = console
         self._all_branches = all_branches
+        self._answer_elsewhere = answer_elsewhere
+        self._brief = brief
         self._folding = Folding()
         self._speaker: str | None = None
         self._colours: dict[str, str] = {}
@@ -89,9 +100,10 @@ class RunView:
     def begin(self, record: RunRecord) -> None:
         """Show how the code of the team is isolated from this machine, or that it is not."""
         if self._record is None:  # Else it is a further task for the same team.
-            show_isolation(self._console, record.isolation)
+            if not self._brief or record.isolation == NO_WALL:
+                show_isolation(self._console, record.isolation)
             kind, _, recording = (record.model or "").partition(":")
-            if kind == "replay":
+            if kind == "replay" and not self._brief:
                 self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
             self._notices(record)
         self._record, self._speaker = record, None
@@ -99,6 +111,8 @@ class RunView:
 
     def show(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Show a message."""
+        if self._brief:
+            return
         told = self._story.tell(message)
         if isinstance(told, Streamed):
             self._stream(told)
@@ -141,11 +155,14 @@ class RunView:
         """Show the summary."""
         self._release()
         self.stop()
+        if self._brief and record.succeeded:
+            self._notices(record)
+            return
         self.show_rest()
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
-        self._console.print(_summary(record))
+        self._console.print(_summary(record, with_answer=not self._answer_elsewhere))
         self._notices(record)
 
     def show_rest(self) -> None:
@@ -275,7 +292,7 @@ def _bounded(output: str, whole: str | None = None) -> Text:
     return Text(text) if text.strip() else Text("(no output)", style="dim")
 
 
-def _summary(record: RunRecord) -> RenderableType:
+def _summary(record: RunRecord, *, with_answer: bool) -> RenderableType:
     usage = record.usage
     tokens = [f"{usage['total_tokens']:,} ({usage['prompt_tokens']:,} in, {usage['completion_tokens']:,} out)"]
     if len(record.usage_by_agent) > 1:
@@ -314,7 +331,7 @@ def _summary(record: RunRecord) -> RenderableType:
     for name, value in rows.items():
         if value:
             table.add_row(name, Text(visible(value), style=styles.get(name, "")))
-    if not record.succeeded or not record.answer:
+    if not record.succeeded or not record.answer or not with_answer:
         return table
     panels = [Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green")]
     if output := output_beside(record.answer, record.output):

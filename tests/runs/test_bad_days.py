@@ -104,8 +104,9 @@ def test_a_workspace_that_takes_nothing_is_refused_before_a_model_is_asked(
             check=False,
         )
     assert server.requests == []
-    assert (done.returncode, done.stdout) == (2, "team code-act\n")
-    assert done.stderr == f"coderoom: The workspace {str((disk / folder).resolve())!r} cannot be written to: {words}.\n"
+    assert (done.returncode, done.stdout) == (2, "")
+    said = f"coderoom: The workspace {str((disk / folder).resolve())!r} cannot be written to: {words}.\n"
+    assert done.stderr == f"team code-act\n{said}"
 
 
 # Each run had its own contents.

@@ -211,7 +211,7 @@ def test_a_server_that_is_no_model_service_is_an_error(tmp_path: Path) -> None:
         assert (found["passed"], found["errored"]) == (0, 1)
         shown = coderoom("run", TEAM, "x", cwd=tmp_path, env=env(server))
     assert shown.returncode == 1
-    assert "does not speak OpenAI's protocol" in " ".join(shown.stdout.split())
+    assert "does not speak OpenAI's protocol" in " ".join(shown.stderr.split())
 
 
 @pytest.mark.slow

@@ -277,9 +277,9 @@ def test_a_run_is_shown_as_it_was(folder: Folder) -> None:
     live = folder.command(*RUN, "--model", model)
     shown = folder.command("runs", "show")
     lines, lines_shown = (
-        [line for line in each.stdout.splitlines() if re.match(r"│.*\b42\b", line)] for each in (live, shown)
+        [line for line in text.splitlines() if re.match(r"│.*\b42\b", line)] for text in (live.stderr, shown.stdout)
     )
-    assert lines == lines_shown
+    assert lines == lines_shown[:1]  # The answer is on standard output.
     steps = [step for step in folder.run("runs", "show")["steps"] if step["kind"] != "message"]
     assert [step["kind"] for step in steps] == ["task", "model", "code", "model"]
     assert "Compute it." in str(steps[1]["request"]["messages"])

@@ -52,7 +52,7 @@ def test_a_refused_key_is_told_with_the_way_out(tmp_path: Path) -> None:
     with OpenAIServer([Failure(401, code="invalid_api_key")], repeat=True) as server:
         env = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-secret"}
         done = coderoom("run", "coder-reviewer", "Do it.", cwd=tmp_path, env=env)
-    text = " ".join(done.stdout.split())
+    text = " ".join(done.stderr.split())
     assert done.returncode == 1
     assert "AuthenticationError" in text
     assert "OPENAI_API_KEY" in text
