@@ -335,6 +335,39 @@ class CodeRunner:
         self.last_attempt = await aside(self._to_attempt, number, selection, result, saved, large=large)
         return self.last_attempt
 
+    async def run_given(
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None = None,
+        *,
+        kept: bool = True,
+    ) -> ExecutionResult:
+        """Run code that a person has written, without approval.
+
+        Args:
+            blocks: The code.
+            cancellation_token: Ends it.
+            on_output: Called with output while it runs.
+            kept: Whether it is a step of the run. What only looks at the session is none.
+        """
+        if not kept:
+            await self.catch_up(cancellation_token)
+            return await self.executor.run(blocks, cancellation_token, on_output)
+        try:
+            return await self._run(blocks, cancellation_token, on_output)
+        finally:
+            await self.release()
+
+    def state(self) -> tuple[Any, ...]:
+        """What has run so far, for `go_back`."""
+        return list(self._past), self._has_run, self._count, self.branchings
+
+    def go_back(self, state: tuple[Any, ...]) -> None:
+        """Go on from a `state`, which the executor has again."""
+        past, self._has_run, self._count, self.branchings = state
+        self._past, self.last_attempt = list(past), None
+
     async def undo(self, cancellation_token: CancellationToken) -> str:
         """Undo the code since the last `release`; return what was restored, in words, and nothing if nothing was."""
 

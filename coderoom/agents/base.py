@@ -79,7 +79,7 @@ from coderoom.models.calling import call_model
 from coderoom.models.compacting import CompactingContext
 from coderoom.models.structured import Answer, ask_structured
 from coderoom.outcome import Outcome
-from coderoom.sandbox import Artifact, OnOutput, stream_gathered
+from coderoom.sandbox import Artifact, ExecutionResult, OnOutput, stream_gathered
 
 DecisionT = TypeVar("DecisionT", bound=BaseModel)
 
@@ -527,6 +527,40 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
     async def catch_up(self, cancellation_token: CancellationToken) -> None:
         """In a resumed run, run the code again whose results are known, so that what it has changed is there."""
         await self._runner.catch_up(cancellation_token)
+
+    async def start(self) -> None:
+        """Start the executor now and not on first use."""
+        await self._runner.executor.start()
+
+    async def run_given(
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None = None,
+        *,
+        kept: bool = True,
+    ) -> ExecutionResult:
+        """Run code of a person where the agent's code runs, without approval; the conversation stays as it is.
+
+        Args:
+            blocks: The code.
+            cancellation_token: Ends it.
+            on_output: Called with output while it runs.
+            kept: Whether it is a step of the run. What only looks at the session is none.
+        """
+        return await self._runner.run_given(blocks, cancellation_token, on_output, kept=kept)
+
+    def ran(self) -> Any:
+        """What code has run so far, for `go_back`."""
+        return self._runner.state()
+
+    def go_back(self, ran: Any) -> None:
+        """Go on from the code that had run, after conversation and executor were restored.
+
+        Args:
+            ran: What `ran` returned, of this agent or of one with the same config.
+        """
+        self._runner.go_back(ran)
 
     @property
     def interrupted(self) -> CodeExecutionEvent | None:

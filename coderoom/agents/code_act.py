@@ -12,7 +12,7 @@ from weakref import WeakSet
 from autogen_agentchat.base import Handoff, TaskResult
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
 from autogen_core import CancellationToken, Component, ComponentLoader, ComponentModel
-from autogen_core.code_executor import CodeExecutor
+from autogen_core.code_executor import CodeBlock, CodeExecutor
 from autogen_core.memory import Memory
 from autogen_core.model_context import BufferedChatCompletionContext, ChatCompletionContext
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage
@@ -47,7 +47,7 @@ from coderoom.agents.variations import Variation
 from coderoom.approval import Approval, ApprovalFuncType
 from coderoom.executors import Checkpoints, SandboxCodeExecutor, keeps_variables
 from coderoom.models.budgets import Budget
-from coderoom.sandbox import OnOutput
+from coderoom.sandbox import ExecutionResult, OnOutput
 
 _REMEMBERED = 50
 
@@ -347,6 +347,30 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
         """Run the agent on a task and yield what happens, in the conversation of `ctx` if it is given."""
         run = super().run_stream if ctx is None else ctx.run_stream
         return run(task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages)
+
+    async def run_given(
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None = None,
+        *,
+        kept: bool = True,
+    ) -> ExecutionResult:
+        """Run code of a person in the session; see `CodingAgent.run_given`."""
+        await await_with_token(self._session.functions(), cancellation_token)
+        if lost := await self._session.restore(cancellation_token):
+            await self._add_to_context(lost)
+        return await self._session.run_given(blocks, cancellation_token, on_output, kept=kept)
+
+    def ran(self) -> Any:
+        """What code has run so far, for `go_back`."""
+        return super().ran(), self._session.state()
+
+    def go_back(self, ran: Any) -> None:
+        """Go on from the code that had run; see `CodingAgent.go_back`."""
+        by_runner, in_session = ran
+        super().go_back(by_runner)
+        self._session.go_back(in_session)
 
     async def start(self) -> None:
         """Start the sandbox and the workbenches now and not on first use."""

@@ -222,10 +222,6 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
 
     # --- The interface of AutoGen's agents ---
 
-    async def start(self) -> None:
-        """Start the executor now and not on first use."""
-        await self._runner.executor.start()
-
     async def close(self) -> None:
         """Stop the executor. It starts again if the agent is used again."""
         await self._runner.close()

@@ -22,7 +22,14 @@ from coderoom.agents.tools import Workbenches
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import SandboxCodeExecutor
 from coderoom.outcome import Outcome
-from coderoom.sandbox import CallRecorder, FunctionCall, HostFunction, OnOutput, host_functions
+from coderoom.sandbox import (
+    CallRecorder,
+    ExecutionResult,
+    FunctionCall,
+    HostFunction,
+    OnOutput,
+    host_functions,
+)
 
 OnError = Literal["keep", "rollback"]
 
@@ -52,6 +59,7 @@ class CodeActSession:
         self._runner = runner
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
+        self._has_functions = bool(tools or workbenches)
         self._on_error = on_error
         self._recorder = CallRecorder()
         self._functions: tuple[HostFunction, ...] | None = None
@@ -106,6 +114,36 @@ class CodeActSession:
         finally:
             await self._runner.release()
         return self._runner.last_attempt or attempt
+
+    async def run_given(
+        self,
+        blocks: Sequence[CodeBlock],
+        cancellation_token: CancellationToken,
+        on_output: OnOutput | None,
+        *,
+        kept: bool,
+    ) -> ExecutionResult:
+        """Run code of a person; see `CodeRunner.run_given`."""
+        await self.set_variables(cancellation_token)
+        self._recorder.take()
+        result = await self._runner.run_given(blocks, cancellation_token, on_output, kept=kept)
+        if result.state_lost:
+            self._cells, self._failed, self._are_set = [], 0, False
+        if kept and result.outcome is Outcome.OK:
+            self._cells.append(PastCell(blocks=list(blocks), calls=self._recorder.take()).with_output(result.output))
+        elif kept:
+            self._failed += 1
+        return result
+
+    def state(self) -> tuple[Any, ...]:
+        """What has run so far, for `go_back`."""
+        return list(self._cells), self._failed, self._are_set, self._to_restore
+
+    def go_back(self, state: tuple[Any, ...]) -> None:
+        """Go on from a `state`, which the executor has again, unless functions are offered anew."""
+        cells, self._failed, self._are_set, to_restore = state
+        is_anew = self._has_functions and self._functions is None
+        self._cells, self._to_restore = list(cells), to_restore or is_anew
 
     def branch(self, runner: CodeRunner) -> CodeActSession:
         """The session of a branch, whose code `runner` runs."""

@@ -194,7 +194,7 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         super().__init__(config, shows_values=True)
 
     async def offer(self, functions: Sequence[HostFunction]) -> None:
-        """Replace the functions of the host that the code may call; an open session is restarted.
+        """Replace the functions of the host that the code may call; an open session is restarted if there are any.
 
         They are not part of the config, so offer them again after loading one.
 
@@ -206,6 +206,8 @@ class SandboxCodeExecutor(SandboxedExecutor, Component[SandboxCodeExecutorConfig
         """
         if functions and self._settings.state != "session":
             raise RequestError("Functions of the host can only be offered with state='session'.")
+        if not functions and not self._functions:
+            return
         self._functions = tuple(functions)
         if self._runtime is not None:
             runtime = await self._get_runtime()

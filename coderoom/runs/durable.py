@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
 
 from coderoom._util.text import MASK, counted
+from coderoom.agents.base import CodingAgent
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, make_budget
@@ -23,7 +26,17 @@ from coderoom.runs.observers import Recorder
 from coderoom.runs.record import FAILED, UNFINISHED, RunRecord
 from coderoom.runs.review import Ask
 from coderoom.runs.run_log import RunLog
-from coderoom.runs.team_run import PreparedRun, Watcher, close_team, prepare_run, run_team
+from coderoom.runs.said import Said, said_in
+from coderoom.runs.team_run import (
+    PreparedRun,
+    Watcher,
+    close_team,
+    coding_agents_of,
+    hand_over_sessions,
+    prepare_run,
+    run_team,
+)
+from coderoom.sandbox import ExecutionResult, OnOutput
 from coderoom.steps import CODE, StepObserver, observing
 
 _TEAM_COMMANDS: Final = ("run", "chat", "batch", "fix")
@@ -34,18 +47,20 @@ GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value}
 
 @dataclass
 class Run:
-    """A run of a team: the tasks that it has, in order, of which all but the last were finished before.
+    """A run of a team: its task, and what was said to it before.
 
     Attributes:
         prepared: The team.
-        tasks: The tasks.
+        past: What was said before, in order.
+        task: The task.
         log: Its part of the journal.
         budget: What each task may use; `None`: no limit.
         recorder: Records the model traffic, that of tasks before too; `None`: nobody does.
     """
 
     prepared: PreparedRun
-    tasks: list[str]
+    past: list[Said]
+    task: str
     log: RunLog
     budget: Budget | None = None
     recorder: Recorder | None = None
@@ -95,7 +110,7 @@ class Run:
             }
             log.begin(command, record.team, record.task, record.model, request, run)
             record.run = log.run
-        return cls(prepared, [record.task], log, budget, recorder)
+        return cls(prepared, [], record.task, log, budget, recorder)
 
     @classmethod
     def resume(
@@ -150,14 +165,18 @@ class Run:
         journal.claim(entry.id, request)
         journal.hide_values(secrets_of(prepared.team))
         known = list(journal.steps(entry.id, with_values=True))
-        tasks = [step.result["task"] for step in known if step.kind == TASK] or [entry.task]
+        past = said_in(known) or [Said("task", entry.task)]
+        if task is None:  # The last one is finished. What was said after it belongs to no task.
+            while past[-1].kind != "task":
+                past.pop()
+            task = past.pop().text
         log = RunLog(journal, run=entry.id, known=known)
         done = [step for step in known if step.kind not in (TASK, MESSAGE, EVENT)]
         if any(MASK in json.dumps(step.result) for step in done):
             log.note(f"Something like a key was in what was answered before; the journal has {MASK} in its place.")
         if done and done[-1].kind != CODE and entry.state in ("killed", Outcome.CANCELLED):
             log.note("If code was running when the run ended, it is run again from its beginning, with all its blocks.")
-        return cls(prepared, tasks if task is None else [*tasks, task], log, allowed, recorder)
+        return cls(prepared, past, task, log, allowed, recorder)
 
     async def go(
         self,
@@ -169,17 +188,14 @@ class Run:
         token: CancellationToken | None = None,
         ask: Ask | None = None,
     ) -> RunRecord:
-        """Run the last task, after the others, of which every step is known. The arguments are those of `run_team`.
+        """Run the task, after what was said before. The arguments are those of `run_team`.
 
         Returns:
-            The record of the last task.
+            The record of the task.
         """
         try:
-            for task in self.tasks[:-1]:
-                end = CancellationToken()
-                with observing(_OnlyKnown(end)):
-                    await self.go_on(self.record_of(task), lambda message: None, close=False, token=end)
-            record = self.record_of(self.tasks[-1])
+            await self.repeat()
+            record = self.record_of(self.task)
             if self.log.known:
                 done = counted(self.log.known, "step")
                 record.notices.append(f"Resumed, with {done} from before, which nobody does again.")
@@ -194,6 +210,78 @@ class Run:
         finally:
             if close:
                 self.prepared.remove_empty_folder()
+
+    async def repeat(self) -> list[RunRecord]:
+        """Go through what was said before, of which all steps are known, so that the team has its conversation.
+
+        Returns:
+            The records of the tasks.
+        """
+        records = []
+        past, self.past = self.past, []
+        for said in past:
+            end = CancellationToken()
+            with observing(_OnlyKnown(end)):
+                if said.kind == "task":
+                    record = self.record_of(said.text)
+                    records.append(await self.go_on(record, lambda message: None, close=False, token=end))
+                elif said.kind == "run":
+                    with suppress(asyncio.CancelledError):  # It was cut off.
+                        await self.run_given(said, end)
+                elif said.kind == "model":
+                    await self.use_model(said)
+        return records
+
+    async def run_given(
+        self, said: Said, token: CancellationToken, on_output: OnOutput | None = None
+    ) -> ExecutionResult:
+        """Run a person's code where the team's first agent that runs code does so, as a step of the run.
+
+        Args:
+            said: The code.
+            token: Ends it.
+            on_output: Called with output while it runs.
+
+        Raises:
+            RequestError: No agent of the team runs code in a session.
+            asyncio.CancelledError: The token was cancelled.
+        """
+        agent = self.coder()
+        blocks = [CodeBlock(code=said.code, language=said.language)]
+        with observing(self.log):
+            return await agent.run_given(blocks, token, on_output)
+
+    async def use_model(self, said: Said) -> None:
+        """Go on with another model: with a team of the same file that gets the conversation and the sessions.
+
+        Raises:
+            RequestError: There is no such model, or it needs something that is missing.
+        """
+        old = self.prepared
+        new = replace(old.request, model=said.model, task="", files=(), more_tasks=True).prepare()
+        await new.team.load_state(await old.team.save_state())
+        hand_over_sessions(old.team, new.team)
+        for one, other in zip(coding_agents_of(old.team), coding_agents_of(new.team), strict=True):
+            other.go_back(one.ran())
+        await close_team(old.team)
+        self.prepared = replace(new, own_folder=old.own_folder)
+        self.prepared.record.run = old.record.run
+        if self.log.journal is not None:
+            self.log.journal.hide_values(secrets_of(new.team))
+
+    def coder(self) -> CodingAgent[Any]:
+        """The team's first agent that runs code, in whose session a person's code runs.
+
+        Raises:
+            RequestError: There is none.
+        """
+        found = next(iter(coding_agents_of(self.prepared.team)), None)
+        if found is None:
+            raise RequestError(
+                f"No agent of the team {self.prepared.record.team!r} runs code in a session: choose a team with a "
+                "CodeExecutorAgent or a CodeActAgent of coderoom.agents."
+            )
+        return found
 
     async def go_on(self, record: RunRecord, watch: Watcher, **how: Any) -> RunRecord:
         """Run the task of a record of this run. The other arguments are those of `run_team`."""

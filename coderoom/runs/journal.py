@@ -506,12 +506,15 @@ FILES_IN: Final = "\n\nFiles in the working folder: "
 HOSTS_IN: Final = "\n\nHosts that code can reach: "
 """The same for hosts, after the files."""
 
+RAN_IN: Final = "\n\nThe person has run this code in the session since ("
+"""The same for code that a person has run, before the files."""
+
 
 def without_files(task: str) -> str:
     """A task as its author wrote it."""
     for words in (HOSTS_IN, FILES_IN):
         task = task.rpartition(words)[0] or task
-    return task
+    return task.partition(RAN_IN)[0] or task
 
 
 def summary(entry: RunEntry) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.generation import BranchesJudged
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord, network_in
+from coderoom.runs.said import Said, undone_in
 from coderoom.runs.story import Branching, Check, message_of, tell_steps
 from coderoom.steps import CODE, MODEL, StepObserver, branch
 
@@ -133,8 +134,12 @@ class RunLog(Writer, StepObserver):
     def resume(self, run: str | None, known: Iterable[Step], *, exact: bool = False) -> None:
         """Go on with a run, whose steps are known; if `exact`, not with replies in which something was masked."""
         self.run = run
-        for step in known:
+        steps = list(known)
+        undone = undone_in(steps)
+        for step in steps:
             self._number = step.number
+            if step.number in undone:
+                continue
             if exact and step.kind == MODEL and MASK in json.dumps(step.result):
                 continue
             self._results[step.key].append(step.result)
@@ -206,6 +211,16 @@ class RunLog(Writer, StepObserver):
             return False
         self.write(MESSAGE, data, actor=message.source, key=self._key(MESSAGE, same))
         return True
+
+    @property
+    def last(self) -> int:
+        """The number of the last step; 0 if there is none."""
+        return self._number
+
+    def add_said(self, said: Said) -> None:
+        """Write what a person has said to a run beside its tasks."""
+        if self._journal is not None:
+            self.write(EVENT, said.to_json(), actor="user")
 
     def add_event(self, event: object) -> None:
         """Write an event of the generator, unless it is from before the run was resumed."""

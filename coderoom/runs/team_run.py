@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -38,6 +39,7 @@ from coderoom.errors import (
     SandboxUnavailable,
 )
 from coderoom.executors import adopt_orphans, end_descendants
+from coderoom.executors.base import SandboxedExecutor
 from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.names import model_name_of
 from coderoom.models.prices import price_table, priced_as
@@ -484,6 +486,23 @@ def executors_of(team: Any) -> list[Any]:
     """The executors of a team's agents, those of nested teams too, and agents that run code without one."""
     found = [agent if isinstance(agent, HasSandbox) else executor_of(agent) for agent in agents_of(team)]
     return [executor for executor in found if executor is not None]
+
+
+def coding_agents_of(team: Any) -> list[CodingAgent[Any]]:
+    """The agents of a team that write or run code in an executor, without what is around them."""
+    agents = (getattr(agent, "agent", agent) for agent in agents_of(team))
+    return [agent for agent in agents if isinstance(agent, CodingAgent)]
+
+
+def hand_over_sessions(old: Any, new: Any) -> bool:
+    """Have the executors of a new team go on with the sessions of an old one, if their settings are equal.
+
+    Returns:
+        Whether all of the new team's do.
+    """
+    pairs = zip_longest(executors_of(old), executors_of(new))
+    taken = [isinstance(other, SandboxedExecutor) and other.take_over(one) for one, other in pairs]
+    return all(taken)
 
 
 def folder_of(executor: Any) -> Path | None:

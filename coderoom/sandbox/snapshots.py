@@ -35,6 +35,11 @@ class Snapshot:
         self._engine = engine
         self.remove = weakref.finalize(self, remove_folder, copy)  # It is also removed with this object.
 
+    @property
+    def folder(self) -> Path:
+        """Where the copy is."""
+        return self._copy
+
     @classmethod
     async def take(cls, workspace: Path | None, engine: EngineSession, limits: Limits) -> Self:
         """Copy the files."""

@@ -1,29 +1,34 @@
-"""Reads tasks for a team from standard input, one after the other. Used by `coderoom chat`."""
+"""A chat with a team: tasks and commands that a person gives, one after the other. Used by `coderoom chat`."""
 
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Final
 
 from rich.console import Console
 
+from coderoom._util.terminal import pausing_for_questions
 from coderoom.approval.human import input_descriptor, read_line
-from coderoom.errors import CodeRoomError
+from coderoom.errors import CodeRoomError, JournalError, SandboxUnavailable
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
+from coderoom.runs.prompt.chat import Chat
+from coderoom.runs.prompt.commands import find_command
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import executors_of, start_sandboxes
 from coderoom.runs.view import RunView
 
 _PROMPT: Final = "> "
-_HOW: Final = "Write one task after the other. Ctrl-C ends a task; an empty line, exit or Ctrl-D the chat."
+_HOW: Final = (
+    "Write one task after the other; /help lists the commands. Ctrl-C ends a task; an empty line, exit or Ctrl-D the "
+    "chat."
+)
 _ENDS: Final = ("", "exit", "quit", "/exit", "/quit")
-_ASKS_HOW: Final = ("help", "/help", "?")
+_ASKS_HELP: Final = ("help", "?")
 
 
 async def chat(run: Run, console: Console, *, owns_process: bool = False) -> list[RunRecord]:
-    """Read tasks from standard input, a line each, and run the team on them until there is none.
+    """Read tasks and commands from standard input, a line each, until there is none.
 
     Args:
         run: The team; its task comes first if it is not empty.
@@ -37,38 +42,50 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
         SandboxUnavailable: A sandbox broke, or no wall works.
         MissingDependencyError: A package to preload is not installed.
     """
-    records: list[RunRecord] = []
-    prepared = run.prepared
-    view = RunView(console)
+    chatting = Chat(run, console, RunView(console))
+    record = run.prepared.record
     if owns_process:
         adopt_orphans()
     try:
-        if not prepared.record.task:  # What is missing is known before the first one.
+        if not record.task:  # What is missing is known before the first one.
             try:
-                await start_sandboxes(executors_of(prepared.team))
+                await start_sandboxes(executors_of(run.prepared.team))
             except CodeRoomError as error:
-                prepared.record.error = str(error)
-                run.log.end(prepared.record)
+                record.error = str(error)
+                run.log.end(record)
                 raise
-        task = prepared.record.task or prepared.request.with_files(await _ask(console, _HOW))
-        while task:
-            record = run.record_of(task)
-            records.append(record)
-            try:
-                await run.go_on(record, view.show, begin=partial(view.begin, record), close=False)
-            finally:
-                view.stop()
-            view.end(record)
-            if record.cancelled and not sys.stdin.isatty():
-                break  # Ctrl-C ends a list of tasks; a person is asked for another one.
-            task = await _ask(console)
+        chatting.begin()
+        with pausing_for_questions(chatting.view.pause):
+            line = run.task or await _ask(console, _HOW)
+            is_task = bool(run.task)
+            while line:
+                last = await _do(chatting, line, is_task=is_task)
+                if last is not None and last.cancelled and not sys.stdin.isatty():
+                    break  # Ctrl-C ends a list of tasks; a person is asked for another one.
+                line, is_task = await _ask(console), False
     finally:
-        if not records and not prepared.record.error:
+        if not chatting.spent and not record.error:
             run.log.discard()
-        await run.close()
+        await chatting.close()
         if owns_process:
             end_descendants()
-    return records
+    return chatting.records
+
+
+async def _do(chat: Chat, line: str, *, is_task: bool) -> RunRecord | None:
+    """Do what a line says: a command, or a task, whose record is returned."""
+    if is_task or line[0] not in "/!":
+        return await chat.go(line)
+    if line[:2] in ("//", "!!"):  # A task that begins with what commands begin with.
+        return await chat.go(line[1:])
+    try:
+        command, argument = find_command(line)
+        await command.do(chat, argument)
+    except (SandboxUnavailable, JournalError):
+        raise
+    except CodeRoomError as error:
+        chat.say(str(error), "yellow")
+    return None
 
 
 async def _ask(console: Console, how: str = "") -> str:
@@ -79,7 +96,7 @@ async def _ask(console: Console, how: str = "") -> str:
         if how:
             console.print(how, style="dim")
         console.print(f"\n{_PROMPT}", end="", style="bold")
-    task = (await read_line(descriptor) or "").strip()
-    if task.lower() in _ASKS_HOW:
-        return await _ask(console, _HOW)
-    return "" if task.lower() in _ENDS else task
+    line = (await read_line(descriptor) or "").strip()
+    if line.lower() in _ASKS_HELP:
+        return "/help"
+    return "" if line.lower() in _ENDS else line

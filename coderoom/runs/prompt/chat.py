@@ -1,0 +1,324 @@
+"""The state of a chat: its run, its records, what goes with the next task, and states to go back to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from autogen_core import CancellationToken
+from autogen_core.code_executor import CodeBlock
+from rich.console import Console
+from rich.text import Text
+
+from coderoom._util.text import bound_output, visible
+from coderoom.agents import metadata as keys
+from coderoom.blocks import fence
+from coderoom.errors import CodeRoomError, RequestError
+from coderoom.executors import Checkpoints, SandboxCodeExecutor
+from coderoom.runs.durable import Run
+from coderoom.runs.exec_view import NO_WALL
+from coderoom.runs.interrupts import route_signals
+from coderoom.runs.journal import FILES_IN, RAN_IN
+from coderoom.runs.prompt.folder import Facts, diff_of, differing, facts_of, without_own
+from coderoom.runs.record import RunRecord, network_words
+from coderoom.runs.said import Said
+from coderoom.runs.team_run import coding_agents_of, executors_of, folder_of
+from coderoom.runs.view import RunView
+from coderoom.sandbox import Checkpoint, ExecutionResult, OutputChunk
+from coderoom.sandbox.snapshots import Snapshot
+
+_MOST_TOLD: Final = 4_000
+"""Characters of the output of a person's code that the model gets."""
+_MOST_MARKS: Final = 5
+"""How many tasks can be undone. Each has a copy of the working folder."""
+_MOST_CALLS: Final = 10
+_LONGEST_TASK: Final = 60
+
+
+@dataclass
+class Mark:
+    """The state before a task.
+
+    Attributes:
+        task: The task.
+        first: The number of its first step in the journal.
+        records: How many tasks there were before.
+        told: What went with it.
+        files: The files that went with it.
+        state: The team's.
+        ran: What its agents had run.
+        saved: The checkpoints of its executors, by their places.
+        lost: Why something cannot be undone.
+        after: The files of the working folder when the task, and what was run after it, had ended.
+    """
+
+    task: str
+    first: int
+    records: int
+    told: list[str]
+    files: list[str]
+    state: Mapping[str, Any]
+    ran: list[Any]
+    saved: dict[int, Checkpoint]
+    lost: list[str]
+    after: Facts = field(default_factory=dict)
+
+
+class Chat:
+    """A chat with a team.
+
+    Args:
+        run: The team, and its part of the journal.
+        console: Where to show what happens.
+        view: Shows tasks there.
+
+    Attributes:
+        run: The same; another one after `/team`.
+        view: The same.
+        spent: The records of all tasks.
+        records: The records of those that were not undone.
+        files: The names of files that go with the next task.
+        told: What else the model is told with the next task.
+        files_before: The files of the working folder when the chat began.
+    """
+
+    def __init__(self, run: Run, console: Console, view: RunView) -> None:
+        self.run = run
+        self.view = view
+        self.spent: list[RunRecord] = []
+        self.records: list[RunRecord] = []
+        self.files = [] if run.task else [file.name for file in run.prepared.request.files]
+        self.told: list[str] = []
+        self.files_before: Facts = {}
+        self._console = console
+        self._marks: list[Mark] = []
+        self._first: Mark | None = None
+
+    def begin(self) -> None:
+        """Note the files at the beginning."""
+        self.files_before = {} if self.folder is None else without_own(facts_of(self.folder))
+
+    def overlaid(self) -> SandboxCodeExecutor | None:
+        """The executor that keeps changes apart from the working folder; `None` if there is none."""
+        executors = [each for each in self._executors() if isinstance(each, SandboxCodeExecutor)]
+        return next((each for each in executors if each.workspace_mode == "overlay"), None)
+
+    def say(self, text: str, style: str = "") -> None:
+        """Show a text, which need not be ours."""
+        self._console.print(Text(visible(text), style=style))
+
+    @property
+    def console(self) -> Console:
+        """Where to show things; texts that are not ours go through `say`."""
+        return self._console
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that the code works in; `None` if that is none of this machine."""
+        folders = (folder_of(executor) for executor in executors_of(self.run.prepared.team))
+        return next(filter(None, folders), None)
+
+    async def go(self, words: str) -> RunRecord:
+        """Run a task, with what goes with it."""
+        run, request = self.run, self.run.prepared.request
+        task = words + "".join(self.told)
+        if self.files:
+            task += f"{FILES_IN}{', '.join(self.files)}"
+        record = run.record_of(task if self.spent else request.with_files(task))
+        await self._mark(words)
+        self.files, self.told = [], []
+        self.spent.append(record)
+        self.records.append(record)
+        try:
+            await run.go_on(record, self.view.show, begin=partial(self.view.begin, record), close=False)
+        finally:
+            self.view.stop()
+            self._note_files()
+        self.view.end(record)
+        return record
+
+    async def run_code(self, words: str, code: str, language: str) -> ExecutionResult | None:
+        """Run code in the team's session, and show its output; `None` if Ctrl-C ended it.
+
+        The model is told with the next task.
+        """
+        said = Said("run", words, code, language)
+        self.run.coder()
+        self.run.log.add_said(said)
+        token, streamed = CancellationToken(), []
+
+        def show(chunk: OutputChunk) -> None:
+            streamed.append(chunk.text)
+            self._console.print(Text(visible(chunk.text)), end="", soft_wrap=True)
+
+        try:
+            with route_signals(token.cancel):
+                result = await self.run.run_given(said, token, show)
+        except BaseException:
+            if not token.is_cancelled():
+                raise
+            self.say("\nThe code was ended.", "yellow")
+            self.told.append(_told(code, language, f"{''.join(streamed)}\n[The person ended it.]", "cancelled"))
+            return None
+        finally:
+            self._note_files()
+        shown = "".join(streamed)
+        rest = result.output.removeprefix(shown) if result.output.startswith(shown) else ""
+        if rest.strip():
+            self.say(rest.rstrip("\n"))
+        elif shown and not shown.endswith("\n"):
+            self._console.print()
+        if not result.output.strip():
+            self.say("(no output)", "dim")
+        if result.exit_code:
+            self.say(f"{result.outcome} · exit code {result.exit_code}", "red")
+        self.told.append(_told(code, language, result.output, f"{result.outcome}, exit code {result.exit_code}"))
+        return result
+
+    async def undo(self, *, force: bool = False) -> list[str]:
+        """Go back to before the last task.
+
+        Args:
+            force: Whether changes of others in the working folder are undone, too.
+
+        Returns:
+            What is as it was, and what is not.
+
+        Raises:
+            RequestError: There is no task to undo, or others have changed files since.
+        """
+        if not self._marks:
+            raise RequestError(f"There is no task to undo; the last {_MOST_MARKS} of a team can be.")
+        mark = self._marks[-1]
+        others = differing(mark.after, self._facts())
+        if others and not force and any(isinstance(saved.files, Snapshot) for saved in mark.saved.values()):
+            raise RequestError(
+                f"Since the task has ended, others have changed {', '.join(others[:5])}"
+                f"{' and more' if len(others) > 5 else ''}, which /undo would undo, too. Write /undo force to do it."
+            )
+        team, executors = self.run.prepared.team, self._executors()
+        restored, lost = ["conversation"], list(mark.lost)
+        for number, saved in mark.saved.items():
+            try:
+                restored.append(await executors[number].rollback(saved))
+            except RequestError as error:
+                lost.append(str(error))
+        await team.load_state(mark.state)
+        if len(restored) > len(mark.saved):
+            for agent, ran in zip(coding_agents_of(team), mark.ran, strict=True):
+                agent.go_back(ran)
+        self._marks.pop()
+        await self._release(mark)
+        undone = self.records[mark.records :]
+        del self.records[mark.records :]
+        self.told, self.files = mark.told, mark.files
+        self.run.log.add_said(Said("undo", "/undo", first=mark.first))
+        self._note_files()
+        before = " ".join(mark.task.split())[:_LONGEST_TASK]
+        return [f"As before the task {before!r}: {' and '.join(dict.fromkeys(restored))}.", *lost, *_not_undone(undone)]
+
+    async def diff(self, *, whole: bool) -> list[str]:
+        """What has changed in the working folder since the last task began, or since the first one did.
+
+        Raises:
+            RequestError: There is no copy of the files of then.
+        """
+        overlaid = self.overlaid()
+        if overlaid is not None:
+            return str(await overlaid.diff()).splitlines()
+        if self._first is None:
+            return []
+        mark = self._first if whole or not self._marks else self._marks[-1]
+        files = next((saved.files for saved in mark.saved.values() if isinstance(saved.files, Snapshot)), None)
+        if files is None or self.folder is None:
+            raise RequestError(" ".join(["There is no copy of the files before the task.", *mark.lost]))
+        return await asyncio.to_thread(lambda folder: list(diff_of(files.folder, folder)), self.folder)
+
+    def _executors(self) -> list[Any]:
+        return executors_of(self.run.prepared.team)
+
+    def _facts(self) -> Facts:
+        return {} if self.folder is None else facts_of(self.folder)
+
+    def _note_files(self) -> None:
+        """Note the files after code has run: what others change from now on is not undone silently."""
+        if self._marks:
+            self._marks[-1].after = self._facts()
+
+    async def _mark(self, task: str) -> None:
+        """Save the state before a task."""
+        team = self.run.prepared.team
+        saved: dict[int, Checkpoint] = {}
+        lost: list[str] = []
+        try:
+            for agent in coding_agents_of(team):
+                await agent.start()  # A session begins anew when functions are offered to it.
+            for number, executor in enumerate(self._executors()):
+                if not isinstance(executor, Checkpoints):
+                    lost.append(f"{type(executor).__name__} keeps no checkpoints: its variables and files stay.")
+                    continue
+                try:
+                    saved[number] = mark = await executor.checkpoint()
+                except RequestError as error:
+                    lost.append(str(error))
+                    continue
+                if mark.files is None:
+                    lost.append("The files stay as they are: there are too many for a copy.")
+            state = await team.save_state()
+        except (CodeRoomError, NotImplementedError):  # The task will say what is wrong.
+            return
+        ran = [agent.ran() for agent in coding_agents_of(team)]
+        first = self.run.log.last + 1
+        mark = Mark(task, first, len(self.records), self.told, self.files, state, ran, saved, lost)
+        self._marks.append(mark)
+        if self._first is None:
+            self._first = mark
+        while len(self._marks) > _MOST_MARKS:
+            await self._release(self._marks.pop(0))
+
+    async def _release(self, mark: Mark) -> None:
+        if mark is not self._first:
+            for number, saved in mark.saved.items():
+                await self._executors()[number].release(saved)
+
+    async def look(self, code: str) -> ExecutionResult:
+        """Run Python code that looks at the session and leaves nothing there."""
+        token = CancellationToken()
+        with route_signals(token.cancel):
+            return await self.run.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
+
+    async def close(self) -> None:
+        """Close the team."""
+        await self.run.close()
+
+
+def _not_undone(records: Sequence[RunRecord]) -> list[str]:
+    """What tasks have done that nothing undoes."""
+    calls = [
+        call
+        for record in records
+        for message in record.messages
+        for call in json.loads(message.metadata.get(keys.CALLS, "[]"))
+    ]
+    lines = []
+    if calls:
+        more = f" and {len(calls) - _MOST_CALLS} more" if len(calls) > _MOST_CALLS else ""
+        lines.append(f"Not undone: the calls of functions {', '.join(calls[:_MOST_CALLS])}{more}.")
+    if used := network_words([use for record in records for use in record.network]):
+        lines.append(f"Not undone: what was sent over the network ({used}).")
+    if any(NO_WALL in record.isolation for record in records):
+        lines.append("Not undone: what the code did outside of its folder, since no wall kept it there.")
+    return lines
+
+
+def _told(code: str, language: str, output: str, outcome: str) -> str:
+    # Marked `no-run`, so that no agent takes it for code to run.
+    parts = [f"{RAN_IN}{outcome}):", fence(code, language, "no-run")]
+    if output.strip():
+        parts += ["Output:", fence(bound_output(output.rstrip(), _MOST_TOLD), "text", "no-run")]
+    return "\n\n".join(parts)

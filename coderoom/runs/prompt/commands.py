@@ -1,0 +1,271 @@
+"""The commands of a chat. `COMMANDS` is the one place that names them: for `/help`, for completion and for the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from coderoom._util.files import read_inside
+from coderoom._util.text import counted, in_dollars, visible
+from coderoom.blocks import extract_code_blocks, fence
+from coderoom.errors import RequestError
+from coderoom.outcome import Outcome
+from coderoom.runs.journal import without_files
+from coderoom.runs.prompt.folder import facts_of, without_own
+from coderoom.runs.record import RunRecord
+from coderoom.runs.story import Output, Story, Streamed, Summary, Thought
+from coderoom.runs.workspace import copy_in
+
+if TYPE_CHECKING:
+    from coderoom.runs.prompt.chat import Chat
+
+_MOST_LISTED: Final = 200
+_MOST_LINES: Final = 400
+_LONGEST_TITLE: Final = 200
+_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+_MOST_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a chat.
+
+    Attributes:
+        argument: What follows it, in words; empty if nothing does. In brackets it may be left out.
+        help: What it does, in a line.
+        do: Does it.
+    """
+
+    argument: str
+    help: str
+    do: Callable[[Chat, str], Awaitable[None]]
+
+
+def find_command(line: str) -> tuple[Command, str]:
+    """The command that a line begins with, and its argument.
+
+    Raises:
+        RequestError: There is none of that name, or the argument is missing or too much.
+    """
+    if line.startswith("!"):
+        name, argument = "!", line[1:].strip()
+    else:
+        name, _, argument = line.partition(next(filter(str.isspace, line), " "))
+        argument = argument.strip()
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = get_close_matches(name.lower(), COMMANDS, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise RequestError(
+            f"There is no command {name!r}: {hint}/help lists them. A task that begins with a slash is written with "
+            "two."
+        )
+    if argument and not command.argument:
+        raise RequestError(f"{name} takes nothing after it.")
+    if not argument and command.argument and not command.argument.startswith("["):
+        raise RequestError(f"Write {name}{'' if name == '!' else ' '}{command.argument}.")
+    return command, argument
+
+
+async def _help(chat: Chat, argument: str) -> None:
+    _show(chat, ([f"{name}{'' if name == '!' else ' '}{each.argument}", each.help] for name, each in COMMANDS.items()))
+    chat.say("A task that begins with / or ! is written with two of them.", "dim")
+
+
+async def _file(chat: Chat, argument: str) -> None:
+    path, folder = _found(argument), chat.folder
+    if path.name in chat.files:
+        raise RequestError(f"A file {path.name!r} goes with the next task already.")
+    if folder is None:
+        raise RequestError(f"The team {chat.run.prepared.record.team!r} has no folder of this machine for files.")
+    overlaid = chat.overlaid()
+    if overlaid is not None:
+        await overlaid.put(path.name, read_inside(path.parent, path.name, _MOST_BYTES))
+    elif path != folder / path.name:
+        for notice in copy_in([path], folder):
+            chat.say(notice, "yellow")
+    chat.files.append(path.name)
+    chat.say(f"{path.name} is in the working folder, and goes with the next task.", "dim")
+
+
+def _found(name: str) -> Path:
+    path = Path(name).expanduser().resolve()
+    if not path.is_file():
+        raise RequestError(f"There is no file {name!r}.")
+    return path
+
+
+async def _run(chat: Chat, argument: str) -> None:
+    blocks = extract_code_blocks(argument) if argument.startswith(("```", "~~~")) else ()
+    for code, language in [(block.code, block.language or "python") for block in blocks] or [(argument, "python")]:
+        result = await chat.run_code("/run", code, language)
+        if result is None or result.outcome is not Outcome.OK:
+            break
+
+
+async def _shell(chat: Chat, argument: str) -> None:
+    await chat.run_code("!", argument, "sh")
+
+
+_LOOK: Final = """
+import inspect, reprlib
+short = reprlib.Repr()
+short.maxstring = short.maxother = short.maxlong = 60
+for name in sorted(found):
+    value = found[name]
+    if name.startswith("_") or inspect.ismodule(value):
+        continue
+    kind = type(value).__name__
+    if not isinstance(kind, str):
+        kind = "?"
+    try:
+        size = " ".join(str(value.shape).split()) if hasattr(value, "shape") else ""
+        text = f"{name}{inspect.signature(value)}" if inspect.isfunction(value) else short.repr(value)
+    except Exception as error:
+        size, text = "", f"({type(error).__name__} in its repr)"
+    print(name, f"{kind} {size}".strip(), " ".join(text.split())[:100], sep="\t")
+"""
+
+
+async def _vars(chat: Chat, argument: str) -> None:
+    result = await chat.look(f"exec({_LOOK!r}, {{'found': dict(globals())}})")
+    if result.outcome is not Outcome.OK:
+        raise RequestError(f"The variables cannot be listed here: {result.output.strip().splitlines()[-1:]}")
+    rows = [line.split("\t", 2) for line in result.stdout.splitlines()]
+    _show(chat, [row for row in rows if len(row) == 3], "There are no variables.")
+
+
+async def _files(chat: Chat, argument: str) -> None:
+    overlaid = chat.overlaid()
+    if overlaid is not None:
+        chat.say(str(await overlaid.changes()).rstrip() or "Nothing has changed in the folder.")
+        return
+    folder = chat.folder
+    if folder is None:
+        raise RequestError(f"The team {chat.run.prepared.record.team!r} has no folder of this machine.")
+    now = without_own(facts_of(folder))
+    chat.say(str(folder), "dim")
+    rows = []
+    for name, (_, size) in sorted(now.items()):
+        before = chat.files_before.get(name)
+        state = "new" if before is None else "" if before == now[name] else "changed"
+        rows.append([name, f"{size:,} bytes", state])
+    _show(chat, rows, "No files.")
+    if gone := sorted(chat.files_before.keys() - now.keys()):
+        chat.say(f"Deleted since the chat began: {', '.join(gone[:_MOST_LISTED])}", "dim")
+
+
+async def _tokens(chat: Chat, argument: str) -> None:
+    def words(records: Sequence[RunRecord], agent: str) -> str:
+        used = [record.usage_by_agent[agent] for record in records if agent in record.usage_by_agent]
+        counts = [sum(each[name] for each in used) for name in ("prompt_tokens", "completion_tokens")]
+        return f"{sum(counts):,} ({counts[0]:,} in, {counts[1]:,} out)"
+
+    _spent(chat, words)
+
+
+async def _cost(chat: Chat, argument: str) -> None:
+    def words(records: Sequence[RunRecord], agent: str) -> str:
+        costs = [record.cost_by_agent[agent] for record in records if agent in record.cost_by_agent]
+        known = [cost for cost in costs if cost is not None]
+        return in_dollars(sum(known)) if len(known) == len(costs) else "not known"
+
+    _spent(chat, words)
+    if any(cost is None for record in chat.spent for cost in record.cost_by_agent.values()):
+        chat.say("docs/models.md says how to set the price of a model.", "dim")
+
+
+def _spent(chat: Chat, words: Callable[[Sequence[RunRecord], str], str]) -> None:
+    """Show what each agent has used in the last task and in the whole chat, also in what was undone."""
+    agents = dict.fromkeys(agent for record in chat.spent for agent in record.usage_by_agent)
+    rows = [[agent, words(chat.spent[-1:], agent), words(chat.spent, agent)] for agent in agents]
+    _show(chat, rows, "No model was asked yet.", ("", "last task", "chat"))
+
+
+async def _save(chat: Chat, argument: str) -> None:
+    parts = [f"# Chat with the team {chat.run.prepared.record.team}"]
+    for record in chat.records:
+        parts.append(f"## {' '.join(without_files(record.task).split())[:_LONGEST_TITLE]}")
+        story = Story()
+        for entry in map(story.tell, record.messages):
+            if isinstance(entry, Output):
+                parts.append(f"**{entry.source}**: {entry.outcome}\n\n{fence(entry.text, 'text')}")
+            elif not isinstance(entry, Streamed | Thought | Summary):
+                parts.append(f"**{entry.source}**:\n\n{entry.text}")
+        if record.answer:
+            parts.append(f"**Answer** ({record.outcome}):\n\n{record.answer}")
+    _write(argument, "\n\n".join(parts) + "\n")
+    chat.say(f"{counted(len(chat.records), 'task')} written to {argument}.", "dim")
+
+
+def _write(name: str, text: str) -> None:
+    """Write a new file."""
+    try:
+        with Path(name).expanduser().open("x", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except FileExistsError:
+        raise RequestError(f"There is a file {name!r} already: name another one.") from None
+    except OSError as error:
+        raise RequestError(f"{name!r} cannot be written: {error.strerror or error}.") from error
+
+
+async def _undo(chat: Chat, argument: str) -> None:
+    if argument not in ("", "force"):
+        raise RequestError("Write /undo, or /undo force where files were changed by others since.")
+    for line in await chat.undo(force=bool(argument)):
+        chat.say(line)
+
+
+async def _diff(chat: Chat, argument: str) -> None:
+    if argument not in ("", "chat"):
+        raise RequestError(
+            "Write /diff for the changes since the last task began, or /diff chat for those of the chat."
+        )
+    lines = await chat.diff(whole=bool(argument))
+    for line in lines[:_MOST_LINES]:
+        chat.say(line, _DIFF_STYLES.get(line[:1], "") if line[:3] not in ("+++", "---") else "bold")
+    if not lines:
+        chat.say("Nothing has changed.")
+    elif len(lines) > _MOST_LINES:
+        chat.say(f"… and {len(lines) - _MOST_LINES:,} more lines", "dim")
+
+
+def _show(chat: Chat, rows: Iterable[Sequence[str]], empty: str = "", titles: Sequence[str] = ()) -> None:
+    """Show rows as a table, of which not all may be shown; or a sentence if there are none."""
+    listed = list(rows)
+    if not listed:
+        chat.say(empty, "dim")
+        return
+    table = Table.grid(padding=(0, 2))
+    for number in range(len(listed[0])):
+        table.add_column(overflow="fold", style="" if number else "bold")
+    for row in [titles, *listed[:_MOST_LISTED]] if titles else listed[:_MOST_LISTED]:
+        table.add_row(*(Text(visible(cell)) for cell in row))
+    chat.console.print(table)
+    if len(listed) > _MOST_LISTED:
+        chat.say(f"… and {len(listed) - _MOST_LISTED:,} more", "dim")
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "/help": Command("", "Lists the commands.", _help),
+    "/file": Command("PATH", "Copies a file into the working folder; it goes with the next task.", _file),
+    "/run": Command("CODE", "Runs Python code in the team's session; the model is told with the next task.", _run),
+    "!": Command("COMMAND", "Runs a shell command there, in the same way.", _shell),
+    "/vars": Command("", "Lists the variables of the session.", _vars),
+    "/files": Command("", "Lists the files of the working folder, and which are new or changed.", _files),
+    "/diff": Command(
+        "[chat]", "Shows what changed in the working folder since the last task, or the chat, began.", _diff
+    ),
+    "/undo": Command("[force]", "Goes back to before the last task: conversation, variables and files.", _undo),
+    "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens),
+    "/cost": Command("", "Shows what they cost by list price.", _cost),
+    "/save": Command("FILE", "Writes the conversation as Markdown.", _save),
+    "/exit": Command("", "Ends the chat, as an empty line does.", _help),
+}
+"""The commands by their names."""

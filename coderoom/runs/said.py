@@ -1,0 +1,66 @@
+"""What a person says to a run besides its tasks: code to run, another model, to undo a task. Used by `Run` and `chat`.
+
+The journal keeps it as events, so that a resumed run goes through it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from coderoom.runs.journal import EVENT, TASK, Step
+
+_TYPE: Final = "Said"
+
+
+@dataclass(frozen=True)
+class Said:
+    """Something that a person has said.
+
+    Attributes:
+        kind: A `task`, code to `run` in the session, the `model` from then on, or to `undo` what was said before.
+        text: The task, or the person's words.
+        code: The code to run.
+        language: Its language.
+        model: The model.
+        first: The number of the first step that is undone.
+    """
+
+    kind: Literal["task", "run", "model", "undo"]
+    text: str
+    code: str = ""
+    language: str = ""
+    model: str = ""
+    first: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """It as the data of an event; what is empty is left out."""
+        return {"type": _TYPE, **{name: value for name, value in asdict(self).items() if value}}
+
+
+def undone_in(steps: Iterable[Step]) -> set[int]:
+    """The numbers of the steps that a person has undone. That another model was chosen stays."""
+    undone: set[int] = set()
+    numbers: list[int] = []
+    for step in steps:
+        if (said := _said(step)) is not None and said.kind == "undo":
+            undone.update(number for number in numbers if number >= said.first)
+        if said is None or said.kind != "model":
+            numbers.append(step.number)
+    return undone
+
+
+def said_in(steps: Sequence[Step]) -> list[Said]:
+    """What was said in a run, in order, without what was undone."""
+    undone = undone_in(steps)
+    found = [said for step in steps if step.number not in undone and (said := _said(step)) is not None]
+    return [said for said in found if said.kind != "undo"]
+
+
+def _said(step: Step) -> Said | None:
+    if step.kind == TASK:
+        return Said("task", step.result["task"])
+    if step.kind != EVENT or step.result.get("type") != _TYPE:
+        return None
+    return Said(**{name: value for name, value in step.result.items() if name != "type"})
