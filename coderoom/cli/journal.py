@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from coderoom._util.files import refusing
 from coderoom._util.text import counted, visible
@@ -151,6 +151,37 @@ def show_run(
         typer.echo(f"outcome  {entry.state}")
         if words := network_words(used):
             typer.echo(f"network  {visible(words)}")
+
+
+@runs_app.command("export", cls=app.Command)
+def export_run(
+    run: RunArgument = "last",
+    kind: Annotated[
+        str | None, app.option("KIND", "notebook, markdown or script; by default what FILE's suffix says.", "--as")
+    ] = None,
+    out: Annotated[Path | None, app.option("FILE", "The file to write, instead of the output.", "--out")] = None,
+    journal: app.JournalOption = None,
+    debug: app.DebugOption = False,
+) -> None:
+    """Write a run as a notebook, as Markdown, or as a Python script that repeats it.
+
+    With words, code, output and pictures; a script has the code that ran, in order. Of branches, only those that won.
+    """
+    from coderoom.runs import export_run
+    from coderoom.runs.export.run import SUFFIXES
+
+    opened = _open(journal)
+    named: Any = kind or SUFFIXES.get("" if out is None else out.suffix.lower())
+    if named is None:
+        kinds = ", ".join(f"{kind} ({suffix})" for suffix, kind in SUFFIXES.items())
+        raise RequestError(f"Say what the run is written as, by --as or the suffix of --out: {kinds}.")
+    text = export_run(opened, opened.find(run), named)
+    if out is None or str(out) == "-":
+        typer.echo(text, nl=False)
+        return
+    with refusing(f"The file {str(out)!r} cannot be written"):
+        out.write_text(text, encoding="utf-8")
+    typer.echo(visible(f"{out}: written"))
 
 
 @runs_app.command("serve", cls=app.Command)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from coderoom.runs.exec_source import read_blocks
     from coderoom.runs.exec_view import ExecView
     from coderoom.runs.execute_question import ExecuteCodeResult, execute_code
+    from coderoom.runs.export.run import export_run
     from coderoom.runs.interrupts import EXIT_INTERRUPTED
     from coderoom.runs.journal import Journal, RunEntry, Step, Writer, open_journal
     from coderoom.runs.observers import Recorder, exporting
@@ -76,6 +77,7 @@ __all__ = [
     "check_model",
     "examine",
     "execute_code",
+    "export_run",
     "exporting",
     "make_check",
     "models_to_check",
@@ -106,6 +108,7 @@ __getattr__, __dir__ = lazy(
         "coderoom.runs.exec_source": "read_blocks",
         "coderoom.runs.exec_view": "ExecView",
         "coderoom.runs.execute_question": "ExecuteCodeResult execute_code",
+        "coderoom.runs.export.run": "export_run",
         "coderoom.runs.interrupts": "EXIT_INTERRUPTED",
         "coderoom.runs.review": "Reviewed asking_a_person",
         "coderoom.runs.journal": "Journal RunEntry Step Writer open_journal",
