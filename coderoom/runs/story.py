@@ -43,11 +43,13 @@ class Entry:
         source: Who tells it: an agent, or the user.
         text: All that it says, in words.
         branch: The branch that it belongs to; empty outside of one.
+        step: The number of its step in the journal; 0 outside of one.
     """
 
     source: str
     text: str
     branch: str = field(default="", kw_only=True)
+    step: int = field(default=0, kw_only=True, compare=False)
 
 
 class Streamed(Entry):
@@ -159,9 +161,10 @@ class Progress(Entry):
 
 @dataclass(frozen=True)
 class Check(Entry):
-    """The check of a batch has ended."""
+    """The check of a batch has ended; it can be fooled if the answer's code ran in the process that judged it."""
 
     passed: bool
+    can_be_fooled: bool = False
 
 
 class Story:
@@ -248,34 +251,38 @@ def tell_steps(steps: Iterable[Step]) -> Iterator[Entry]:
     made: dict[str, dict[str, Any]] = {}  # By the code of each branch: the files and hosts of its next output.
     costs = BranchCosts()
     for step in steps:
-        source, data = step.actor or step.kind, step.result
-        if step.kind == MESSAGE:
-            entry = story.tell(message_of(step))
-            if isinstance(entry, Branching):
-                entry = replace(entry, facts=entry.facts.priced(costs, source))
-            if isinstance(entry, Output):
-                entry = replace(entry, **made.pop(entry.branch, {}))
-            yield entry
-        elif step.kind == TASK:
-            yield Task(source, data["task"])
-        elif step.kind == MODEL and (branch := (step.request or {}).get("branch")):
-            costs.add(step.actor, branch, step.request.get("priced_as", ""), data["usage"])
-        elif step.kind == EVENT and "branches" in data:
-            yield Branching(source, data["text"], Branches.model_validate(data["branches"]).priced(costs, source))
-        elif step.kind == EVENT:
-            code, language = data.get("code", ""), data.get("language", "text")
-            failed, branch = data.get("failed", ()), data.get("branch", "")
-            yield Progress(source, data["text"], code, language, failed, branch=branch)
-        elif step.kind == "verdict":
-            yield Check(source, data["why"], data["passed"])
-        elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
-            code, output = data["code"], data["output"]
-            text, files = f"{code}\n{output}", data.get("artifacts") or ()
-            used = network_in(data)
-            yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], files, used)
-        elif step.kind == CODE:
-            branch = (step.request or {}).get("branch", "")
-            made[branch] = {"files": data.get("artifacts") or (), "network": network_in(data)}
+        yield from (replace(entry, step=step.number) for entry in _tell_step(step, story, made, costs))
+
+
+def _tell_step(step: Step, story: Story, made: dict[str, dict[str, Any]], costs: BranchCosts) -> Iterator[Entry]:
+    source, data = step.actor or step.kind, step.result
+    if step.kind == MESSAGE:
+        entry = story.tell(message_of(step))
+        if isinstance(entry, Branching):
+            entry = replace(entry, facts=entry.facts.priced(costs, source))
+        if isinstance(entry, Output):
+            entry = replace(entry, **made.pop(entry.branch, {}))
+        yield entry
+    elif step.kind == TASK:
+        yield Task(source, data["task"])
+    elif step.kind == MODEL and (branch := (step.request or {}).get("branch")):
+        costs.add(step.actor, branch, step.request.get("priced_as", ""), data["usage"])
+    elif step.kind == EVENT and "branches" in data:
+        yield Branching(source, data["text"], Branches.model_validate(data["branches"]).priced(costs, source))
+    elif step.kind == EVENT:
+        code, language = data.get("code", ""), data.get("language", "text")
+        failed, branch = data.get("failed", ()), data.get("branch", "")
+        yield Progress(source, data["text"], code, language, failed, branch=branch)
+    elif step.kind == "verdict":
+        yield Check(source, data["why"], data["passed"], data.get("can_be_fooled", False))
+    elif step.kind == CODE and "code" in data:  # Of a file, which has no messages.
+        code, output = data["code"], data["output"]
+        text, files = f"{code}\n{output}", data.get("artifacts") or ()
+        used = network_in(data)
+        yield Cell(source, text, data["number"], code, data["language"], output, data["outcome"], files, used)
+    elif step.kind == CODE:
+        branch = (step.request or {}).get("branch", "")
+        made[branch] = {"files": data.get("artifacts") or (), "network": network_in(data)}
 
 
 def message_of(step: Step) -> BaseAgentEvent | BaseChatMessage:

@@ -317,7 +317,9 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(folder: Folder) -> No
     for part in ("ZeroDivisionError", "what has changed", "data:image/svg+xml;base64,PHN2Zy8+", "Compute it."):
         assert part in page
     assert re.search(
-        r"first\n.*<iframe sandbox srcdoc=\"[^\"]*&lt;td&gt;&lt;script&gt;.*</iframe>.*then\n", page, re.DOTALL
+        r"first\n.*<iframe sandbox title=\"value-1.html\" srcdoc=\"[^\"]*&lt;td&gt;&lt;script&gt;.*</iframe>.*then\n",
+        page,
+        re.DOTALL,
     )
     assert not re.search(r"src=\"(?!data:)", page)
     refused = folder.command("runs", "show", "--html", "nowhere/page.html")

@@ -161,7 +161,7 @@ def test_files_and_costs_belong_to_their_branches(tmp_path: Path) -> None:
 def test_the_page_has_the_winner_open_and_the_others_closed(tmp_path: Path) -> None:
     journal, run = journal_of(tmp_path / "journal")
     page = run_page(journal, journal.find(run))
-    _, first, second, third = page.split("<li>")
+    _, first, second, third = page.split('<ul class="branches">')[1].split("</ul>")[0].split("<li>")
     assert first.startswith("<details><summary><b>2.1</b>")
     assert second.startswith("<details open><summary><b>2.2</b>")
     assert third.startswith("<b>2.3</b>")

@@ -115,13 +115,13 @@ _LONGEST: Final = 50_000
 def code_html(code: str, language: str) -> str:
     """Code with its syntax highlighted, as HTML."""
     if len(code) > _LONGEST:
-        return f'<pre class="hl">{text_html(code)}</pre>'
+        return f'<pre class="hl" tabindex="0">{text_html(code)}</pre>'
     try:
         lexer = get_lexer_by_name(language)
     except ClassNotFound:
         lexer = get_lexer_by_name("text")
     marked: str = highlight(visible(code), lexer, HtmlFormatter(nowrap=True))
-    return f'<pre class="hl">{marked}</pre>'
+    return f'<pre class="hl" tabindex="0">{marked}</pre>'
 
 
 # Nothing of a page is loaded from elsewhere, and what looks like HTML stays text.
@@ -137,6 +137,45 @@ def markdown_html(text: str) -> str:
     return str(_MARKDOWN.render(visible(text))) if len(text) <= _LONGEST else f"<pre>{text_html(text)}</pre>"
 
 
+def prose_html(text: str) -> str:
+    """What was said, which may be Markdown, in a column that is easy to read; nothing for no words."""
+    return f'<div class="prose" dir="auto">{markdown_html(text)}</div>' if text.strip() else ""
+
+
+def section_html(place: str, title: str, body: str, style: str = "") -> str:
+    """A section under a title, with a place that links lead to; the title is a text, the body is HTML."""
+    head = f'<h2 id="{place}" dir="auto">{text_html(title)}</h2>'
+    return f'<section class="{style}" aria-labelledby="{place}">{head}{body}</section>'
+
+
 def text_html(value: Any) -> str:
     """A value as text in HTML, with control characters made visible."""
     return escape(visible("" if value is None else str(value)))
+
+
+_HEAD_LINES: Final = 24
+_TAIL_LINES: Final = 10
+_HEAD: Final = 4_000
+_TAIL: Final = 2_000
+_LARGEST_TEXT: Final = 1_000_000
+
+
+def folded_html(text: str, style: str = "") -> str:
+    """A text as it was printed: if it is long, its head and its tail, and what is between them to be opened."""
+    head = "\n".join(text[:_HEAD].split("\n")[:_HEAD_LINES])
+    tail = "\n".join(text[len(head) :][-_TAIL:].split("\n")[-_TAIL_LINES:])
+    middle = text[len(head) : len(text) - len(tail)]
+    if middle.count("\n") <= 1 and len(middle) < _TAIL:
+        return f'<pre class="output {style}" dir="auto">{text_html(text)}</pre>'
+    lines = (
+        f"{middle.count(chr(10)):,} more lines" if "\n" in middle.strip("\n") else f"{len(middle):,} more characters"
+    )
+    left_out = len(middle) - _LARGEST_TEXT
+    more = f'<p class="notice">{left_out:,} characters are left out here.</p>' if left_out > 0 else ""
+    parts = [
+        f'<pre class="output {style}" dir="auto">{text_html(part)}</pre>'
+        for part in (head, middle[:_LARGEST_TEXT].strip("\n"), tail.lstrip("\n"))
+    ]
+    return (
+        f'<div class="folded">{parts[0]}<details><summary>{lines}</summary>{parts[1]}{more}</details>{parts[2]}</div>'
+    )

@@ -1,245 +1,187 @@
-"""One self-contained page of a run, which works offline: its story, files, verdicts, tokens and times."""
+"""One self-contained page of a run, which works offline: what came of it, its story, its times and its requests."""
 
 from __future__ import annotations
 
-import base64
-import difflib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from html import escape
 from typing import Any, Final
+from zlib import crc32
 
 from coderoom._util.autogen import AFTER_ONE_TURN
-from coderoom._util.text import in_dollars, visible
-from coderoom.runs.branches import Branch
+from coderoom._util.text import counted, in_dollars, visible
 from coderoom.runs.journal import TASK, Journal, RunEntry, Step, without_files
-from coderoom.runs.pages.frame import code_html, markdown_html, page_of, polled, style_of, text_html
-from coderoom.runs.record import network_in, network_words, output_beside
-from coderoom.runs.story import (
-    Branching,
-    Cell,
-    Check,
-    Code,
-    Entry,
-    Folding,
-    Output,
-    Progress,
-    Summary,
-    Task,
-    Verdict,
-    Words,
-    tell_steps,
+from coderoom.runs.pages.frame import (
+    badge,
+    code_html,
+    facts_html,
+    folded_html,
+    page_of,
+    polled,
+    prose_html,
+    section_html,
+    style_of,
+    text_html,
 )
-from coderoom.sandbox import NetworkUse
+from coderoom.runs.pages.run_files import file_html, is_picture
+from coderoom.runs.pages.run_requests import requests_html, usage_html
+from coderoom.runs.pages.run_story import FOOLED, Mark, StoryHtml, outline_html
+from coderoom.runs.pages.run_time import time_html
+from coderoom.runs.record import network_in, network_words, output_beside
+from coderoom.runs.story import Verdict, tell_steps
 from coderoom.steps import CODE, MODEL
 
-_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
-_TIMED: Final = {MODEL: "models", CODE: "code", "approval": "decisions", "input": "decisions"}
-_LARGEST_SHOWN: Final = 500_000
-_MOST_LINES: Final = 2_000
-_FRAME: Final = (
-    "<!doctype html><meta charset='utf-8'><style>body { font: 0.9em sans-serif; background: white; }</style>"
+_LONGEST_HEADING: Final = 200
+_MOST_SHOWN: Final = 6
+"""Files beside the answer."""
+_MANY: Final = 300
+"""With more entries, those that are not seen are not rendered, which a picture of the whole page would show."""
+_BUTTONS: Final = (
+    '<p class="scripted"><button type="button" data-keys>Keys <kbd>?</kbd></button> '
+    '<button type="button" data-numbers aria-pressed="false">Line numbers</button></p>'
+)
+_TOOLS: Final = (
+    '<form class="find scripted" role="search" hidden><label class="hidden" for="find">Find in this page</label>'
+    '<input id="find" type="search" placeholder="Find in this page" autocomplete="off">'
+    '<output for="find" aria-live="polite"></output><button type="submit" aria-label="Next">\u2193</button>'
+    '<button type="button" data-find="before" aria-label="Previous">\u2191</button>'
+    '<button type="button" data-find="close" aria-label="Close">\u2715</button></form>'
+    '<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><dl>'
+    "<dt><kbd>j</kbd> <kbd>k</kbd></dt><dd>next and previous entry</dd>"
+    "<dt><kbd>/</kbd></dt><dd>find in this page, also in what is folded</dd>"
+    "<dt><kbd>n</kbd></dt><dd>line numbers</dd>"
+    "<dt><kbd>o</kbd></dt><dd>open or close what is folded in this entry</dd>"
+    "<dt><kbd>?</kbd></dt><dd>these keys</dd></dl>"
+    '<form method="dialog"><button class="main">Close</button></form></dialog>'
 )
 
 
 def run_page(journal: Journal, entry: RunEntry, *, live: bool = False) -> str:
     """The page of a run, as HTML; a live one asks its server for what is new."""
     steps = list(journal.steps(entry.id))
+    story = StoryHtml(journal, entry, steps)
+    sections = {
+        "Time": time_html(steps, entry, story.shown),
+        "Usage": usage_html(steps, story.places),
+        "Requests": requests_html(journal, entry, steps, live=live),
+    }
+    more = [Mark(name.lower(), name, 0) for name, section in sections.items() if section]
+    outline = f"{_BUTTONS}{outline_html([Mark('main', 'Result', 0), *story.outline, *more])}"
+    parts = "".join(f'<div data-v="{crc32(part.encode())}">{part}</div>' for part in sections.values() if part)
+    body = (
+        f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
+        f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
+        f'<div class="content">{_head(journal, entry, steps)}{story.html}{parts}</div></div>'
+    )
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
-    parts = [_head(entry, steps), _time_line(steps, entry), *_story(journal, entry, steps), _requests(steps)]
-    body = polled("run", "".join(parts)) if live else "".join(parts)
-    return page_of(title, body, styles=["run.css"], live=live, trail=[("Runs", "./")] if live else [])
+    return page_of(
+        title,
+        (polled("run", body) if live else body) + _TOOLS,
+        styles=["run.css"],
+        scripts=["tables.js", "run.js"],
+        live=live,
+        trail=[("Runs", "./")] if live else [],
+    )
 
 
-def _head(entry: RunEntry, steps: Sequence[Step]) -> str:
+def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:
     facts = entry.facts
+    answer, stopped = str(facts.get("answer") or ""), facts.get("stop_reason")
+    output = output_beside(answer, str(facts.get("output") or ""))
+    reason = facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)
+    parts = [
+        _heading(entry),
+        f'<p class="badges">{badge(entry.state, style_of(entry))} {" ".join(_checked(entry, steps))}</p>',
+    ]
+    if facts.get("error"):
+        parts.append(f'<div class="notice bad" role="note">{folded_html(str(facts["error"]))}</div>')
+    parts += [f'<p class="notice" dir="auto">{text_html(note)}</p>' for note in facts.get("notices") or ()]
+    words = prose_html(answer) + (folded_html(output) if output else "")
+    if entry.command == "solve" and (codes := facts.get("implementations")):
+        words = code_html("\n\n\n".join(code.strip() for code in codes.values()), facts.get("language", "python"))
+    shown = "".join(_shown(journal, entry, steps))
+    if words and shown:
+        parts.append(section_html("answer", "Answer", f"<div>{words}</div><div>{shown}</div>", "card answer beside"))
+    elif words or shown:
+        parts.append(section_html("answer", "Answer" if words else "Shown", words + shown, "card answer"))
     # The facts are those of the last task, and of the end.
     of_last = " (the last task)" if sum(step.kind == TASK for step in steps) > 1 else ""
     used = [step.result["usage"] for step in steps if step.kind == MODEL]
     tokens = sum(each["prompt_tokens"] + each["completion_tokens"] for each in used)
-    is_all = tokens == (facts.get("usage") or {}).get("total_tokens")
-    cost = facts.get("cost_usd") if is_all else None
-    is_unchecked = entry.command == "batch" and all(step.kind != "verdict" for step in steps)
-    stopped = facts.get("stop_reason")
-    used_network = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
-    output = output_beside(str(facts.get("answer") or ""), str(facts.get("output") or ""))
-    rows = {
-        "outcome": f'<b class="{style_of(entry)}">{escape(entry.state)}</b>',
-        "error": text_html(facts.get("error")),
-        "stopped": text_html(facts.get("limit") or ("" if stopped == AFTER_ONE_TURN else stopped)),
-        "answer": markdown_html(str(facts["answer"])) if facts.get("answer") else "",
-        "output": f'<pre class="output">{text_html(output)}</pre>' if output else "",
-        "check": "Nothing has checked the answer." if is_unchecked else "",
+    cost = facts.get("cost_usd") if tokens == (facts.get("usage") or {}).get("total_tokens") else None
+    models = sorted(set((facts.get("models") or {}).values()))
+    hosts = [use for step in steps if step.kind == CODE for use in network_in(step.result)]
+    attempts = facts.get("attempts")
+    grid = {
         "file" if entry.command == "exec" else "team": text_html(entry.name),
-        "model": text_html(entry.model or ", ".join(sorted(set((facts.get("models") or {}).values())))),
-        "isolation": text_html(facts.get("isolation")),
+        "model": text_html(entry.model or ", ".join(models)),
         "began": f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S %Z}",
         "time": f"{facts['seconds']:.1f} s{of_last}" if "seconds" in facts else "",
-        "tokens": f"{tokens:,}{'' if cost is None else f', {in_dollars(cost)}'}" if tokens else "",
-        "notes": "<br>".join(text_html(note) for note in facts.get("notices") or ()),
-        "files": "<br>".join(text_html(file) for file in facts.get("files") or ()),
-        "network": text_html(network_words(used_network)),
+        "stopped": text_html(reason),
+        "attempts": f"{attempts:,}" if attempts else "",
+        "tokens": f"{tokens:,}" if tokens else "",
+        "cost": "" if cost is None else in_dollars(cost),
+        "isolation": text_html(facts.get("isolation")),
+        "network": text_html(network_words(hosts)),
         "packages": _packages(facts.get("lock") or ""),
-        "id": text_html(entry.id),
+        "files": "<br>".join(text_html(file) for file in facts.get("files") or ()),
+        "id": f"<code>{text_html(entry.id)}</code>",
     }
-    listed = "".join(f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in rows.items() if value)
-    return f"<h1>{text_html(without_files(entry.task) or entry.name)}</h1><table>{listed}</table>"
+    return f'<header class="head">{"".join(parts)}{facts_html(grid)}</header>'
+
+
+def _heading(entry: RunEntry) -> str:
+    task = without_files(entry.task) or entry.name
+    if len(task) <= _LONGEST_HEADING:
+        return f'<h1 dir="auto">{text_html(task)}</h1>'
+    start = f"{task[:_LONGEST_HEADING].rsplit(None, 1)[0]} \u2026"
+    whole = (
+        f'<details><summary>the whole task</summary><pre class="output" dir="auto">{text_html(task)}</pre></details>'
+    )
+    return f'<h1 dir="auto">{text_html(start)}</h1>{whole}'
+
+
+def _checked(entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
+    """What has decided whether the run worked, and how strong that is."""
+    facts, checks = entry.facts, [step.result for step in steps if step.kind == "verdict"]
+    if checks:
+        passed = checks[-1]["passed"]
+        yield badge("check passed" if passed else "check not passed", "good" if passed else "bad")
+        if checks[-1].get("can_be_fooled"):
+            yield FOOLED
+    elif entry.command == "batch":
+        yield badge("Nothing has checked the answer.", "warn")
+    if results := facts.get("test_results"):
+        passed, count = sum(each["passed"] for each in results), len(results)
+        yield badge(f"{passed} of {counted(count, 'test')} passed", "good" if passed == count else "bad")
+        if any(each.get("can_be_fooled") for each in results):
+            yield FOOLED
+    measured = [each["strength"] for each in facts.get("functions") or () if each.get("strength")]
+    if mutants := sum(each["mutants"] + each["unreached"] for each in measured):
+        killed = sum(each["killed"] for each in measured)
+        yield badge(
+            f"strength: {killed} of {counted(mutants, 'mutant')} killed", "good" if killed == mutants else "warn"
+        )
+    if facts.get("approved") is not None:
+        verdicts = [told for told in tell_steps(steps) if isinstance(told, Verdict)]
+        who = f" by {verdicts[-1].source}" if verdicts else ""
+        yield badge(("approved" if facts["approved"] else "not approved") + who, "good" if facts["approved"] else "bad")
+
+
+def _shown(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
+    """The pictures and tables that the code has shown last; a notebook shows its own in their places."""
+    if entry.command == "exec":
+        return
+    found: dict[str, Mapping[str, Any]] = {}
+    for step in steps:
+        for file in (step.result.get("artifacts") or ()) if step.kind == CODE else ():
+            if is_picture(file) or file.get("position") is not None:
+                found.pop(file["name"], None)
+                found[file["name"]] = file
+    for file in list(found.values())[-_MOST_SHOWN:]:
+        if data := journal.content(entry.id, file.get("hash") or ""):
+            yield file_html(file, data)
 
 
 def _packages(lock: str) -> str:
     names = ", ".join(line.split()[0] for line in lock.splitlines() if line[:1].isalnum())
     return f"<details><summary>{text_html(names)}</summary><pre>{text_html(lock)}</pre></details>" if names else ""
-
-
-def _time_line(steps: Sequence[Step], entry: RunEntry) -> str:
-    timed = [step for step in steps if step.kind in _TIMED]
-    if not timed:
-        return ""
-    begin = min(step.at - step.seconds for step in timed)
-    cut_short = entry.ended or 0 if entry.outcome == "cancelled" else 0  # The last step has not ended.
-    whole = max(max(step.at for step in timed) - begin, cut_short - begin, 0.001)
-    bars = ""
-    for step in timed:
-        place = f"left:{(step.at - step.seconds - begin) / whole:.3%};width:{step.seconds / whole:.3%}"
-        what = f"{text_html(step.actor)} {_TIMED[step.kind]} {step.seconds:.2f} s"
-        bars += f'<span class="{step.kind}" style="{place}" title="{what}"></span>'
-    sums = {kind: sum(step.seconds for step in timed if step.kind == kind) for kind in _TIMED}
-    legend = " · ".join(
-        f'<span class="key {kind}"></span> {_TIMED[kind]} {seconds:.1f} s' for kind, seconds in sums.items() if seconds
-    )
-    return f'<h2>Time</h2><div class="line">{bars}</div><p class="dim">{legend}</p>'
-
-
-def _story(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator[str]:
-    speaker, before = "", dict[str, str]()  # The code of each agent before.
-
-    def difference(source: str, code: str) -> str:
-        old, before[source] = before.get(source, ""), code
-        lines = old.splitlines(), code.splitlines()
-        if not old or max(map(len, lines)) > _MOST_LINES:  # A comparison takes more than linear time.
-            return ""
-        text = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm=""))
-        return f"<details><summary>what has changed</summary>{code_html(text, 'diff')}</details>" if text else ""
-
-    def shown(told: Entry) -> Iterator[str]:
-        match told:
-            case Task():
-                before.clear()
-            case Branching(facts=facts):
-                yield f"<p>{text_html(facts.title)}</p>"
-                old, last = before.get(told.source, ""), dict[str, str]()
-                items = ""
-                for each in facts.branches:
-                    before[told.source] = old
-                    inner = "".join(part for one in told.told.get(each.branch, ()) for part in shown(one))
-                    last[each.branch] = before[told.source]
-                    items += _branch(each, inner, won=each.branch == facts.won)
-                before[told.source] = last.get(facts.won or "", old)
-                yield f'<ul class="branches">{items}</ul>'
-            case Cell(code=code):
-                yield f"<h2>block {told.number}</h2>{code_html(code, told.language)}"
-                yield _output(told.output, told.outcome, journal, entry, told.files) + _network(told.network)
-            case Progress(code=code):
-                yield f"<div>{text_html(told.text)}</div>"
-                if code:
-                    yield code_html(code, told.language) + difference(told.source, code)
-                if told.failed:
-                    yield f'<pre class="output bad">{text_html(chr(10).join(told.failed))}</pre>'
-            case Check(passed=passed):
-                yield f"<h2>check</h2>{_output(told.text, 'ok' if passed else 'not passed', journal, entry)}"
-            case Code(blocks=[first, *_]):
-                code = "\n\n".join(block.code for block in told.blocks)
-                prose = f"<details><summary>reply</summary>{markdown_html(told.text)}</details>"
-                yield code_html(code, first.language) + difference(told.source, code) + prose
-            case Output(text=output):
-                yield _output(output, told.outcome, journal, entry, told.files) + _network(told.network)
-            case Verdict(approved=approved):
-                style, word = ("good", "approved") if approved else ("bad", "not approved")
-                yield f'<p class="{style}"><b>{word}</b></p>{markdown_html(told.text)}'
-            case Summary(new=new):
-                yield markdown_html(new)
-            case Words(is_prose=False):
-                yield f'<pre class="output">{text_html(told.text)}</pre>'
-            case _:
-                yield markdown_html(told.text)
-
-    folding = Folding()
-    for each in tell_steps(steps):
-        told = folding.fold(each)
-        if told is None:
-            continue
-        if told.source != speaker and not isinstance(told, Task | Cell | Progress | Check | Branching):
-            speaker = told.source
-            yield f"<h2>{text_html(speaker)}</h2>"
-        yield from shown(told)
-    for told in folding.rest():  # Their branches have not ended.
-        yield from shown(told)
-
-
-def _branch(branch: Branch, told: str, *, won: bool) -> str:
-    """What came of a branch, and behind it what it told, which is open if it goes on."""
-    style, outcome = "good" if branch.outcome == "ok" else "bad", branch.outcome or "no code"
-    cost = "" if branch.cost_usd is None else f", {in_dollars(branch.cost_usd)}"
-    used = f"{branch.input_tokens + branch.output_tokens:,} tokens{cost}, {branch.seconds:.1f} s"
-    line = (
-        f'<b>{text_html(branch.number)}</b> <span class="{style}">{text_html(outcome)}</span> '
-        f"{text_html(branch.verdict)}"
-        f'{" <b>goes on</b>" * won} <span class="dim">{used} {text_html(branch.variation)}</span>'
-    )
-    is_open = " open" * won
-    return f"<li>{f'<details{is_open}><summary>{line}</summary>{told}</details>' if told else line}</li>"
-
-
-def _output(
-    output: str, outcome: str, journal: Journal, entry: RunEntry, files: Sequence[Mapping[str, Any]] = ()
-) -> str:
-    """What code has printed, with the files that it has shown in their places, and then all other files."""
-    style = "good" if outcome == "ok" else "bad"
-    parts, begin = [f'<div class="{style}">{text_html(outcome)}</div>'], 0
-    for file in sorted(files, key=lambda file: math.inf if file.get("position") is None else file["position"]):
-        end = len(output) if file.get("position") is None else file["position"]
-        if output[begin:end].strip():
-            parts.append(f'<pre class="output {style}">{text_html(output[begin:end])}</pre>')
-        begin = max(begin, end)
-        parts.append(_file(journal, entry, file))
-    if output[begin:].strip():
-        parts.append(f'<pre class="output {style}">{text_html(output[begin:])}</pre>')
-    elif not output.strip():
-        parts.append(f'<pre class="output {style}"><span class="dim">(no output)</span></pre>')
-    return "".join(parts)
-
-
-def _network(uses: Sequence[NetworkUse]) -> str:
-    lines = "\n".join(map(str, uses))
-    return f"<details><summary>network</summary><pre>{text_html(lines)}</pre></details>" if uses else ""
-
-
-def _file(journal: Journal, entry: RunEntry, artifact: Mapping[str, Any]) -> str:
-    """A file that code has made: a picture, or a value's table or text, as it is; others by name and size."""
-    kind, shown = artifact["media_type"], ""
-    data = journal.content(entry.id, artifact.get("hash") or "")
-    if data and kind in _PICTURES:
-        source = f"data:{kind};base64,{base64.b64encode(data).decode()}"
-        shown = f'<br><img src="{source}" alt="{escape(artifact["name"])}">'
-    elif data and artifact.get("position") is not None and len(data) <= _LARGEST_SHOWN:
-        text = data.decode("utf-8", "replace")
-        if kind == "text/html":  # It may be anything: nothing in it runs, and it reaches nothing.
-            height = min(30, 2.5 + 1.4 * text.count("<tr"))
-            shown = f'<iframe sandbox srcdoc="{escape(_FRAME + text)}" style="height: {height}em"></iframe>'
-        elif kind == "text/markdown":
-            shown = markdown_html(text)
-    return f'<div>{text_html(artifact["name"])} <span class="dim">{artifact["size"]:,} bytes</span>{shown}</div>'
-
-
-def _requests(steps: Sequence[Step]) -> str:
-    asked = [step for step in steps if step.kind == MODEL]
-    if not asked:
-        return ""
-    rows = ""
-    for step in asked:
-        usage = step.result["usage"]
-        counts = f"<td>{usage['prompt_tokens']:,}</td><td>{usage['completion_tokens']:,}</td>"
-        rows += f"<tr><td>{text_html(step.actor)}</td><td>{step.seconds:.2f} s</td>{counts}</tr>"
-    head = "<tr><th>agent</th><th>time</th><th>prompt tokens</th><th>completion tokens</th></tr>"
-    return f"<h2>Requests to models</h2><details><summary>{len(asked)}</summary><table>{head}{rows}</table></details>"

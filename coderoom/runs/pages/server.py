@@ -14,6 +14,7 @@ from coderoom._util.files import refusing
 from coderoom.errors import CodeRoomError
 from coderoom.runs.journal import Journal
 from coderoom.runs.pages.run import run_page
+from coderoom.runs.pages.run_requests import request_html
 from coderoom.runs.pages.runs_list import runs_list_page
 
 _HOST: Final = "127.0.0.1"
@@ -54,7 +55,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
         try:
+            run, _, request = run.partition("/request/")
             entry = journal.find(run) if run else None
+            if entry is not None and request:
+                self._send(200, request_html(journal, entry, request), "text/html")
+                return
             entries = journal.runs(most=_MOST_RUNS + 1) if entry is None else [entry]
             facts = [(each.id, each.state) for each in entries], journal.last_step(entry.id) if entry else 0
             version = f'"{sha256(repr(facts).encode()).hexdigest()[:32]}"'

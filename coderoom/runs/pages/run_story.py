@@ -1,0 +1,327 @@
+"""The story on the page of a run: its turns, each with code, output, files, decisions and verdicts, and its outline."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from zlib import crc32
+
+from coderoom._util.text import counted, in_dollars
+from coderoom.runs.branches import Branch
+from coderoom.runs.journal import Journal, RunEntry, Step
+from coderoom.runs.pages.frame import badge, code_html, folded_html, prose_html, text_html
+from coderoom.runs.pages.run_files import file_html
+from coderoom.runs.story import (
+    USER,
+    Branching,
+    Cell,
+    Check,
+    Code,
+    Decision,
+    Entry,
+    Folding,
+    Output,
+    Progress,
+    Question,
+    Summary,
+    Task,
+    Thought,
+    Verdict,
+    Words,
+    tell_steps,
+)
+from coderoom.sandbox import NetworkUse
+from coderoom.steps import MODEL
+
+FOOLED: Final = f" {badge('can be fooled: the code ran in the process that judged it', 'warn')}"
+_MOST_LINES: Final = 2_000
+_OPEN_LINES: Final = 40
+"""A difference with so many lines is open."""
+_MOST_HIGHLIGHTED: Final = 400_000
+"""Characters of code in a page that are highlighted: each word is an element, and a browser must keep them all."""
+
+
+@dataclass
+class Mark:
+    """A line of the outline: where it leads, its words, its level, and how it ended."""
+
+    place: str
+    words: str
+    level: int
+    style: str = ""
+    outcome: str = ""
+
+
+class StoryHtml:
+    """The story of a run as HTML.
+
+    Attributes:
+        html: The story.
+        outline: Its outline.
+        shown: The steps that have a place in it.
+        places: For each agent, the steps that it told, with the ids of their turns.
+    """
+
+    def __init__(self, journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> None:
+        self.outline: list[Mark] = []
+        self.shown: list[int] = []
+        self.places: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._journal, self._entry = journal, entry
+        self._models: Mapping[str, str] = entry.facts.get("models") or {}
+        self._before: dict[str, str] = {}  # The code of each agent before.
+        self._attempts: dict[str, Mark] = {}  # The line of each agent's last code.
+        self._requests: defaultdict[str, deque[int]] = defaultdict(deque)
+        for step in steps:
+            if step.kind == MODEL and not (step.request or {}).get("branch"):
+                self._requests[step.actor].append(step.number)
+        self._room = _MOST_HIGHLIGHTED
+        self._depth = 0
+        self.html = "".join(self._turns(steps))
+        self.shown.sort()
+
+    # --- Turns ---
+
+    def _turns(self, steps: Sequence[Step]) -> Iterator[str]:
+        speaker, turn, number = "", "", 0
+        for told in _folded(tell_steps(steps)):
+            if isinstance(told, Task):
+                self._before.clear()
+                continue  # The words of the user, which follow, tell it.
+            who = self._speaker(told)
+            if who != speaker:
+                yield "</section>" * bool(speaker)
+                speaker, number = who, number + 1
+                turn = f"turn-{number}"
+                model = f' <span class="dim">{text_html(self._models.get(who))}</span>'
+                yield f'<section class="turn" aria-labelledby="{turn}">'
+                yield f'<h2 id="{turn}" dir="auto">{text_html(who)}{model}</h2>'
+                self.outline.append(Mark(turn, who, 0))
+            self.places[told.source].append((told.step, turn))
+            yield self._article(told)
+        yield "</section>" * bool(speaker)
+
+    def _speaker(self, told: Entry) -> str:
+        match told:
+            case Cell():
+                return "blocks"
+            case Progress() | Branching() if self._entry.command == "solve":
+                return "solve"
+            case Check():
+                return "check"
+        return told.source
+
+    def _article(self, told: Entry) -> str:
+        """An entry with its place, which others can link to."""
+        inner = self._inner(told)
+        self.shown.append(told.step)
+        place = f"step-{told.step}"
+        asked = self._requests[told.source] or self._requests[""]  # `solve` has no agents.
+        links = ""
+        while asked and asked[0] < told.step:
+            links += f'<a href="#request-{(number := asked.popleft())}">request {number}</a> '
+        return (
+            f'<article id="{place}" class="entry" tabindex="-1" data-v="{crc32((inner + links).encode())}" '
+            f'aria-label="{text_html(_name_of(told))}, step {told.step}">'
+            f'<p class="links">{links}<a href="#{place}">#{told.step}</a></p>{inner}</article>'
+        )
+
+    def _mark(self, told: Entry, words: str, style: str = "", outcome: str = "") -> Mark:
+        mark = Mark(f"step-{told.step}", words, 1, style, outcome)
+        if not self._depth:  # What branches tell has a line only where they end.
+            self.outline.append(mark)
+        return mark
+
+    # --- Entries ---
+
+    def _inner(self, told: Entry) -> str:
+        match told:
+            case Branching():
+                return self._branching(told)
+            case Cell(code=code, outcome=outcome):
+                style = "good" if outcome == "ok" else "bad"
+                self._mark(told, f"block {told.number}", style, outcome)
+                ended = self._ended(told.output, outcome, told.files, told.network)
+                return f"<h3>block {told.number} {badge(outcome, style)}</h3>{self._code(code, told.language)}{ended}"
+            case Progress(code=code, text=text):
+                bad = '<pre class="output bad" dir="auto">{}</pre>'.format(text_html("\n".join(told.failed)))
+                if told.failed or code:
+                    self._mark(told, text[:60], "bad" if told.failed else "", "failed" if told.failed else "")
+                shown = self._code(code, told.language) + self._difference(told.source, code) if code else ""
+                return f"<p dir=auto>{text_html(text)}</p>{shown}{bad if told.failed else ''}"
+            case Check(passed=passed):
+                style, word = ("good", "passed") if passed else ("bad", "not passed")
+                self._mark(told, "check", style, word)
+                return f"<p>{badge(word, style)}{FOOLED * told.can_be_fooled}</p>{folded_html(told.text)}"
+            case Code(blocks=[_, *_]):
+                return self._attempt(told)
+            case Output(text=output, outcome=outcome):
+                return self._output(told, output, outcome)
+            case Decision(again=again, reason=reason):
+                word = "tries again" if again else "does not try again"
+                return f"<p>{badge(word, 'warn' if again else 'dim')}</p>{prose_html(reason)}"
+            case Verdict(approved=approved):
+                style, word = ("good", "approved") if approved else ("bad", "not approved")
+                self._mark(told, word, style, word)
+                return f"<p>{badge(word, style)}</p>{prose_html(told.text)}"
+            case Summary(new=new):
+                if new:
+                    self._mark(told, "answer")
+                return prose_html(new) if new else '<p class="dim">The turn ends.</p>'
+            case Thought():
+                return f"<details><summary>thought</summary>{prose_html(told.text)}</details>"
+            case Question():
+                self._mark(told, "question")
+                return f"<p>{badge('a person is asked', 'warn')}</p>{prose_html(told.text)}"
+            case Words(source="user"):
+                return f'<p class="said" dir="auto">{text_html(told.text)}</p>'
+            case Words(is_prose=False):
+                return folded_html(told.text)
+        return prose_html(told.text)
+
+    def _attempt(self, told: Code) -> str:
+        code = "\n\n".join(block.code for block in told.blocks)
+        words, is_without = _without_blocks(told.text, [block.code for block in told.blocks])
+        around = (
+            prose_html(words) if is_without else f"<details><summary>reply</summary>{prose_html(told.text)}</details>"
+        )
+        self._attempts[told.source + told.branch] = self._mark(told, f"attempt {told.number}")
+        shown = "".join(self._code(block.code, block.language) for block in told.blocks)
+        return f"<h3>attempt {told.number}</h3>{around}{shown}{self._difference(told.source, code)}"
+
+    def _output(self, told: Output, output: str, outcome: str) -> str:
+        style = "good" if outcome == "ok" else "bad"
+        mark = self._attempts.pop(told.source + told.branch, None) or self._mark(told, "output")
+        mark.style, mark.outcome = style, outcome
+        return f"<p>{badge(outcome, style)}</p>{self._ended(output, outcome, told.files, told.network)}"
+
+    def _branching(self, told: Branching) -> str:
+        old, last = self._before.get(told.source, ""), dict[str, str]()
+        self._mark(
+            told,
+            f"branching {told.facts.branching}",
+            "good" if told.facts.won else "bad",
+            "goes on" if told.facts.won else "ended",
+        )
+        items = ""
+        self._depth += 1
+        for each in told.facts.branches:
+            self._before[told.source] = old
+            inner = "".join(self._article(one) for one in told.told.get(each.branch, ()))
+            last[each.branch] = self._before.get(told.source, "")
+            items += _branch(each, inner, won=each.branch == told.facts.won)
+        self._depth -= 1
+        self._before[told.source] = last.get(told.facts.won or "", old)
+        return f'<h3>{text_html(told.facts.title)}</h3><ul class="branches">{items}</ul>'
+
+    # --- Parts of entries ---
+
+    def _code(self, code: str, language: str) -> str:
+        self._room -= len(code)
+        marked = code_html(code, language if self._room > 0 else "text")
+        button = '<button type="button" class="copy scripted" aria-label="Copy the code">Copy</button>'
+        return f'<div class="code-box">{button}{marked}</div>'
+
+    def _difference(self, source: str, code: str) -> str:
+        old, self._before[source] = self._before.get(source, ""), code
+        lines = old.splitlines(), code.splitlines()
+        if not old or max(map(len, lines)) > _MOST_LINES:  # A comparison takes more than linear time.
+            return ""
+        changes = list(difflib.unified_diff(*lines, "before", "now", lineterm=""))[2:]
+        if not changes:
+            return ""
+        added, removed = (sum(line[:1] == sign for line in changes) for sign in "+-")
+        is_open = " open" * (len(changes) <= _OPEN_LINES)
+        marked = "".join(_changed(line) for line in changes)
+        words = f"what has changed: {counted(added, 'line')} added, {removed} removed"
+        shown = f'<pre class="diff" tabindex="0">{marked}</pre>'
+        return f'<details class="changes"{is_open}><summary>{words}</summary>{shown}</details>'
+
+    def _ended(
+        self, output: str, outcome: str, files: Sequence[Mapping[str, Any]], network: Sequence[NetworkUse]
+    ) -> str:
+        """What code has printed, with the files that it has shown in their places, and then all other files."""
+        style = "good" if outcome == "ok" else "bad"
+        parts, begin = list[str](), 0
+        for file in sorted(files, key=lambda file: math.inf if file.get("position") is None else file["position"]):
+            end = len(output) if file.get("position") is None else file["position"]
+            if output[begin:end].strip():
+                parts.append(folded_html(output[begin:end], style))
+            begin = max(begin, end)
+            parts.append(file_html(file, self._journal.content(self._entry.id, file.get("hash") or "")))
+        if output[begin:].strip():
+            parts.append(folded_html(output[begin:], style))
+        elif not output.strip():
+            parts.append('<p class="dim">(no output)</p>')
+        if network:
+            refused = sum(bool(use.why) for use in network)
+            lines = "\n".join(map(str, network))
+            words = f"network: {len(network)} hosts" + f", {refused} refused" * bool(refused)
+            is_open = " open" * bool(refused)
+            parts.append(f"<details{is_open}><summary>{words}</summary><pre>{text_html(lines)}</pre></details>")
+        return "".join(parts)
+
+
+def outline_html(outline: Iterable[Mark]) -> str:
+    """The outline as links, with a sign for how each ended."""
+    items = ""
+    for mark in outline:
+        outcome = f" <small>{text_html(mark.outcome)}</small>" if mark.outcome else ""
+        link = f'<a href="#{mark.place}" class="{mark.style}" dir="auto">{text_html(mark.words)}{outcome}</a>'
+        items += f'<li class="level-{mark.level}">{link}</li>'
+    return f"<ol>{items}</ol>"
+
+
+def _folded(told: Iterable[Entry]) -> Iterator[Entry]:
+    folding = Folding()
+    for each in told:
+        if (entry := folding.fold(each)) is not None:
+            yield entry
+    yield from folding.rest()  # Their branches have not ended.
+
+
+def _name_of(told: Entry) -> str:
+    match told:
+        case Code():
+            return f"{told.source}, attempt {told.number}"
+        case Output():
+            return f"{told.source}, output: {told.outcome}"
+        case Cell():
+            return f"block {told.number}: {told.outcome}"
+        case Verdict():
+            return f"{told.source}, verdict"
+        case Decision():
+            return f"{told.source}, decision"
+    return "task" if told.source == USER else told.source
+
+
+def _without_blocks(text: str, codes: Sequence[str]) -> tuple[str, bool]:
+    """A reply without the code that is shown beside it, and whether all of that was found."""
+    for code in codes:
+        fenced = rf"^(?P<fence>`{{3,}}|~{{3,}})[^\n]*\n{re.escape(code.strip(chr(10)))}\s*\n?(?P=fence)[ \t]*$"
+        text, found = re.subn(fenced, "", text, count=1, flags=re.MULTILINE)
+        if not found:
+            return text, False
+    return text, True
+
+
+def _changed(line: str) -> str:
+    tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
+    return f"<{tag}>{text_html(line)}</{tag}>\n"
+
+
+def _branch(branch: Branch, told: str, *, won: bool) -> str:
+    """What came of a branch, and behind it what it told, which is open if it goes on."""
+    style, outcome = "good" if branch.outcome == "ok" else "bad", branch.outcome or "no code"
+    cost = "" if branch.cost_usd is None else f", {in_dollars(branch.cost_usd)}"
+    used = f"{branch.input_tokens + branch.output_tokens:,} tokens{cost}, {branch.seconds:.1f} s"
+    line = (
+        f"<b>{text_html(branch.number)}</b> {badge(outcome, style)} {text_html(branch.verdict)}"
+        f'{" <b>goes on</b>" * won} <span class="dim">{used} {text_html(branch.variation)}</span>'
+    )
+    is_open = " open" * won
+    return f"<li>{f'<details{is_open}><summary>{line}</summary>{told}</details>' if told else line}</li>"

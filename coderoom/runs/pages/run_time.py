@@ -1,0 +1,86 @@
+"""The time line on the page of a run: a lane for each agent, on which models, code and people are waited for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from coderoom.runs.journal import RunEntry, Step
+from coderoom.runs.pages.frame import section_html, text_html
+from coderoom.steps import CODE, MODEL
+
+_TIMED: Final = {MODEL: "model", CODE: "code", "approval": "person", "input": "person", "call": "function"}
+_MOST: Final = 1_000
+_LANE: Final = 26
+_BAR: Final = 18
+_PATTERNS: Final = (
+    "<defs>"
+    '<pattern id="p-code" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect width="6" height="6" class="ground"/><rect width="3" height="6" class="code"/></pattern>'
+    '<pattern id="p-person" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<rect width="6" height="6" class="ground"/><circle cx="3" cy="3" r="2" class="person"/></pattern>'
+    '<pattern id="p-function" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<rect width="6" height="6" class="ground"/><rect width="6" height="3" class="function"/></pattern>'
+    "</defs>"
+)
+_BUTTONS: Final = (
+    '<div class="toolbar scripted" role="group" aria-label="Zoom">'
+    '<button type="button" data-zoom="in" aria-label="Zoom in">+</button>'
+    '<button type="button" data-zoom="out" aria-label="Zoom out">\u2212</button>'
+    '<button type="button" data-zoom="all" aria-label="Show all of the time">All</button></div>'
+)
+
+
+def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> str:
+    """The time line. A bar leads to the first of the `shown` steps that is not before its own."""
+    timed = [step for step in steps if step.kind in _TIMED]
+    if not timed:
+        return ""
+    begin = min(step.at - step.seconds for step in timed)
+    cut_short = entry.ended or 0 if entry.outcome == "cancelled" else 0  # The last step has not ended.
+    whole = max(max(step.at for step in timed) - begin, cut_short - begin, 0.001)
+    sums = dict.fromkeys(_TIMED.values(), 0.0)
+    for step in timed:
+        sums[_TIMED[step.kind]] += step.seconds
+    drawn = timed
+    if len(timed) > _MOST:
+        longest = sorted(timed, key=lambda step: step.seconds)[-_MOST:]
+        drawn = sorted(longest, key=lambda step: step.number)
+    lanes = list(dict.fromkeys(step.actor or entry.name for step in drawn))
+    bars = ""
+    for step in drawn:
+        kind, lane = _TIMED[step.kind], lanes.index(step.actor or entry.name)
+        left, width = (step.at - step.seconds - begin) / whole, step.seconds / whole
+        at = bisect_left(shown, step.number)
+        place = f"step-{shown[min(at, len(shown) - 1)]}" if shown else "story"
+        what = f"{step.actor or entry.name}: {kind}, {step.seconds:.2f} s, after {step.at - step.seconds - begin:.1f} s"
+        bars += (
+            f'<a href="#{place}" tabindex="-1" aria-label="{text_html(what)}"><title>{text_html(what)}</title>'
+            f'<rect class="bar-{kind}" x="{left:.4%}" y="{lane * _LANE + 4}" height="{_BAR}" '
+            f'style="width:max(2px,{width:.4%})"/></a>'
+        )
+    legend = "".join(
+        f'<li><svg width="18" height="12" aria-hidden="true"><rect width="18" height="12" class="bar-{kind}"/></svg> '
+        f"{kind} {seconds:.{1 if seconds > 1 else 3}f} s</li>"
+        for kind, seconds in sums.items()
+        if seconds
+    )
+    names = "".join(f'<li dir="auto" title="{text_html(name)}">{text_html(name)}</li>' for name in lanes)
+    height = len(lanes) * _LANE + 22
+    note = f"<p class=dim>The {_MOST:,} longest of {len(timed):,} steps are drawn.</p>" if len(timed) > _MOST else ""
+    window = (
+        '<div class="window" id="time-window" tabindex="0" role="group" '
+        'aria-label="Time line: plus and minus zoom, the arrow keys move">'
+        f'<svg id="time-line" width="100%" height="{height}" data-seconds="{whole:.3f}">{_PATTERNS}{bars}'
+        f'<g class="ticks">{_ticks(whole, height)}</g></svg></div>'
+    )
+    lines = f'{_BUTTONS}<div class="lanes"><ul class="names">{names}</ul>{window}</div>'
+    return section_html("time", "Time", f'{lines}<ul class="legend">{legend}</ul>{note}')
+
+
+def _ticks(whole: float, height: int) -> str:
+    """Five moments on the axis; the script draws more when it zooms."""
+    places = (at / 5 for at in range(5))
+    digits = 0 if whole > 50 else 1 if whole > 5 else 2
+    return "".join(f'<text x="{at:.0%}" y="{height - 5}">{at * whole:.{digits}f} s</text>' for at in places)

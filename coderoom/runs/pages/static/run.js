@@ -1,0 +1,172 @@
+// The page of a run: keys, find, copy, line numbers, the zoom of the time line. What is new keeps what is open.
+document.documentElement.classList.add("with-scripts");
+const one = selector => document.querySelector(selector);
+const entries = () => [...document.querySelectorAll(".entry")].filter(each => each.checkVisibility());
+const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+function opened(element) {  // Open all that an element is in.
+  for (let each = element?.closest("details"); each; each = each.parentElement.closest("details")) each.open = true;
+  return element;
+}
+function follow() {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  if (target.matches("details")) target.open = true;
+  opened(target).scrollIntoView({block: "start"});
+  if (target.matches(".entry")) target.focus({preventScroll: true});
+  if (innerWidth < 1000) one(".outline").open = false;
+}
+addEventListener("hashchange", follow);
+if (innerWidth >= 1000) one(".outline").open = true;
+follow();
+
+// Entries
+function step(by) {
+  const all = entries(), at = all.indexOf(document.activeElement.closest(".entry"));
+  let next = at + by;
+  if (at < 0) {
+    next = all.findIndex(each => each.getBoundingClientRect().top > 60);
+    if (by < 0) next = (next < 0 ? all.length : next) - 1;
+  }
+  const target = all[Math.max(0, Math.min(all.length - 1, next))];
+  target?.focus({preventScroll: true});
+  target?.scrollIntoView({block: "start", behavior: calm ? "instant" : "auto"});
+}
+let numbered = false;
+function number() {
+  document.documentElement.classList.toggle("numbered", numbered);
+  one("[data-numbers]")?.setAttribute("aria-pressed", numbered);
+  if (!numbered) return;
+  for (const each of document.querySelectorAll(".code-box > pre:not([data-lines])")) {
+    const lines = each.textContent.replace(/\n$/, "").split("\n").length;
+    each.dataset.lines = Array.from({length: lines}, (_, at) => at + 1).join("\n");
+  }
+}
+
+// Find
+let found = [], current = -1;
+const marks = CSS.highlights ? new Highlight() : null;
+if (marks) CSS.highlights.set("found", marks);
+function ranges(entry, words) {
+  const walker = document.createTreeWalker(entry, NodeFilter.SHOW_TEXT), all = [];
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const text = node.data.toLowerCase();
+    for (let at = text.indexOf(words); at >= 0; at = text.indexOf(words, at + words.length)) {
+      const range = new Range();
+      range.setStart(node, at);
+      range.setEnd(node, at + words.length);
+      all.push(range);
+    }
+  }
+  return all;
+}
+function find() {
+  const words = one("#find").value.toLowerCase();
+  found = words ? [...document.querySelectorAll(".head, .entry, .request")].filter(each =>
+    each.textContent.toLowerCase().includes(words) && ![...each.querySelectorAll(".entry")].some(inner => inner.textContent.toLowerCase().includes(words))) : [];
+  current = -1;
+  if (found.length) show(1); else { marks?.clear(); one(".find output").value = words ? "nothing found" : ""; }
+}
+function show(by) {
+  if (!found.length) return;
+  current = (current + by + found.length) % found.length;
+  const target = found[current], words = one("#find").value.toLowerCase(), places = ranges(target, words);
+  if (target.matches("details")) target.open = true;
+  places.forEach(each => opened(each.startContainer.parentElement));
+  opened(target);
+  marks?.clear();
+  places.forEach(each => marks?.add(each));
+  (places[0]?.startContainer.parentElement ?? target).scrollIntoView({block: "center", behavior: "instant"});
+  one(".find output").value = `${current + 1} of ${found.length}`;
+}
+function closeFind() {
+  one(".find").hidden = true;
+  marks?.clear();
+  found[current]?.focus({preventScroll: true});
+}
+one("#find").addEventListener("input", find);
+one(".find").addEventListener("submit", event => { event.preventDefault(); show(1); });
+one(".find").addEventListener("keydown", event => {
+  if (event.key === "Escape") closeFind();
+  if (event.key === "Enter" && event.shiftKey) { event.preventDefault(); show(-1); }
+});
+
+// Keys and buttons
+document.addEventListener("keydown", event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  const keys = {
+    j: () => step(1),
+    k: () => step(-1),
+    n: () => { numbered = !numbered; number(); },
+    o: () => {
+      const inner = [...(document.activeElement.closest(".entry")?.querySelectorAll("details") ?? [])];
+      const open = inner.some(each => !each.open);
+      inner.forEach(each => { each.open = open; });
+    },
+    "/": () => { one(".find").hidden = false; one("#find").focus(); one("#find").select(); },
+    "?": () => one("#keys").showModal(),
+  };
+  if (keys[event.key]) { event.preventDefault(); keys[event.key](); return; }
+  if (event.target.id !== "time-window") return;
+  const view = event.target, moves = {"+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(.5), ArrowLeft: () => view.scrollBy(-80, 0), ArrowRight: () => view.scrollBy(80, 0)};
+  if (moves[event.key]) { event.preventDefault(); moves[event.key](); }
+});
+document.addEventListener("click", async event => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.matches(".copy")) {
+    await navigator.clipboard.writeText(button.parentElement.querySelector("pre").textContent);
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  } else if (button.dataset.zoom) zoom({in: 2, out: .5, all: 0}[button.dataset.zoom]);
+  else if (button.dataset.find === "before") show(-1);
+  else if (button.dataset.find === "close") closeFind();
+  else if ("keys" in button.dataset) one("#keys").showModal();
+  else if ("numbers" in button.dataset) { numbered = !numbered; number(); }
+});
+
+// The time line
+let scale = 1;
+function zoom(by, at = .5) {
+  const view = one("#time-window");
+  const place = (view.scrollLeft + at * view.clientWidth) / view.scrollWidth;
+  scale = by ? Math.max(1, Math.min(512, scale * by)) : 1;
+  draw();
+  view.scrollLeft = place * view.scrollWidth - at * view.clientWidth;
+}
+function draw() {
+  const line = one("#time-line");
+  if (!line || scale === 1 && !line.style.width) return;
+  line.style.width = `${scale * 100}%`;
+  const seconds = +line.dataset.seconds, rough = seconds / scale / 5, power = 10 ** Math.floor(Math.log10(rough));
+  const between = power * [1, 2, 5, 10].find(each => each * power >= rough), ticks = line.querySelector(".ticks");
+  const y = line.getAttribute("height") - 5, digits = Math.max(0, -Math.floor(Math.log10(between)));
+  ticks.replaceChildren(...Array.from({length: Math.min(3000, Math.ceil(seconds / between))}, (_, at) => {
+    const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    text.setAttribute("x", `${at * between / seconds * 100}%`);
+    text.setAttribute("y", y);
+    text.textContent = `${(at * between).toFixed(digits)} s`;
+    return text;
+  }));
+}
+document.addEventListener("wheel", event => {
+  const view = event.target.closest?.("#time-window");
+  if (!view || !(event.ctrlKey || event.shiftKey)) return;  // A plain wheel scrolls the page.
+  event.preventDefault();
+  zoom(event.deltaY + event.deltaX < 0 ? 1.5 : 1 / 1.5, (event.clientX - view.getBoundingClientRect().left) / view.clientWidth);
+}, {passive: false});
+let drag = null;
+document.addEventListener("pointerdown", event => {
+  const view = event.target.closest?.("#time-window");
+  if (view && event.pointerType === "mouse") drag = {view, x: event.clientX, from: view.scrollLeft};
+});
+document.addEventListener("pointermove", event => { if (drag) drag.view.scrollLeft = drag.from - event.clientX + drag.x; });
+document.addEventListener("pointerup", () => { drag = null; });
+document.addEventListener("dragstart", event => { if (event.target.closest?.("#time-window")) event.preventDefault(); });
+
+// What is new takes its place; what is the same is left alone, with what was opened, sorted or asked for in it.
+if (globalThis.Idiomorph) {
+  Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, next) =>
+    !(old.dataset?.v && old.dataset.v === next.dataset?.v) && !old.classList?.contains("conversation");
+  document.addEventListener("htmx:afterSwap", () => { number(); draw(); });
+}
