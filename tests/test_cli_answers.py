@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import coderoom, environment, recording
+from tests.support.commands import coderoom, recording
+from tests.support.terminals import in_terminal
 
 CODE = "```python\nprint(42)\n```"
 # Wider than a terminal, with Markdown, colours of a terminal and characters that it does not show.
 ANSWER = "It is **42**, \x1b[31mred\x1b[0m, \u05d0\u200f. " + "word " * 40 + "\n\n- and a list"
-
-
-def in_terminal(command: list[str], folder: Path) -> tuple[int, str]:
-    """Run a command whose streams are a terminal; return its exit code and what was on the screen."""
-    ours, theirs = pty.openpty()
-    env = environment({"TERM": "xterm"})
-    with subprocess.Popen(command, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        with suppress(OSError):  # The other side is closed.
-            while data := os.read(ours, 65536):
-                shown += data
-    os.close(ours)
-    return process.returncode, shown.decode()
 
 
 @pytest.mark.parametrize("options", [[], ["--print"]])

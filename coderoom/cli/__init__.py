@@ -22,13 +22,14 @@ from coderoom._util.text import visible
 
 # Each module adds its commands to the application, in this order.
 # isort: off
-from coderoom.cli import app, runs, batch, judge, journal, solving, fixing, teams, doors, service, machine
+from coderoom.cli import app, runs, asking, batch, judge, journal, solving, fixing, teams, doors, service, machine
 
 # isort: on
 from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError
 
 __all__ = [
     "app",
+    "asking",
     "batch",
     "doors",
     "fixing",

@@ -147,7 +147,7 @@ def run(
 
     console = _console(as_json, prints)
     kept = open_journal(journal, off=no_journal)
-    last = _last_run(kept, team, cache, options) if goes_on else None
+    last = last_run(kept, team, cache, options) if goes_on else None
     source = None if goes_on else find_source(team)
     if not prints:
         _show_team(console, team)
@@ -182,7 +182,7 @@ def _show_team(console: Console, name: str) -> None:
     console.print(Text.assemble(("team ", "dim"), visible(name)))
 
 
-def _last_run(journal: Journal | None, team: str, cache: bool, options: Mapping[str, Any]) -> str:
+def last_run(journal: Journal | None, team: str, cache: bool, options: Mapping[str, Any]) -> str:
     """The id of the team's last run, for `--continue`, which only some options go with."""
     singular = {
         "files": "file",

@@ -39,7 +39,7 @@ from coderoom.runs.team_run import (
 from coderoom.sandbox import ExecutionResult, OnOutput
 from coderoom.steps import CODE, StepObserver, observing
 
-_TEAM_COMMANDS: Final = ("run", "chat", "batch", "fix")
+_TEAM_COMMANDS: Final = ("run", "chat", "ask", "batch", "fix")
 _NOT_OF_THE_TEAM: Final = ("budget", "source", "digest", "fix")
 GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
 """The states in which a run has more to do."""

@@ -102,10 +102,11 @@ class RunView:
         if self._record is None:  # Else it is a further task for the same team.
             if not self._brief or record.isolation == NO_WALL:
                 show_isolation(self._console, record.isolation)
-            kind, _, recording = (record.model or "").partition(":")
-            if kind == "replay" and not self._brief:
-                self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
-            self._notices(record)
+            if not self._brief:
+                kind, _, recording = (record.model or "").partition(":")
+                if kind == "replay":
+                    self._console.print(Text(visible(_RECORDING.format(recording)), style="yellow"))
+                self._notices(record)
         self._record, self._speaker = record, None
         self._start()
 
