@@ -7,11 +7,12 @@ that a page with 10,000 of them opens at once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from coderoom._util.text import counted, in_dollars, visible
 from coderoom.runs.batch_report import (
@@ -25,9 +26,10 @@ from coderoom.runs.batch_report import (
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result
 from coderoom.runs.items import BadLine
 from coderoom.runs.pages.charts import histogram_svg, interval_svg, shares_svg
-from coderoom.runs.pages.frame import page_of, text_html
+from coderoom.runs.pages.frame import badge, facts_html, page_of, text_html
 
-SIGNS: Final = {PASSED: "✓", NOT_PASSED: "✗", UNCHECKED: "○", ERRORED: "!"}
+SIGNS: Final = {PASSED: "✓", NOT_PASSED: "✕", UNCHECKED: "•", ERRORED: "!"}
+STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", UNCHECKED: "dim", ERRORED: "warn"}
 _MOST_ROWS: Final = 50_000
 _MOST_PLAIN: Final = 500
 """How many runs are shown without scripts."""
@@ -114,8 +116,8 @@ def batch_page(
     groups = list(summary.tags.groups())
     parts = [
         f"<h1>Batch</h1>{_headline(summary)}",
-        facts_html([*about, *lines]),
-        "".join(f"<p>{text_html(each)}</p>" for each in [*summary.warnings, *notes]),
+        facts_html({name: text_html(value) for name, value in [*about, *lines]}),
+        "".join(f'<p class="notice">{text_html(each)}</p>' for each in [*summary.warnings, *notes]),
         _bad_lines(bad_lines),
         _by_tag(summary),
         _reasons(summary, rows),
@@ -123,14 +125,7 @@ def batch_page(
         _runs(summary, rows, groups),
         f'<script type="application/json" id="data">{_data(rows, list(summary.reasons), groups)}</script>',
     ]
-    body = f'<div class="batch">{"".join(parts)}</div>'
-    return page_of(f"Batch: {batch['team_name']}", body, styles=["batch.css"], scripts=["batch.js"])
-
-
-def facts_html(facts: Sequence[tuple[str, str]]) -> str:
-    """Names and values, as a table."""
-    found = (f'<tr><th scope="row">{text_html(name)}</th><td>{text_html(value)}</td></tr>' for name, value in facts)
-    return f"<table>{''.join(found)}</table>"
+    return page_of(f"Batch: {batch['team_name']}", "".join(parts), styles=["batch.css"], scripts=["batch.js"])
 
 
 def between(rate: Estimate) -> str:
@@ -154,33 +149,35 @@ def _headline(summary: Summary) -> str:
         passed = f'<p class="rate"><b>{rate[0]:.1%}</b> pass rate <span class="dim">({between(rate)}), {of}</span></p>'
     words = ", ".join(f"{number:,} {status}" for status, number in counts)
     links = " ".join(
-        f'<a href="#status={status}"><span class="sign {status}" aria-hidden="true">{SIGNS[status]}</span> '
-        f"{number:,} {status}</a>"
+        f'<a href="{_asked("status", status)}">{badge(f"{number:,} {status}", STYLES[status])}</a>'
         for status, number in counts
     )
-    return f'{passed}{shares_svg(counts, words)}<p class="legend">{links}</p>'
+    shares = shares_svg([(STYLES[status], number) for status, number in counts], words)
+    return f"{passed}{shares}<p>{links}</p>"
+
+
+def _asked(name: str, value: str) -> str:
+    """The address of the table with only the runs that have a value; `batch.js` reads it."""
+    return f"#{escape(urlencode({name: visible(value)}))}"
 
 
 def _bad_lines(bad_lines: Sequence[BadLine]) -> str:
     if not bad_lines:
         return ""
-    listed = facts_html([(f"line {each.number}", each.why) for each in bad_lines[:_MOST_BAD]])
+    listed = "".join(f"<li>line {each.number}: {text_html(each.why)}</li>" for each in bad_lines[:_MOST_BAD])
     more = f"<p>and {len(bad_lines) - _MOST_BAD:,} more</p>" if len(bad_lines) > _MOST_BAD else ""
-    return f"<h2>Lines that are no items</h2>{listed}{more}"
+    return f"<h2>Lines that are no items</h2><ul>{listed}</ul>{more}"
 
 
 def _by_tag(summary: Summary) -> str:
-    rows = ""
-    for at, (tag, group) in enumerate(summary.tags.groups().items()):
+    rows = []
+    for tag, group in summary.tags.groups().items():
         rate = group.pass_rate
-        shown = '<td class="dim">not checked</td><td></td><td></td>'
-        if rate is not None:
-            shown = f"<td>{rate[0]:.1%}</td><td>{between(rate)}</td><td>{interval_svg(rate)}</td>"
-        name = f'<a href="#tag={at}" dir="auto">{text_html(tag)}</a>'
-        rows += f'<tr><th scope="row">{name}</th><td>{len(group.items):,}</td><td>{group.number:,}</td>{shown}</tr>'
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("tag", "items", "runs", "pass rate", "interval", ""))
-    table = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
-    return f"<h2>By tag</h2>{_wide(table, 'By tag', 'tags')}" if rows else ""
+        shown = ("not checked", "", "") if rate is None else (f"{rate[0]:.1%}", between(rate), interval_svg(rate))
+        name = f'<a href="{_asked("tag", tag)}" dir="auto">{text_html(tag)}</a>'
+        rows.append((name, f"{len(group.items):,}", f"{group.number:,}", *shown))
+    titles = {"tag": "item", "items": "number", "runs": "number", "pass rate": "number", "interval": "nowrap", "": ""}
+    return f"<h2>By tag</h2>{table_html('By tag', titles, rows)}" if rows else ""
 
 
 def _reasons(summary: Summary, rows: Sequence[Row]) -> str:
@@ -190,14 +187,13 @@ def _reasons(summary: Summary, rows: Sequence[Row]) -> str:
     for row in rows:
         if row.reason and len(first[row.reason]) < _MOST_NAMED:
             first[row.reason].append(row)
-    numbers = {reason: at for at, reason in enumerate(summary.reasons)}
     listed = ""
     for reason, number in summary.reasons.most_common():
         links = ", ".join(map(link_html, first[reason]))
         more = f" and {number - _MOST_NAMED:,} more" if number > _MOST_NAMED else ""
         listed += (
             f'<details><summary><b>{number:,}</b> <span dir="auto">{text_html(reason)}</span></summary>'
-            f'<p>{links}{more} · <a href="#reason={numbers[reason]}">show in the table</a></p></details>'
+            f'<p>{links}{more} · <a href="{_asked("reason", reason)}">show in the table</a></p></details>'
         )
     return f'<h2>Why runs have not passed</h2><div class="reasons">{listed}</div>'
 
@@ -205,16 +201,16 @@ def _reasons(summary: Summary, rows: Sequence[Row]) -> str:
 def _charts(summary: Summary) -> str:
     if not summary.total:
         return ""
-    charts = histogram_svg(
-        summary.seconds, "Time", lambda value: f"{value:,.2g} s" if value < 100 else f"{value:,.0f} s"
-    )
+    charts = histogram_svg(summary.seconds, "Time", lambda value: f"{_short(value)} s")
     if any(summary.tokens):
         charts += histogram_svg(summary.tokens, "Tokens", lambda value: f"{value:,.0f}")
     if any(summary.costs):
-        charts += histogram_svg(
-            summary.costs, "Cost", lambda value: f"${value:,.2g}" if value < 100 else f"${value:,.0f}"
-        )
-    return f'<h2>Each run</h2><div class="charts">{charts}</div>'
+        charts += histogram_svg(summary.costs, "Cost", lambda value: f"${_short(value)}")
+    return f'<h2>Each run</h2><div class="cards">{charts}</div>'
+
+
+def _short(value: float) -> str:
+    return f"{value:,.2g}" if value < 100 else f"{value:,.0f}"
 
 
 # --- All runs ---
@@ -229,64 +225,61 @@ def _runs(summary: Summary, rows: Sequence[Row], groups: Sequence[str]) -> str:
     if len(rows) > len(plain):
         no_script = f"<noscript><p>Without scripts, these are the first {len(plain):,} runs.</p></noscript>"
     cells = "".join(
-        f'<a class="cell {row.status}" href="pages/{escape(row.run)}.html" title="{escape(row.name)}: {row.status}">'
-        f"{SIGNS[row.status]}</a>"
+        f'<a class="cell {STYLES[row.status]}" href="pages/{escape(row.run)}.html" '
+        f'title="{escape(row.name)}: {row.status}">{SIGNS[row.status]}</a>'
         for row in plain
     )
     return (
         f'<h2 id="grid-title">Items and repeats</h2>{no_script}'
         f'<div id="grid" role="group" aria-labelledby="grid-title">{cells}</div>'
-        f'<h2 id="runs">Runs</h2>{left_out}{_controls(summary, groups)}{_table(plain)}'
-        '<p id="pages" hidden><button type="button" data-step="-1">previous</button> '
+        f'<h2 id="runs">Runs</h2>{left_out}{_controls(summary, groups)}<div id="table">{_table(plain)}</div>'
+        '<p class="toolbar" id="pages" hidden><button type="button" data-step="-1">previous</button> '
         '<button type="button" data-step="1">next</button></p>'
     )
 
 
 def _controls(summary: Summary, groups: Sequence[str]) -> str:
-    statuses = [(status, f"{status} ({summary.counts[status]:,})") for status in STATUSES if summary.counts[status]]
-    reasons = [(str(at), f"{reason} ({number:,})") for at, (reason, number) in enumerate(summary.reasons.items())]
     chosen = [
-        _choice("status", "any status", statuses),
-        _choice("tag", "any tag", [(str(at), tag) for at, tag in enumerate(groups)]),
-        _choice("reason", "any reason", reasons),
+        _choice("status", [(status, summary.counts[status]) for status in STATUSES if summary.counts[status]]),
+        _choice("tag", [(tag, summary.tags.groups()[tag].number) for tag in groups]),
+        _choice("reason", summary.reasons.items()),
     ]
     return (
-        '<form id="filters" role="search" hidden>'
-        '<input type="search" name="q" placeholder="search items and reasons ( / )" aria-label="search">'
+        '<form class="toolbar" id="filters" role="search" hidden>'
+        '<label>search<input type="search" name="q" placeholder="/"></label>'
         f"{''.join(chosen)}"
-        '<button type="button" data-save="csv">save as CSV</button> '
+        '<button type="button" data-save="csv">save as CSV</button>'
         '<button type="button" data-save="json">save as JSON</button>'
         '<output id="found" aria-live="polite"></output></form>'
     )
 
 
-def _choice(name: str, everything: str, options: Sequence[tuple[str, str]]) -> str:
-    if not options:
-        return ""
-    listed = "".join(f'<option value="{escape(value)}">{text_html(text)}</option>' for value, text in options)
-    return f'<select name="{name}" aria-label="{name}"><option value="">{everything}</option>{listed}</select>'
+def _choice(name: str, options: Iterable[tuple[str, int]]) -> str:
+    listed = "".join(
+        f'<option value="{text_html(value)}">{text_html(value)} ({number:,})</option>' for value, number in options
+    )
+    choice = f'<label>{name}<select name="{name}"><option value="">any</option>{listed}</select></label>'
+    return choice if listed else ""
 
 
-_COLUMNS: Final = (
-    ("item", "item"),
-    ("status", "status"),
-    ("time", "time"),
-    ("tokens", "tokens"),
-    ("cost", "cost"),
-    ("checked", "checked by"),
-    ("outcome", "outcome"),
-    ("why", "why"),
-)
-"""Their classes in the CSS, and their titles."""
+_COLUMNS: Final = {
+    "item": "item",
+    "status": "status",
+    "time": "time number",
+    "tokens": "tokens number",
+    "cost": "cost number",
+    "checked by": "checked",
+    "outcome": "outcome",
+    "why": "why",
+}
+"""The titles, and the classes of their cells in the CSS; `batch.js` makes the same cells."""
 
 
 def _table(rows: Sequence[Row]) -> str:
-    head = "".join(f'<th scope="col" class="{name}">{title}</th>' for name, title in _COLUMNS)
-    listed = ""
-    for row in rows:
-        cells = (
+    listed = [
+        (
             link_html(row),
-            f'<span class="sign {row.status}" aria-hidden="true">{SIGNS[row.status]}</span> {row.status}',
+            badge(row.status, STYLES[row.status]),
             f"{row.seconds:.1f} s",
             f"{row.tokens:,}" if row.tokens else "",
             in_dollars(row.cost_usd) if row.cost_usd else "",
@@ -294,16 +287,26 @@ def _table(rows: Sequence[Row]) -> str:
             escape(row.outcome),
             f'<span dir="auto">{escape(row.why)}</span>',
         )
-        named = zip(_COLUMNS, cells, strict=True)
-        listed += "<tr>" + "".join(f'<td class="{name}">{cell}</td>' for (name, _), cell in named) + "</tr>"
-    return _wide(f'<thead><tr>{head}</tr></thead><tbody id="rows">{listed}</tbody>', "Runs", "runs")
+        for row in rows
+    ]
+    return table_html("Runs", _COLUMNS, listed)
 
 
-def _wide(table: str, name: str, style: str) -> str:
-    """A table that scrolls by itself where the page is narrow."""
-    return (
-        f'<div class="wide" role="region" aria-label="{name}" tabindex="0"><table class="{style}">{table}</table></div>'
-    )
+def table_html(name: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls by itself where the page is narrow.
+
+    Args:
+        name: What a screen reader calls it.
+        columns: The titles, with the classes of their cells.
+        rows: The cells, as HTML.
+    """
+    classes = [f' class="{each}"' if each else "" for each in columns.values()]
+    head = "".join(f'<th scope="col"{style}>{title}</th>' for title, style in zip(columns, classes, strict=True))
+    body = ""
+    for row in rows:
+        body += f"<tr>{''.join(f'<td{style}>{cell}</td>' for style, cell in zip(classes, row, strict=True))}</tr>"
+    table = f'<table class="wide"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="scroll" role="region" aria-label="{name}" tabindex="0">{table}</div>'
 
 
 def _data(rows: Sequence[Row], reasons: Sequence[str], groups: Sequence[str]) -> str:
@@ -328,7 +331,7 @@ def _data(rows: Sequence[Row], reasons: Sequence[str], groups: Sequence[str]) ->
         for row in rows
     ]
     facts = {
-        "statuses": [[status, SIGNS[status]] for status in STATUSES],
+        "statuses": [[status, STYLES[status], SIGNS[status]] for status in STATUSES],
         "reasons": [visible(reason) for reason in reasons],
         "tags": [visible(tag) for tag in groups],
         "rows": listed,

@@ -20,7 +20,7 @@ function made(tag, facts = {}, ...inner) {
 
 // --- The table ---
 
-const form = document.getElementById("filters"), rows = document.getElementById("rows");
+const form = document.getElementById("filters"), rows = document.querySelector("#table tbody");
 const pages = document.getElementById("pages"), found = document.getElementById("found");
 const perPage = 100;
 const orders = {
@@ -37,13 +37,13 @@ function dollars(cost) {
 }
 
 function rowOf(run) {
-  const [status, sign] = data.statuses[run.status];
+  const [status, style] = data.statuses[run.status];
   const cells = {
     item: made("a", {href: run.page, dir: "auto"}, run.name),
-    status: made("span", {}, made("span", {class: `sign ${status}`, "aria-hidden": "true"}, sign), ` ${status}`),
-    time: `${run.seconds.toFixed(1)} s`,
-    tokens: run.tokens ? run.tokens.toLocaleString("en") : "",
-    cost: run.cost ? dollars(run.cost) : "",
+    status: made("span", {class: `badge ${style}`}, status),
+    "time number": `${run.seconds.toFixed(1)} s`,
+    "tokens number": run.tokens ? run.tokens.toLocaleString("en") : "",
+    "cost number": run.cost ? dollars(run.cost) : "",
     checked: run.checked + (run.fooled ? " (can be fooled)" : ""),
     outcome: run.outcome,
     why: made("span", {dir: "auto"}, run.why),
@@ -66,8 +66,8 @@ function select() {
   const words = form.q.value.toLowerCase().split(/\s+/).filter(Boolean);
   const [status, tag, reason] = ["status", "tag", "reason"].map(name => form.elements[name]?.value || "");
   shown = runs.filter(run => (
-    (!status || data.statuses[run.status][0] === status) && (!reason || run.reason === Number(reason))
-    && (!tag || run.tags.includes(Number(tag))) && words.every(word => run.text.includes(word))
+    (!status || data.statuses[run.status][0] === status) && (!reason || data.reasons[run.reason] === reason)
+    && (!tag || run.tags.some(at => data.tags[at] === tag)) && words.every(word => run.text.includes(word))
   ));
   const order = orders[sort.replace("-", "")];
   shown.sort(sort.startsWith("-") ? (a, b) => order(b, a) : order);
@@ -93,11 +93,11 @@ function take() {
   select();
 }
 
-const heads = [...rows.parentElement.querySelectorAll("thead th")].filter(head => head.className in orders);
+const heads = [...rows.parentElement.querySelectorAll("thead th")].filter(head => head.classList[0] in orders);
 
 function mark() {
   for (const head of heads) {
-    const is = sort.replace("-", "") === head.className;
+    const is = sort.replace("-", "") === head.classList[0];
     head.setAttribute("aria-sort", is ? (sort.startsWith("-") ? "descending" : "ascending") : "none");
   }
 }
@@ -105,7 +105,7 @@ function mark() {
 for (const head of heads) {
   const button = made("button", {type: "button"}, head.textContent);
   button.addEventListener("click", () => {
-    sort = sort === head.className ? `-${sort}` : head.className;
+    sort = sort === head.classList[0] ? `-${sort}` : head.classList[0];
     mark();
     keep();
   });
@@ -167,8 +167,8 @@ const grid = document.getElementById("grid");
 const mostCells = 20000, perPart = 200;
 
 function cellOf(run) {
-  const [status, sign] = data.statuses[run.status];
-  return made("a", {class: `cell ${status}`, href: run.page, title: `${run.name}: ${status}`, tabindex: -1}, sign);
+  const [status, style, sign] = data.statuses[run.status];
+  return made("a", {class: `cell ${style}`, href: run.page, title: `${run.name}: ${status}`, tabindex: -1}, sign);
 }
 
 function fill() {
