@@ -75,6 +75,7 @@ def batch(
     ] = None,
     cpus: Annotated[float, app.option("N", "Processors of the cluster that a run takes.", min=0.01)] = 1,
     memory: Annotated[int | None, app.option("MIB", "Memory of the cluster that a run takes.", min=1)] = None,
+    html: Annotated[Path | None, app.option("FILE", "With 'diff': write a page that compares the batches.")] = None,
     trust: app.TrustOption = None,
     otlp: app.OtlpOption = None,
     as_json: app.JsonOption = False,
@@ -88,10 +89,12 @@ def batch(
     The same command goes on with a batch that was ended. Exit code 1: a run has failed or errored. Without a check
     no run passes: one that ends well is 'unchecked'.
 
-    'coderoom batch diff DIR DIR' compares two batches.
+    'coderoom batch diff DIR DIR' compares two batches, item by item.
     """
     if team == "diff":
-        return _compare(Path(items), other, as_json)
+        return _compare(Path(items), other, html, as_json)
+    if html is not None:
+        raise RequestError("--html is for 'coderoom batch diff DIR DIR': the page of a batch is in its folder.")
     if other is not None:
         raise RequestError(f"There is one argument too many: {other!r}.")
     if out is None:
@@ -215,19 +218,26 @@ async def _run(batch: Batch, as_json: bool) -> int:
     return end_code(passed, bool(batch.stopped) and not batch.over_budget)
 
 
-def _compare(first: Path, second: str | None, as_json: bool) -> int:
+def _compare(first: Path, second: str | None, html: Path | None, as_json: bool) -> int:
     from coderoom._util.text import visible
-    from coderoom.runs.batch import read_results
-    from coderoom.runs.batch_report import difference_lines
+    from coderoom.runs.batch import read_results, read_settings
+    from coderoom.runs.batch_diff import compare_batches, comparison_lines
+    from coderoom.runs.pages.batch_diff import batch_diff_page
 
     if second is None:
         raise RequestError("Name the folders of two batches: coderoom batch diff DIR DIR.")
-    for folder in (first, Path(second)):
+    folders = first, Path(second)
+    for folder in folders:
         if not (folder / "batch.json").exists():
             raise RequestError(f"The folder {str(folder)!r} has no batch.")
-    lines = list(map(visible, difference_lines(read_results(first), read_results(Path(second)))))
+    compared = compare_batches(read_results(first), read_results(folders[1]))
+    if html is not None:
+        page = batch_diff_page(compared, folders, (read_settings(first), read_settings(folders[1])), html)
+        with refusing(f"The page {str(html)!r} cannot be written"):
+            html.write_text(page, encoding="utf-8")
     if as_json:
-        print_json({"succeeded": True, "equal": not lines, "differences": lines})
+        print_json({"succeeded": True, **compared.to_json()})
     else:
-        typer.echo("\n".join(lines) or "The batches have the same results.")
-    return EXIT_FAILED if lines else EXIT_OK
+        changed = list(map(str, compared.changed)) or ["The batches have the same results."]
+        typer.echo(visible("\n".join([*changed, *comparison_lines(compared)])))
+    return EXIT_FAILED if compared.changed else EXIT_OK

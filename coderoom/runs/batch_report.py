@@ -298,14 +298,3 @@ def result_schema() -> pyarrow.Schema:
     types = {int: pyarrow.int64(), str: pyarrow.string(), Sequence[str]: pyarrow.list_(pyarrow.string())}
     kinds = get_type_hints(Result)
     return pyarrow.schema([(name, types.get(kind, pyarrow.float64())) for name, kind in kinds.items()])
-
-
-def difference_lines(one: Iterable[Result], other: Iterable[Result]) -> list[str]:
-    """The runs whose status differs between two batches, a line each; `missing` if there is no result."""
-    found = [{(each.id, each.repeat): each.status for each in results} for results in (one, other)]
-    lines = []
-    for item, repeat in dict.fromkeys([*found[0], *found[1]]):
-        before, now = (statuses.get((item, repeat), "missing") for statuses in found)
-        if before != now:
-            lines.append(f"{item}{f', {repeat}' if repeat > 1 else ''}: {before} -> {now}")
-    return lines

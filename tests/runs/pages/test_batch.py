@@ -18,6 +18,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from coderoom.runs.item_run import Result, name_of
 from coderoom.runs.items import BadLine
 from coderoom.runs.pages.batch import write_batch_page
+from tests.support.commands import coderoom
 
 HOSTILE = "</script><script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">\u202e\x1b[31m"
 
@@ -140,3 +141,31 @@ async def test_a_batch_is_read_without_scripts_and_saved_with_them(tmp_path: Pat
         await page.keyboard.press("ArrowRight")
         focused = await page.evaluate("[document.activeElement.title, document.activeElement.getAttribute('href')]")
         assert focused == ["n/0, 2: passed", f"pages/{name_of('n/0', 2)}.html"]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+async def test_two_batches_are_compared_and_each_change_leads_to_its_runs(tmp_path: Path) -> None:
+    batch(tmp_path / "old", 40)
+    batch(tmp_path / "new", 36, 2)
+    (tmp_path / "new" / "pages").mkdir()
+    (tmp_path / "new" / "pages" / f"{name_of('n/4', 1)}.html").write_text("<title>the run</title>")
+    results = (tmp_path / "new" / "results.jsonl").read_text().replace('"failed"', '"passed"', 1)
+    (tmp_path / "new" / "results.jsonl").write_text(
+        results.replace('"n/7", "repeat": 1, "status": "passed"', '"n/7", "repeat": 1, "status": "failed"')
+    )
+    (tmp_path / "reports").mkdir()
+    done = coderoom("batch", "diff", "old", "new", "--html", "reports/diff.html", cwd=tmp_path)
+    assert (done.returncode, "n/7: passed -> failed" in done.stdout) == (1, True), done.stderr
+    async with browsing() as browser:
+        page = await browser.new_page(viewport={"width": 400, "height": 800})
+        await page.goto((tmp_path / "reports" / "diff.html").as_uri())
+        worse = page.get_by_role("region", name="Worse in the second")
+        assert "n/7" in await worse.inner_text()
+        better = page.get_by_role("region", name="Better in the second")
+        assert (await better.locator("td.item").all_inner_texts())[:3] == ["n/4", "n/4, 2", "n/8, 2"]
+        assert "n/39" in await page.get_by_role("region", name="Other changes").inner_text()
+        assert await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+        assert await page.title() == "Two batches"
+        await better.get_by_role("link", name="passed").first.click()
+        assert await page.title() == "the run"

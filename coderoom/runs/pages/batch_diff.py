@@ -1,0 +1,71 @@
+"""The page that compares two batches. Used by `coderoom batch diff --html`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from coderoom._util.text import visible
+from coderoom.runs.batch_diff import Comparison, Pair, comparison_lines
+from coderoom.runs.item_run import Result
+from coderoom.runs.pages.batch import STYLES, table_html
+from coderoom.runs.pages.frame import badge, facts_html, page_of, text_html
+
+_MOST_ROWS: Final = 1_000
+_LONGEST: Final = 300
+
+
+def batch_diff_page(
+    compared: Comparison, folders: tuple[Path, Path], settings: tuple[Mapping[str, Any], Mapping[str, Any]], page: Path
+) -> str:
+    """The page that compares two batches, with links to their runs.
+
+    Args:
+        compared: What differs.
+        folders: The folders of the batches.
+        settings: What they are, as in `batch.json`.
+        page: The file that the page is for.
+    """
+    # A link to a folder that is elsewhere.
+    links = [quote(os.path.relpath(folder.resolve(), page.resolve().parent)) for folder in folders]
+    facts = {}
+    for name, folder, link, batch in zip(("first", "second"), folders, links, settings, strict=True):
+        models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
+        about = f"{text_html(batch['team_name'])}, {text_html(models)}"
+        facts[name] = f'<a href="{escape(link)}/index.html">{text_html(folder)}</a><br>{about}'
+    better, worse = set(compared.better), set(compared.worse)
+    parts = [
+        f"<h1>Two batches</h1>{facts_html(facts)}",
+        "".join(f"<p>{text_html(line[:1].upper() + line[1:])}.</p>" for line in comparison_lines(compared)),
+        _pairs("Worse in the second", [pair for pair in compared.changed if pair.id in worse], links),
+        _pairs("Better in the second", [pair for pair in compared.changed if pair.id in better], links),
+        _pairs("Other changes", [pair for pair in compared.changed if pair.id not in better | worse], links),
+    ]
+    if not compared.changed:
+        parts.append('<p class="empty">The batches have the same results.</p>')
+    return page_of("Two batches", "".join(parts), styles=["batch.css"])
+
+
+def _pairs(title: str, pairs: Sequence[Pair], links: Sequence[str]) -> str:
+    if not pairs:
+        return ""
+    rows = []
+    for pair in pairs[:_MOST_ROWS]:
+        name = f"{pair.id}, {pair.repeat}" if pair.repeat > 1 else pair.id
+        cells = [_cell(result, link) for result, link in zip((pair.first, pair.second), links, strict=True)]
+        rows.append((f'<span dir="auto">{text_html(name)}</span>', *cells))
+    more = f"<p>and {len(pairs) - _MOST_ROWS:,} more</p>" if len(pairs) > _MOST_ROWS else ""
+    columns = {"item": "item", "first": "why", "second": "why"}
+    return f"<h2>{title} ({len(pairs):,})</h2>{table_html(title, columns, rows)}{more}"
+
+
+def _cell(result: Result | None, link: str) -> str:
+    if result is None:
+        return badge("missing", "dim")
+    shown = badge(result.status, STYLES[result.status])
+    why = f'<div dir="auto">{escape(visible(result.why[:_LONGEST]))}</div>' if result.why else ""
+    return f'<a href="{escape(link)}/pages/{escape(result.run)}.html">{shown}</a>{why}'
