@@ -259,14 +259,22 @@ def default_path() -> Path:
     Raises:
         RequestError: There is no home folder.
     """
-    named, state = os.environ.get(VARIABLE), Path(os.environ.get("XDG_STATE_HOME", ""))
+    named = os.environ.get(VARIABLE)
     try:
-        if named and named not in (OFF, REQUIRED):
-            return Path(named).expanduser()
-        # The XDG specification says that relative paths are to be ignored.
-        return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom" / FILE_NAME
+        return Path(named).expanduser() if named and named not in (OFF, REQUIRED) else state_folder() / FILE_NAME
     except RuntimeError as error:
         raise RequestError(f"There is no place for the journal: {error} Name a file by {VARIABLE}.") from error
+
+
+def state_folder() -> Path:
+    """The folder for what lasts from one run to the next.
+
+    Raises:
+        RuntimeError: There is no home folder.
+    """
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    # The XDG specification says that relative paths are to be ignored.
+    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "coderoom"
 
 
 def _close(connection: sqlite3.Connection, process: int) -> None:

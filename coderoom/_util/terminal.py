@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING
+import termios
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Pause = Callable[[], AbstractContextManager[None]]
+Pause = Callable[[], AbstractAsyncContextManager[None]]
 
 _pauses: list[Pause] = []
 
@@ -27,13 +28,34 @@ def pausing_for_questions(pause: Pause) -> Iterator[None]:
         _pauses.remove(pause)
 
 
-@contextmanager
-def asking() -> Iterator[None]:
+@asynccontextmanager
+async def asking() -> AsyncIterator[None]:
     """Pause all displays, for a question at the terminal."""
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         for pause in _pauses:
-            stack.enter_context(pause())
+            await stack.enter_async_context(pause())
         yield
+
+
+_modes: dict[int, list[Any]] = {}
+
+
+@contextmanager
+def keeping_terminal(stream: TextIO) -> Iterator[None]:
+    """While this lasts, `restore_terminals` sets a terminal to what it is now."""
+    descriptor = stream.fileno()
+    _modes[descriptor] = termios.tcgetattr(descriptor)
+    try:
+        yield
+    finally:
+        del _modes[descriptor]
+
+
+def restore_terminals() -> None:
+    """Set terminals to what they were, before this process ends without cleaning up."""
+    for descriptor, mode in _modes.items():
+        with suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, mode)
 
 
 class PlainConsole:

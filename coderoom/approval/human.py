@@ -224,7 +224,7 @@ async def _terminal_to_oneself() -> AsyncIterator[None]:
     while not _terminal.acquire(blocking=False):  # noqa: ASYNC110 (the owner may run in another event loop)
         await asyncio.sleep(_POLL_SECONDS)
     try:
-        with asking():
+        async with asking():
             yield
     finally:
         _terminal.release()

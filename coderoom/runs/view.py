@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage
 from markdown_it import MarkdownIt
@@ -64,6 +64,19 @@ _RECORDING: Final = (
 )
 
 
+class Region(Protocol):
+    """A part of the terminal that is drawn again and again, such as Rich's `Live`."""
+
+    def start(self) -> object:
+        """Begin to draw it."""
+
+    def stop(self) -> object:
+        """Remove it."""
+
+    def refresh(self) -> object:
+        """Draw it now."""
+
+
 class RunView:
     """Shows the messages of a run, tokens while they stream, the output of code, and a summary.
 
@@ -72,6 +85,7 @@ class RunView:
         all_branches: Whether the code and output of all branches is shown, and not only of those that went on.
         answer_elsewhere: Whether the answer is printed elsewhere, and is not in the summary.
         brief: Whether nothing is shown but what the run waits for, and the summary if it did not succeed.
+        region: Makes the region for what changes, of what tells its content; by default below what was shown last.
     """
 
     def __init__(
@@ -81,16 +95,18 @@ class RunView:
         all_branches: bool = False,
         answer_elsewhere: bool = False,
         brief: bool = False,
+        region: Callable[[Callable[[], RenderableType]], Region] | None = None,
     ) -> None:
         self._console = console
         self._all_branches = all_branches
         self._answer_elsewhere = answer_elsewhere
         self._brief = brief
+        self._region = region or self._below
         self._folding = Folding()
         self._speaker: str | None = None
         self._colours: dict[str, str] = {}
         self._record: RunRecord | None = None
-        self._live: Live | None = None
+        self._live: Region | None = None
         self._spinner = Spinner("dots", style="cyan")
         self._streamed = ""
         self._story = Story()
@@ -183,8 +199,8 @@ class RunView:
             self._live.stop()
             self._live = None
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def pause(self) -> AsyncIterator[None]:
         """Leave the terminal to a question."""
         self._release(asked=True)
         self.stop()
@@ -195,10 +211,13 @@ class RunView:
 
     def _start(self) -> None:
         if self._console.is_terminal and not self._console.quiet:
-            self._live = Live(
-                console=self._console, get_renderable=self._now, transient=True, refresh_per_second=_FRAMES_PER_SECOND
-            )
+            self._live = self._region(self._now)
             self._live.start()
+
+    def _below(self, content: Callable[[], RenderableType]) -> Region:
+        return Live(
+            console=self._console, get_renderable=content, transient=True, refresh_per_second=_FRAMES_PER_SECOND
+        )
 
     def _name(self, source: str) -> None:
         if source == self._speaker:

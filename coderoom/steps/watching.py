@@ -118,7 +118,7 @@ def watch_questions(agent: Any) -> Undo:
         async def ask_now() -> str:
             # A team passes messages on with a short delay.
             await asyncio.sleep(_SETTLE_SECONDS)
-            with asking():
+            async with asking():
                 answer: str = await ask(*arguments, **named)
             return answer
 

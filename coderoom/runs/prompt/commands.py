@@ -17,6 +17,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import without_files
+from coderoom.runs.prompt.completing import paths
 from coderoom.runs.prompt.folder import facts_of, without_own
 from coderoom.runs.record import RunRecord
 from coderoom.runs.story import Output, Story, Streamed, Summary, Thought
@@ -40,11 +41,13 @@ class Command:
         argument: What follows it, in words; empty if nothing does. In brackets it may be left out.
         help: What it does, in a line.
         do: Does it.
+        complete: What the argument may be that begins so.
     """
 
     argument: str
     help: str
     do: Callable[[Chat, str], Awaitable[None]]
+    complete: Callable[[str], Iterable[str]] | None = None
 
 
 def find_command(line: str) -> tuple[Command, str]:
@@ -254,7 +257,7 @@ def _show(chat: Chat, rows: Iterable[Sequence[str]], empty: str = "", titles: Se
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "/help": Command("", "Lists the commands.", _help),
-    "/file": Command("PATH", "Copies a file into the working folder; it goes with the next task.", _file),
+    "/file": Command("PATH", "Copies a file into the working folder; it goes with the next task.", _file, paths),
     "/run": Command("CODE", "Runs Python code in the team's session; the model is told with the next task.", _run),
     "!": Command("COMMAND", "Runs a shell command there, in the same way.", _shell),
     "/vars": Command("", "Lists the variables of the session.", _vars),
@@ -265,7 +268,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/undo": Command("[force]", "Goes back to before the last task: conversation, variables and files.", _undo),
     "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens),
     "/cost": Command("", "Shows what they cost by list price.", _cost),
-    "/save": Command("FILE", "Writes the conversation as Markdown.", _save),
+    "/save": Command("FILE", "Writes the conversation as Markdown.", _save, paths),
     "/exit": Command("", "Ends the chat, as an empty line does.", _help),
 }
 """The commands by their names."""

@@ -8,22 +8,17 @@ from typing import Final
 from rich.console import Console
 
 from coderoom._util.terminal import pausing_for_questions
-from coderoom.approval.human import input_descriptor, read_line
 from coderoom.errors import CodeRoomError, JournalError, SandboxUnavailable
 from coderoom.executors import adopt_orphans, end_descendants
 from coderoom.runs.durable import Run
 from coderoom.runs.prompt.chat import Chat
-from coderoom.runs.prompt.commands import find_command
+from coderoom.runs.prompt.commands import COMMANDS, find_command
+from coderoom.runs.prompt.lines import Reader, reading_tasks
 from coderoom.runs.record import RunRecord
 from coderoom.runs.team_run import executors_of, start_sandboxes
 from coderoom.runs.view import RunView
 
-_PROMPT: Final = "> "
-_HOW: Final = (
-    "Write one task after the other; /help lists the commands. Ctrl-C ends a task; an empty line, exit or Ctrl-D the "
-    "chat."
-)
-_ENDS: Final = ("", "exit", "quit", "/exit", "/quit")
+_ENDS: Final = ("exit", "quit", "/exit", "/quit")
 _ASKS_HELP: Final = ("help", "?")
 
 
@@ -42,7 +37,14 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
         SandboxUnavailable: A sandbox broke, or no wall works.
         MissingDependencyError: A package to preload is not installed.
     """
-    chatting = Chat(run, console, RunView(console))
+    async with reading_tasks(console, COMMANDS, remembers=run.log.path is not None) as reader:
+        chatting = Chat(run, console, RunView(console, region=reader.region))
+        with pausing_for_questions(chatting.view.pause):
+            await _chat(chatting, run, reader, owns_process)
+    return chatting.records
+
+
+async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) -> None:
     record = run.prepared.record
     if owns_process:
         adopt_orphans()
@@ -55,21 +57,22 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
                 run.log.end(record)
                 raise
         chatting.begin()
-        with pausing_for_questions(chatting.view.pause):
-            line = run.task or await _ask(console, _HOW)
-            is_task = bool(run.task)
-            while line:
-                last = await _do(chatting, line, is_task=is_task)
-                if last is not None and last.cancelled and not sys.stdin.isatty():
+        if not run.task and sys.stdin.isatty():
+            chatting.say(reader.how, "dim")
+        line, is_task = run.task or await _ask(reader), bool(run.task)
+        while line:
+            last = await _do(chatting, line, is_task=is_task)
+            if last is not None and last.cancelled:
+                if not sys.stdin.isatty():
                     break  # Ctrl-C ends a list of tasks; a person is asked for another one.
-                line, is_task = await _ask(console), False
+                reader.take_back()
+            line, is_task = await _ask(reader), False
     finally:
         if not chatting.spent and not record.error:
             run.log.discard()
         await chatting.close()
         if owns_process:
             end_descendants()
-    return chatting.records
 
 
 async def _do(chat: Chat, line: str, *, is_task: bool) -> RunRecord | None:
@@ -88,15 +91,9 @@ async def _do(chat: Chat, line: str, *, is_task: bool) -> RunRecord | None:
     return None
 
 
-async def _ask(console: Console, how: str = "") -> str:
-    descriptor = input_descriptor()
-    if descriptor is None:
-        return ""
-    if sys.stdin.isatty():
-        if how:
-            console.print(how, style="dim")
-        console.print(f"\n{_PROMPT}", end="", style="bold")
-    line = (await read_line(descriptor) or "").strip()
+async def _ask(reader: Reader) -> str:
+    """The next line; empty: there is none."""
+    line = await reader.read() or ""
     if line.lower() in _ASKS_HELP:
         return "/help"
     return "" if line.lower() in _ENDS else line

@@ -1,0 +1,91 @@
+"""Where the tasks of a chat come from: a person at a terminal, or lines of standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from rich.console import Console, RenderableType
+
+from coderoom._util.terminal import pausing_for_questions
+from coderoom.approval.human import input_descriptor, read_line
+from coderoom.runs.view import Region
+
+if TYPE_CHECKING:
+    from coderoom.runs.prompt.commands import Command
+
+_PROMPT: Final = "> "
+_NO_TERMINALS: Final = ("", "dumb", "unknown")
+
+
+class Reader(Protocol):
+    """Reads tasks.
+
+    Attributes:
+        how: How a task is entered, in words.
+    """
+
+    how: str
+
+    @property
+    def region(self) -> Callable[[Callable[[], RenderableType]], Region] | None:
+        """Makes the region for what changes while the team works, for `RunView`."""
+
+    async def read(self) -> str | None:
+        """Wait for a task; `None`: there is none any more."""
+
+    def take_back(self) -> None:
+        """Do not go on with tasks that were entered before a task was ended."""
+
+
+class Lines:
+    """Reads a task from each line of standard input; an empty line is the end."""
+
+    how: str = (
+        "Each line is a task; /help lists the commands. Ctrl-C ends a task; an empty line, exit or Ctrl-D the chat."
+    )
+    region: Callable[[Callable[[], RenderableType]], Region] | None = None
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def read(self) -> str | None:
+        """Wait for a line."""
+        descriptor = input_descriptor()
+        if descriptor is None:
+            return None
+        if sys.stdin.isatty():
+            self._console.print(f"\n{_PROMPT}", end="", style="bold")
+        return (await read_line(descriptor) or "").strip() or None
+
+    def take_back(self) -> None:
+        """A line is read when the one before is done."""
+
+
+@asynccontextmanager
+async def reading_tasks(
+    console: Console, commands: Mapping[str, Command], *, remembers: bool = True
+) -> AsyncIterator[Reader]:
+    """What reads the tasks of a chat, while this lasts.
+
+    Args:
+        console: Where everything else is shown.
+        commands: The commands, for completion.
+        remembers: Whether tasks are kept for the next chat.
+    """
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "") in _NO_TERMINALS:
+        yield Lines(console)
+        return
+    from coderoom.runs.prompt.history import history_file
+    from coderoom.runs.prompt.reading import Prompt
+
+    prompt = Prompt(console, commands=commands, history=history_file() if remembers else None)
+    prompt.start()
+    try:
+        with pausing_for_questions(prompt.aside):
+            yield prompt
+    finally:
+        await prompt.close()
