@@ -229,7 +229,6 @@ class WrittenFiles:
         folder: The folder that they are in.
         module: The functions; `None` if there is no code.
         tests: Their tests; `None` without tests or code.
-        cases: The cases of the tests as JSON, if the tests have such a file.
         report: The report in Markdown.
         data: The solution as JSON.
         support: Further files that the tests need.
@@ -238,7 +237,6 @@ class WrittenFiles:
     folder: Path
     module: Path | None
     tests: Path | None
-    cases: Path | None
     report: Path
     data: Path
     support: tuple[Path, ...] = ()
@@ -246,7 +244,7 @@ class WrittenFiles:
     @property
     def paths(self) -> list[Path]:
         """The files that were written."""
-        files = (self.module, *self.support, self.tests, self.cases, self.report, self.data)
+        files = (self.module, *self.support, self.tests, self.report, self.data)
         return [path for path in files if path is not None]
 
 
@@ -329,12 +327,10 @@ def write_solution(
             _check_replaceable(root / each)
         _write_all(root, texts)
     paths = {name: root / name for name in texts}
-    tests = language.tests_file(stem)
     return WrittenFiles(
         folder=root,
         module=paths.pop(f"{stem}{language.suffix}", None),
-        tests=paths.pop(tests, None),
-        cases=paths.pop(str(Path(tests).with_suffix(".json")), None),
+        tests=paths.pop(language.tests_file(stem), None),
         report=paths.pop("report.md"),
         data=paths.pop("report.json"),
         support=tuple(paths.values()),

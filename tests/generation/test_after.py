@@ -179,5 +179,4 @@ async def test_from_an_instruction_to_files(tmp_path: Path, sandbox: Sandbox) ->
     assert "Arguments after the call: {'xs': [2, 1]}" in model.questions[-1]
     written = write_solution(solution, tmp_path / "out")
     assert written.tests is not None
-    assert written.cases is not None
-    assert "after['xs']" in written.cases.read_text()
+    assert "after['xs']" in written.tests.read_text()

@@ -269,7 +269,15 @@ async def test_from_an_instruction_to_tested_files(shells: Sandbox, tmp_path: Pa
     assert solution.all_tests_passed, solution.missing
     assert "must be str, int, float or bool" in model.questions[1]
     write_solution(solution, tmp_path, name="words")
-    names = ["report.json", "report.md", "test_words.json", "test_words.py", "words.py", "words.sh"]
+    names = [
+        "report.json",
+        "report.md",
+        "test_words.py",
+        "words.py",
+        "words.sh",
+        "words_checks.py",
+        "words_judge.py",
+    ]
     assert sorted(each.name for each in tmp_path.iterdir()) == names
     assert "3 passed" in pytest_in(tmp_path)
     module = tmp_path / "words.sh"

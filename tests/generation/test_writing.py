@@ -20,19 +20,20 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-def test_a_solution_is_four_files(tmp_path: Path) -> None:
+def test_a_solution_is_a_folder_of_files(tmp_path: Path) -> None:
     solution = solution_of()
     files = write_solution(solution, tmp_path / "new" / "folder")
     assert names(files.folder) == [
         "add_numbers.py",
+        "add_numbers_checks.py",
+        "add_numbers_judge.py",
         "report.json",
         "report.md",
-        "test_add_numbers.json",
         "test_add_numbers.py",
     ]
     assert files.module is not None
     assert files.tests is not None
-    assert "MODULE = 'add_numbers'" in files.tests.read_text()
+    assert len(files.tests.read_text().splitlines()) < 30  # For a person to read.
     told = json.loads(files.data.read_text())
     assert told.pop("coderoom")["verdict"] == "The only test passed."
     assert Solution.model_validate(told) == solution
@@ -47,7 +48,7 @@ def test_earlier_files_of_ours_are_replaced(tmp_path: Path) -> None:
     files = write_solution(solution_of({"add": "def add(x, y):\n    return y + x\n"}), tmp_path)
     assert files.module is not None
     assert "y + x" in files.module.read_text()
-    assert len(names(tmp_path)) == 5
+    assert len(names(tmp_path)) == 6
 
 
 @pytest.mark.parametrize("name", ["add_numbers.py", "test_add_numbers.py", "report.md", "report.json"])

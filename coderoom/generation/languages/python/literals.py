@@ -1,0 +1,130 @@
+"""Writes tagged data as Python source that a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coderoom._util.text import visible
+from coderoom.judge import decode
+from coderoom.judge.values import fields_of, tag_of
+
+_WIDTH: Final = 100
+_SHORT: Final = 12
+"""Parts of which none is longer share lines."""
+_MOST_BITS: Final = 14_000  # Python reads integers of at most 4,300 digits.
+_ENCLOSED: Final = {"list": ("[", "]"), "$tuple": ("(", ")"), "$set": ("{", "}"), "$frozenset": ("frozenset({", "})")}
+_OF_TEXT: Final = {
+    "$datetime": "datetime.datetime.fromisoformat",
+    "$date": "datetime.date.fromisoformat",
+    "$time": "datetime.time.fromisoformat",
+    "$decimal": "decimal.Decimal",
+    "$uuid": "uuid.UUID",
+    "$name": "the",
+}
+_OF_NUMBERS: Final = {
+    "$timedelta": "datetime.timedelta",
+    "$fraction": "fractions.Fraction",
+    "$complex": "complex",
+}
+MODULES: Final = ("datetime", "decimal", "fractions", "math", "uuid")
+"""What the source of a value may use of the standard library."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Source with parts that get lines of their own if they do not fit into one."""
+
+    opening: str
+    parts: Sequence[Group | str]
+    closing: str
+    is_tuple: bool = False
+
+    def __str__(self) -> str:
+        comma = "," if self.is_tuple and len(self.parts) == 1 else ""
+        return f"{self.opening}{', '.join(map(str, self.parts))}{comma}{self.closing}"
+
+
+def laid_out(source: Group | str, indent: int = 0, before: str = "", after: str = "") -> str:
+    """Source in lines that are not too long, where that can be; `before` and `after` stand around it."""
+    line = f"{' ' * indent}{before}{source}{after}"
+    if isinstance(source, str) or not source.parts or len(line) <= _WIDTH:
+        return line
+    if all(isinstance(part, str) and len(part) <= _SHORT for part in source.parts):
+        parts = _packed([str(part) for part in source.parts], indent + 4)
+    else:
+        parts = [laid_out(part, indent + 4, after=",") for part in source.parts]
+    return "\n".join([f"{' ' * indent}{before}{source.opening}", *parts, f"{' ' * indent}{source.closing}{after}"])
+
+
+def _packed(parts: Sequence[str], indent: int) -> list[str]:
+    """Lines with as many parts as fit."""
+    lines = [f"{' ' * indent}{parts[0]},"]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 2 <= _WIDTH:
+            lines[-1] += f" {part},"
+        else:
+            lines.append(f"{' ' * indent}{part},")
+    return lines
+
+
+def call_of(function: str, *arguments: Group | str) -> Group:
+    """The source of a call."""
+    return Group(f"{function}(", arguments, ")")
+
+
+def literal(data: Any) -> Group | str:
+    """The source of tagged data. It may use `MODULES`, and `Record`, `tagged` and `the` of the checks."""
+    tag, content = tag_of(data)
+    if tag == "str":
+        return text_literal(content)
+    if tag == "int" and content.bit_length() > _MOST_BITS:
+        return _tagged({"$int": hex(content)})
+    if tag in _ENCLOSED and isinstance(content, list):
+        if tag in ("$set", "$frozenset") and not content:
+            return f"{tag[1:]}()"
+        return Group(_ENCLOSED[tag][0], [*map(literal, content)], _ENCLOSED[tag][1], tag == "$tuple")
+    if tag == "$dict":
+        return dict_literal((literal(key), item) for key, item in content)
+    if tag == "$object":
+        fields = dict_literal((text_literal(name), item) for name, item in fields_of(content))
+        return call_of("Record", text_literal(content["type"]), fields)
+    if tag in ("$bytes", "$bytearray"):
+        return repr(decode(data))
+    if tag == "$str":
+        return ascii(decode(data))
+    if tag == "$float":
+        return {"nan": "math.nan", "inf": "math.inf", "-inf": "-math.inf"}[content]
+    if tag in _OF_TEXT:
+        return call_of(_OF_TEXT[tag], text_literal(content))
+    if tag in _OF_NUMBERS:
+        return call_of(_OF_NUMBERS[tag], *map(literal, content))
+    return repr(content) if not tag.startswith("$") else _tagged(data)
+
+
+def dict_literal(items: Iterable[tuple[Group | str, Any]]) -> Group:
+    """The source of a dict, from the sources of its keys and the data of its items."""
+    parts: list[Group | str] = []
+    for key, item in items:
+        source = literal(item)
+        if isinstance(source, Group):
+            parts.append(Group(f"{key}: {source.opening}", source.parts, source.closing, source.is_tuple))
+        else:
+            parts.append(f"{key}: {source}")
+    return Group("{", parts, "}")
+
+
+def inputs_literal(inputs: Mapping[str, Any]) -> Group:
+    """The source of a dict with named arguments."""
+    return dict_literal((text_literal(name), item) for name, item in inputs.items())
+
+
+def text_literal(text: str) -> str:
+    """The source of text, in which all characters can be seen."""
+    source = repr(text) if visible(text, exact=True) == text else ascii(text)
+    return source if '"' in source else f'"{source[1:-1]}"'
+
+
+def _tagged(data: Any) -> Group:
+    return call_of("tagged", repr(data))
