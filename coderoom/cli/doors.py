@@ -24,6 +24,7 @@ from coderoom.errors import RequestError
 
 if TYPE_CHECKING:
     from coderoom.contracts import Door
+    from coderoom.integrations.http import Guard
 
 TOKEN_VARIABLE = "CODEROOM_TOKEN"
 SERVER_TOKEN_VARIABLE = "CODEROOM_SERVER_TOKEN"
@@ -132,6 +133,10 @@ def serve(
         int, app.option("N", "The requests of each caller in a minute.", "--requests-per-minute", min=1)
     ] = 60,
     concurrency: Annotated[int, app.option("N", "The answers to each caller at a time.", "--concurrency", min=1)] = 4,
+    public_url: Annotated[
+        str | None,
+        app.option("URL", "What links to files in answers begin with; by default, the host that a client names."),
+    ] = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
     debug: app.DebugOption = False,
@@ -142,6 +147,7 @@ def serve(
     there is a new one, which is shown. Each conversation has a folder of its own.
     """
     from coderoom.integrations.chat_completions import ChatServer
+    from coderoom.integrations.links import LinksGuard
     from coderoom.models.budgets import make_budget
     from coderoom.runs import RunRequest, open_journal
 
@@ -168,9 +174,10 @@ def serve(
         journal=open_journal(journal, off=no_journal),
         requests_per_minute=requests_per_minute,
         concurrency=concurrency,
+        public_url=public_url,
     )
     try_out(door)
-    _serve(door, host, port)
+    _serve(door, host, port, LinksGuard)
 
 
 def try_out(door: Door) -> None:
@@ -190,7 +197,7 @@ def _check_tokens(server: str | None) -> None:
         )
 
 
-def _serve(door: Door, host: str, port: int) -> None:
+def _serve(door: Door, host: str, port: int, guard: type[Guard] | None = None) -> None:
     from coderoom.integrations.http import Guard, serve_http
 
     given = [each.strip() for each in os.environ.get(TOKEN_VARIABLE, "").split(",") if each.strip()]
@@ -202,4 +209,4 @@ def _serve(door: Door, host: str, port: int) -> None:
             typer.echo(f"Authorization: Bearer {tokens[0]}")
             typer.echo(f"Clients send this key. It is new at each start; {TOKEN_VARIABLE} sets one.")
 
-    asyncio.run(serve_http(Guard(door.app, tokens), host, port, ready))
+    asyncio.run(serve_http((guard or Guard)(door.app, tokens), host, port, ready))

@@ -29,6 +29,7 @@ from coderoom._util.text import encodable, misfits
 from coderoom.configs import find_source
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.integrations.http import CALLER, LEFT, error_of, failure
+from coderoom.integrations.links import Links
 from coderoom.integrations.tool import missing
 from coderoom.models.budgets import Budget
 from coderoom.runs import WORKSPACE_VARIABLE, Journal, Run, RunRequest
@@ -120,9 +121,10 @@ class ChatServer:
         journal: Where the runs are kept; `None`: nowhere.
         requests_per_minute: The requests of each caller in a minute.
         concurrency: The answers to each caller at a time.
+        public_url: What links to files begin with; `None`: the host that a request names.
 
     Raises:
-        RequestError: There is no such team.
+        RequestError: There is no such team, or it is not a URL.
     """
 
     path = "/v1"
@@ -135,6 +137,7 @@ class ChatServer:
         journal: Journal | None,
         requests_per_minute: int,
         concurrency: int,
+        public_url: str | None = None,
     ) -> None:
         self._source = find_source(request.team)
         self._template = replace(request, team=self._source)
@@ -142,6 +145,7 @@ class ChatServer:
         self._journal = journal
         self._requests_per_minute = requests_per_minute
         self._concurrency = concurrency
+        self.links = Links(public_url)
         self._conversations: dict[str, _Conversation] = {}
         self._continued: dict[str, str] = {}
         self._asked: dict[int, deque[float]] = {}
@@ -153,6 +157,7 @@ class ChatServer:
                 Route("/v1/models/{name:path}", self._model),
                 Route("/v1/chat/completions", self._complete, methods=["POST"]),
                 Route("/v1/conversations/{id}/files/{path:path}", self._file),
+                self.links.route,
             ],
             exception_handlers={HTTPException: _no_route},
             lifespan=self._closing,
@@ -176,6 +181,7 @@ class ChatServer:
         async def clean() -> None:
             while True:
                 await asyncio.sleep(_MINUTE)
+                self.links.clean()
                 for each in list(self._conversations.values()):
                     if not each.is_busy and time.monotonic() - each.used > _IDLE_SECONDS:
                         await self._close(each)
@@ -187,6 +193,7 @@ class ChatServer:
             await cancel_and_wait(cleaning)
             for each in list(self._conversations.values()):
                 await self._close(each)
+            await asyncio.to_thread(self.links.close)
 
     async def _close(self, conversation: _Conversation) -> None:
         self._conversations.pop(conversation.id, None)
@@ -237,7 +244,7 @@ class ChatServer:
             return failure(error.status, str(error), **error.headers)
         except CodeRoomError as error:
             return failure(500, str(error))
-        answer = _Answer(self, conversation, question)
+        answer = _Answer(self, conversation, question, self.links.base_for(request))
         left = asyncio.ensure_future(request.scope[LEFT].wait())
         left.add_done_callback(lambda _: answer.work.cancel())
         answer.work.add_done_callback(lambda _: left.cancel())
@@ -318,8 +325,9 @@ class ChatServer:
 class _Answer:
     """The answer to one request."""
 
-    def __init__(self, server: ChatServer, conversation: _Conversation, question: _Question) -> None:
+    def __init__(self, server: ChatServer, conversation: _Conversation, question: _Question, base: str | None) -> None:
         self._server = server
+        self._base = base
         self._conversation = conversation
         self._question = question
         run = conversation.run
@@ -350,7 +358,7 @@ class _Answer:
                 token.cancel()
                 await run_uncancellable(asyncio.wait((running,)))
                 raise
-            text = encodable(self._text())
+            text = encodable("\n\n".join(filter(None, [self._text(), await self._links()])))
             return text
         finally:
             self._server.end_answer(self._conversation, self._question, text)
@@ -364,11 +372,22 @@ class _Answer:
         why = record.error or record.limit
         return f"{record.answer}\n\n[outcome: {record.outcome}{f': {why}' if why else ''}]".lstrip()
 
+    def _files(self) -> list[str]:
+        folder = self._conversation.folder
+        return [file.relative_to(folder).as_posix() for file in self._record.files if file.is_relative_to(folder)]
+
+    async def _links(self) -> str:
+        """Markdown with the files that the answer has made, for clients that know nothing else."""
+        return (
+            ""
+            if self._base is None
+            else await self._server.links.to(self._conversation.folder, self._files(), self._base)
+        )
+
     def _extra(self) -> dict[str, Any]:
-        facts, folder = self._record.to_json(), self._conversation.folder
+        facts = self._record.to_json()
         kept = {name: facts[name] for name in _FACTS}
-        files = [file.relative_to(folder).as_posix() for file in self._record.files if file.is_relative_to(folder)]
-        return {**kept, "conversation": self._conversation.id, "files": [encodable(file) for file in files]}
+        return {**kept, "conversation": self._conversation.id, "files": list(map(encodable, self._files()))}
 
     async def whole(self, request: Request) -> Response:
         """The answer at once. If the client leaves before, the work ends."""

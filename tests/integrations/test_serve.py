@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,18 @@ from tests.support.commands import coderoom, environment
 from tests.support.openai_server import Failure, OpenAIServer, Reply, Request
 
 KEYS = "key-of-one,key-of-other"
+DRAWING = """
+import os
+import matplotlib.pyplot as plt
+plt.plot([1, 2])
+plt.savefig('a [b](c) ü.png')
+plt.close()
+open('data.html', 'w').write('<script>alert(1)</script>')
+open('fake.png', 'w').write('<svg onload=alert(1)>')
+os.symlink('/etc/passwd', 'passwd.txt')
+print('drawn')
+"""
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((\S*)\)")
 
 
 def model(request: Request) -> Reply | Failure:
@@ -30,8 +43,13 @@ def model(request: Request) -> Reply | Failure:
     if "Wait." in said:
         return Reply("```python\nimport time; print('waiting', flush=True); time.sleep(50)\n```")
     if "Again." in said or "Count." in said:
-        code = "n = globals().get('n', 0) + 1\nopen(f'{n}.txt', 'w').write('made')\nprint('n is', n)"
+        writes = "" if "No file." in said else "open(f'{n}.txt', 'w').write('made')\n"
+        code = f"n = globals().get('n', 0) + 1\n{writes}print('n is', n)"
         return Reply(f"```python\n{code}\n```")
+    if "Draw." in said:
+        return Reply(f"```python\n{DRAWING}\n```")
+    if "n is" not in said:
+        return Reply("Drawn.")
     return Reply(f"Counted: {said.rpartition('n is ')[2][:1]}.")
 
 
@@ -44,12 +62,20 @@ def serving(folder: Path, *arguments: str, respond: Any = model) -> Iterator[str
         command = [sys.executable, "-m", "coderoom", "serve", "code-act", "--port", "0", *arguments]
         with subprocess.Popen(command, cwd=folder, env=environment(env), stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
-            yield server.stdout.readline().strip()
-            server.terminate()
+            try:
+                yield server.stdout.readline().strip()
+            finally:
+                server.terminate()
 
 
 def client_of(url: str, key: str = "key-of-one") -> openai.OpenAI:
     return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
+
+
+def words(answer: Any) -> str:
+    """An answer without its links."""
+    said: str = answer.choices[0].message.content
+    return said.partition("\n\n[")[0]
 
 
 @pytest.mark.slow
@@ -69,21 +95,22 @@ def test_a_conversation_keeps_its_variables_and_its_folder(tmp_path: Path) -> No
         assert (wrong.value.code, wrong.value.type) == ("invalid_api_key", "invalid_request_error")
         messages: list[Any] = [{"role": "user", "content": "Count."}]
         first = one.chat.completions.create(model="code-act", messages=messages)
-        assert first.choices[0].message.content == "Counted: 1."
+        assert words(first) == "Counted: 1."
         assert first.usage is not None
         assert first.usage.total_tokens > 0
         facts: dict[str, Any] = first.model_extra["coderoom"]  # type: ignore[index]
         assert (facts["outcome"], facts["files"]) == ("ok", ["1.txt"])
-        messages += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again."}]
+        content = first.choices[0].message.content
+        messages += [{"role": "assistant", "content": content}, {"role": "user", "content": "Again."}]
         # Nulls are as good as nothing, and another caller with the same words has another conversation.
-        assert other.chat.completions.create(model="x", messages=messages).choices[0].message.content == "Counted: 1."
+        assert words(other.chat.completions.create(model="x", messages=messages)) == "Counted: 1."
         pieces = list(
             one.chat.completions.create(
                 model="code-act", messages=messages, stream=True, stream_options={"include_usage": True}
             )
         )
         said = [piece.choices[0].delta for piece in pieces if piece.choices]
-        assert "".join(delta.content or "" for delta in said) == "Counted: 2."
+        assert "".join(delta.content or "" for delta in said).startswith("Counted: 2.\n\n[2.txt](")
         assert any("n is 2" in (delta.model_extra or {}).get("reasoning_content", "") for delta in said)
         assert [piece.usage is None for piece in pieces] == [True] * (len(pieces) - 1) + [False]
         file = f"{url}/conversations/{facts['conversation']}/files/1.txt"
@@ -110,12 +137,12 @@ def test_a_failed_question_is_nobody_elses(tmp_path: Path) -> None:
         with pytest.raises(openai.APIStatusError):
             client.chat.completions.create(model="x", messages=secret)
         del heard[:]
-        other: list[Any] = [rules, {"role": "user", "content": "Count."}]
+        other: list[Any] = [rules, {"role": "user", "content": "Count. No file."}]
         answers = [client.chat.completions.create(model="x", messages=other) for _ in range(2)]
         assert [answer.choices[0].message.content for answer in answers] == ["Counted: 1."] * 2
         assert not any("4711" in each for each in heard)
         # Two conversations have the same words now, so that nobody knows which of them goes on.
-        other += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again."}]
+        other += [{"role": "assistant", "content": "Counted: 1."}, {"role": "user", "content": "Again. No file."}]
         for _ in range(2):
             answer = client.chat.completions.create(model="x", messages=other)
             assert answer.choices[0].message.content == "Counted: 1."
@@ -198,4 +225,51 @@ def test_a_client_that_leaves_ends_its_run(tmp_path: Path) -> None:
                 except openai.RateLimitError:
                     assert time.monotonic() < deadline
                     time.sleep(0.2)
-            assert done.choices[0].message.content == "Counted: 1."
+            assert words(done) == "Counted: 1."
+
+
+@pytest.mark.slow
+def test_pictures_and_files_are_links_that_work_without_the_key(tmp_path: Path) -> None:
+    messages: list[Any] = [{"role": "user", "content": "Draw."}]
+    with serving(tmp_path) as url, client_of(url) as client:
+        answer = client.chat.completions.create(model="x", messages=messages).choices[0].message.content or ""
+        found = {name: (mark, link) for mark, name, link in LINK.findall(answer)}
+        assert {name: mark for name, (mark, _) in found.items()} == {
+            "a _b__c_ ü.png": "!",
+            "data.html": "",
+            "fake.png": "",
+        }
+        plot, page, fake = (httpx.get(link) for _, link in found.values())
+        assert (plot.headers["content-type"], plot.content[:4]) == ("image/png", b"\x89PNG")
+        assert plot.headers["content-disposition"].startswith("inline")
+        for each in (page, fake):
+            assert each.headers["content-type"] == "application/octet-stream"
+            assert each.headers["content-disposition"].startswith("attachment")
+            assert each.headers["x-content-type-options"] == "nosniff"
+            assert "sandbox" in each.headers["content-security-policy"]
+        # The conversation goes on with an answer that has links, and the copies stay as they were.
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Count."}]
+        pieces = client.chat.completions.create(model="x", messages=messages, stream=True)
+        said = "".join(piece.choices[0].delta.content or "" for piece in pieces)
+        assert said.startswith("Counted: 1.\n\n[1.txt](")
+        (_, _, link) = LINK.findall(said)[0]
+        assert httpx.get(link).text == "made"
+        assert httpx.get(link.replace("/links/", "/links/x")).status_code == 404
+        assert httpx.post(link).status_code == 405
+        assert httpx.get(link, headers={"Origin": "http://other.example"}).status_code == 403
+        assert httpx.get(f"{url}/links/../models").status_code == 401
+        # A host that could end the link is not written into it.
+        headers = {"Authorization": "Bearer key-of-one", "Host": "a.example)"}
+        question = {"messages": [{"role": "user", "content": "Count. Again."}]}
+        said = httpx.post(f"{url}/chat/completions", json=question, headers=headers, timeout=60).json()
+        assert said["choices"][0]["message"]["content"] == "Counted: 1."
+
+
+@pytest.mark.slow
+def test_links_begin_with_the_public_url(tmp_path: Path) -> None:
+    with serving(tmp_path, "--public-url", "https://chat.example.org/team/v1") as url, client_of(url) as client:
+        answer = client.chat.completions.create(model="x", messages=[{"role": "user", "content": "Count."}])
+        content = answer.choices[0].message.content or ""
+        assert "(https://chat.example.org/team/v1/links/" in content
+    done = coderoom("serve", "code-act", "--public-url", "example.org?x", cwd=tmp_path, env={"OPENAI_API_KEY": "test"})
+    assert "--public-url 'example.org?x' is not the URL of a server" in done.stderr
