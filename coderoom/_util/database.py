@@ -5,9 +5,12 @@
     contents  the messages of requests, and the files that code has made, by the hash of their content: a view of
     kept      which contents a run has, and
     data      each content once, whatever runs have it
+    listing   what a list of runs shows, sorts and filters by: `listed` computes it from the run
+    searched  the words of a run, by its number in the listing
     solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
-`runs.journal` uses the first three, the journal of runs, and `generation.cache` the last one. No other module does.
+`runs.journal` and `runs.listing` use all but the last one, the journal of runs, and `generation.cache` that one. No
+other module does.
 """
 
 from __future__ import annotations
@@ -69,6 +72,51 @@ _SCHEMAS: Final = (
     INSERT INTO kept SELECT run, hash FROM contents;
     DROP TABLE contents;
     CREATE VIEW contents AS SELECT run, hash, data FROM kept JOIN data USING (hash)
+    """,
+    """
+    CREATE TABLE listing (
+        number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE REFERENCES runs ON DELETE CASCADE, command TEXT NOT NULL,
+        name TEXT NOT NULL, model TEXT, task TEXT NOT NULL, started REAL NOT NULL, outcome TEXT, verdict TEXT,
+        attempts INTEGER, tokens INTEGER, cost REAL, seconds REAL, is_searched INTEGER NOT NULL
+    );
+    CREATE VIEW listed AS
+        WITH known AS (SELECT *, CASE WHEN json_valid(facts) THEN facts ELSE '{}' END AS given FROM runs),
+        last AS (
+            SELECT known.*, (
+                SELECT json_extract(result, '$.passed') FROM steps WHERE run = known.id AND kind = 'verdict'
+                AND number = (SELECT MAX(number) FROM steps WHERE run = known.id)
+            ) AS passed FROM known
+        )
+        SELECT
+            (SELECT number FROM listing WHERE run = id), id, command, name,
+            IFNULL(model, (SELECT group_concat(DISTINCT value) FROM json_each(given, '$.models'))),
+            substr(task, 1, 80), started, outcome,
+            CASE
+                WHEN passed IS NOT NULL THEN iif(passed, 'passed', 'not passed')
+                WHEN command = 'solve' AND outcome IS NOT NULL
+                    THEN iif(json_extract(given, '$.succeeded'), 'passed', 'not passed')
+                WHEN json_extract(given, '$.approved') THEN 'approved'
+                WHEN NOT json_extract(given, '$.approved') THEN 'not approved'
+            END,
+            json_extract(given, '$.attempts'),
+            NULLIF(
+                json_extract(given, '$.usage.prompt_tokens') + json_extract(given, '$.usage.completion_tokens'), 0
+            ),
+            json_extract(given, '$.cost_usd'),
+            IFNULL(
+                IFNULL(json_extract(given, '$.seconds'), json_extract(given, '$.duration')),
+                iif(command = 'exec', ended - started, NULL)
+            ),
+            0
+        FROM last;
+    INSERT INTO listing SELECT * FROM listed ORDER BY started;
+    CREATE INDEX listing_started ON listing (started);
+    CREATE INDEX listing_outcome ON listing (outcome);
+    CREATE INDEX listing_verdict ON listing (verdict);
+    CREATE INDEX listing_name ON listing (name);
+    CREATE INDEX listing_model ON listing (model);
+    CREATE INDEX listing_unsearched ON listing (number) WHERE NOT is_searched;
+    CREATE VIRTUAL TABLE searched USING fts5(text, tokenize = 'unicode61 remove_diacritics 2')
     """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""

@@ -1,4 +1,4 @@
-"""The journal: the durable record of all runs, in the database. No other module knows the tables of runs.
+"""The journal: the durable record of all runs, in the database. Only `listing` knows the tables of runs too.
 
 `request` and `result` of a step are JSON. `owner` names the process that worked on a run last; `_Owners` knows if it
 still does.
@@ -23,10 +23,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, TypeVar
 
-from coderoom._util.database import OFF, REQUIRED, Database
+from coderoom._util.database import OFF, REQUIRED
 from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
+from coderoom.runs.listing import Listing, RunList, RunQuery, remove_words, write_listing
 from coderoom.steps import MODEL
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ T = TypeVar("T")
 MESSAGE: Final = "message"
 TASK: Final = "task"
 EVENT: Final = "event"
+VERDICT: Final = "verdict"
 
 _TAKEN: Final = {
     "runs": "SELECT * FROM runs WHERE id = ?",
@@ -112,7 +114,7 @@ class Step:
     result: Any
 
 
-class Journal(Database):
+class Journal(Listing):
     """The journal in a file, which is made when something is written.
 
     Any number of processes and threads can use it at once. Each method is one transaction, but each large
@@ -155,6 +157,7 @@ class Journal(Database):
                 f"INSERT INTO runs ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (run, command, *texts, time.time(), _mark()),
             )
+            write_listing(database, run)
         return run
 
     def claim(self, run: str, request: Mapping[str, Any] | None = None, task: str = "") -> None:
@@ -177,6 +180,7 @@ class Journal(Database):
             database.execute("UPDATE runs SET task = ? WHERE id = ? AND task = ''", (self.hide(task), run))
             if request is not None:
                 database.execute("UPDATE runs SET request = ? WHERE id = ?", (self.dump(request), run))
+            write_listing(database, run)
 
     def add(self, run: str, step: Step, contents: Mapping[str, bytes] | None = None) -> None:
         """Add a step of a run, and contents that it refers to by their hash."""
@@ -193,6 +197,8 @@ class Journal(Database):
             for name, data in contents.items():
                 _add_content(database, run, name, data)
             database.execute("INSERT INTO steps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            if step.kind == VERDICT:
+                write_listing(database, run)
         if step.kind == MODEL:
             self._sync_soon()
 
@@ -203,6 +209,7 @@ class Journal(Database):
                 "UPDATE runs SET owner = NULL, ended = ?, outcome = ?, facts = ? WHERE id = ?",
                 (time.time(), outcome, self.dump(facts), run),
             )
+            write_listing(database, run)
         self._owners.leave(run)
 
     def remove(self, runs: Sequence[str]) -> None:
@@ -226,6 +233,8 @@ class Journal(Database):
                 database.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
             for row in rows["contents"]:
                 _add_content(database, *row)
+            for run, *_ in rows["runs"]:
+                write_listing(database, run)
 
     # --- Reading ---
 
@@ -258,6 +267,23 @@ class Journal(Database):
         limits = {condition: value for condition, value in given.items() if value is not None}
         found = self._entries(" AND ".join(limits), tuple(limits.values()))
         return list(islice((run for run in found if outcome in (None, run.outcome, run.state)), most))
+
+    def listed(self, wanted: RunQuery) -> RunList:
+        """Some of the runs in an order, with what all of them have used."""
+        if not self.path.exists():
+            return RunList([], 0, 0, 0, 0, 0, 0)
+        return self._list(wanted, self._owners.has)
+
+    def version(self) -> tuple[Any, ...]:
+        """Something that differs when a list of the runs may differ."""
+        if not self.path.exists():
+            return ()
+        with self._using() as database:
+            ids = [run for (run,) in database.execute("SELECT run FROM listing WHERE outcome IS NULL")]
+        alive = list(filter(self._owners.has, ids))
+        facts = [path.stat() for path in (self.path, Path(f"{self.path}-wal")) if path.exists()]
+        changed = [(each.st_size, each.st_size and each.st_mtime_ns) for each in facts]
+        return alive, changed, int(time.time()) if alive else 0  # Those that are alive take time.
 
     def find(self, run: str) -> RunEntry:
         """A run by its id, the beginning of one, or `last`.
@@ -336,7 +362,9 @@ def _add_content(database: sqlite3.Connection, run: str, name: str, data: bytes)
 
 
 def _delete(database: sqlite3.Connection, runs: Sequence[str]) -> None:
-    database.executemany("DELETE FROM runs WHERE id = ?", [(run,) for run in runs])
+    for run in runs:
+        remove_words(database, run)
+        database.execute("DELETE FROM runs WHERE id = ?", (run,))
     database.execute("DELETE FROM data WHERE NOT EXISTS (SELECT * FROM kept WHERE kept.hash = data.hash)")
 
 

@@ -19,6 +19,7 @@ from pygments.util import ClassNotFound
 
 from coderoom._util.text import visible
 from coderoom.runs.journal import RunEntry
+from coderoom.runs.listing import RunRow
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _LIVE_SCRIPTS: Final = ("vendor/htmx.min.js", "vendor/idiomorph-ext.min.js", "live.js")
@@ -75,7 +76,7 @@ def page_of(
 
 def polled(name: str, body: str) -> str:
     """A part of a live page, as HTML, that takes its place in the page every second, if there is a new one."""
-    asks = f'hx-get="" hx-trigger="every 1s" hx-select="#{name}" hx-swap="morph"'
+    asks = f'hx-get="" hx-trigger="every 1s" hx-select="#{name}" hx-swap="morph" hx-sync="this:drop"'
     return f'<div id="{name}" class="polled" {asks}>\n{body}\n</div>'
 
 
@@ -92,7 +93,7 @@ def _style() -> str:
     return f"{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n{own}\npre.hl {{ background: var(--panel); }}"
 
 
-def style_of(entry: RunEntry) -> str:
+def style_of(entry: RunEntry | RunRow) -> str:
     """The class of a run's outcome in the CSS."""
     return {"ok": "good", "running": "dim"}.get(entry.state, "bad")
 

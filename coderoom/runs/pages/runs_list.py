@@ -1,28 +1,210 @@
-"""The page with the list of all runs."""
+"""The page with the list of all runs: search, filters, order and totals. Its whole state is in its address."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from html import escape
+from typing import Final
+from urllib.parse import quote, urlencode
 
-from coderoom._util.text import visible
-from coderoom.runs.journal import RunEntry, without_files
-from coderoom.runs.pages.frame import page_of, polled, style_of
+from coderoom._util.text import counted, in_dollars
+from coderoom.errors import RequestError
+from coderoom.runs.journal import Journal, without_files
+from coderoom.runs.listing import COLUMNS, RunList, RunQuery, RunRow
+from coderoom.runs.pages.frame import badge, page_of, polled, style_of, text_html
+
+_PAGE: Final = 50
+_LONGEST_TASK: Final = 200
+_NUMBERS: Final = frozenset({"attempts", "tokens", "cost", "time"})
+_FALLING: Final = _NUMBERS | {"began"}
+"""What is sorted with the largest first, if it is chosen."""
+_STYLES: Final = {"passed": "good", "approved": "good", "not passed": "bad", "not approved": "bad"}
+_LINKS: Final = 'hx-boost="true" hx-target="#runs" hx-sync="#runs:queue last"'
+_FILTERS: Final = ("q", "team", "model", "outcome", "verdict", "from", "to", "cost_from", "cost_to")
 
 
-def runs_list_page(entries: Sequence[RunEntry], *, are_all: bool) -> str:
-    """The page with these runs; it says that there are older ones if they are not all."""
-    rows = ""
-    for entry in entries:
-        began = f"{datetime.fromtimestamp(entry.started).astimezone():%Y-%m-%d %H:%M:%S}"
-        task = " ".join(visible(without_files(entry.task)).split())[:200] or entry.name
-        rows += (
-            f'<tr><td>{began}</td><td class="{style_of(entry)}">{escape(entry.state)}</td>'
-            f"<td>{escape(visible(entry.name))}</td>"
-            f'<td><a href="{escape(entry.id)}">{escape(task)}</a></td></tr>'
+def runs_list_page(journal: Journal, asked: Mapping[str, str]) -> str:
+    """The page of the runs that the address asks for, as HTML; `asked` is what the address has behind `?`."""
+    asked = {name: value for name, value in asked.items() if value}
+    try:
+        wanted = _query(asked)
+        found = journal.listed(wanted)
+        listed = _listed(asked, wanted, found)
+    except RequestError as error:
+        listed = f'<p class="notice bad" role="alert">{text_html(error)} <a href="./">Show all runs</a></p>'
+    body = f"<h1>Runs</h1>{_form(journal, asked)}{polled('runs', listed)}"
+    return page_of("Runs", body, styles=["runs_list.css"], scripts=["runs_list.js"], live=True)
+
+
+def _query(asked: Mapping[str, str]) -> RunQuery:
+    order = asked.get("sort", "-began")
+    if order.removeprefix("-") not in COLUMNS:
+        raise RequestError(f"The runs cannot be sorted by {order!r}; they can by {', '.join(COLUMNS)}.")
+    page = asked.get("page", "1")
+    if not (page.isascii() and page.isdigit() and int(page[:9]) >= 1):
+        raise RequestError(f"{page!r} is not the number of a page.")
+    return RunQuery(
+        text=asked.get("q", ""),
+        team=asked.get("team"),
+        model=asked.get("model"),
+        state=asked.get("outcome"),
+        verdict=asked.get("verdict"),
+        since=_day(asked.get("from")),
+        before=_day(asked.get("to"), days=1),
+        cost_from=_cost(asked.get("cost_from")),
+        cost_to=_cost(asked.get("cost_to")),
+        sort=order.removeprefix("-"),
+        descending=order.startswith("-"),
+        skip=(int(page[:9]) - 1) * _PAGE,
+        most=_PAGE,
+    )
+
+
+def _day(text: str | None, days: int = 0) -> float | None:
+    try:
+        return None if text is None else (datetime.fromisoformat(text) + timedelta(days)).timestamp()
+    except (ValueError, OverflowError):
+        raise RequestError(f"{text!r} is not a date such as 2026-11-20.") from None
+
+
+def _cost(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise RequestError(f"{text!r} is not a number of US dollars.") from None
+
+
+def _address(asked: Mapping[str, str], **changed: str) -> str:
+    given = {name: value for name, value in {**asked, **changed}.items() if value}
+    return escape(f"./?{urlencode(given)}" if given else "./")
+
+
+def _form(journal: Journal, asked: Mapping[str, str]) -> str:
+    def value(name: str) -> str:
+        return escape(asked.get(name, ""))
+
+    def choice(name: str, more: tuple[str, ...] = ()) -> str:
+        known = journal.names(name) if journal.path.exists() else []
+        names = list(dict.fromkeys([*filter(None, [asked.get(name)]), *more, *known]))
+        options = "".join(
+            f'<option value="{escape(each)}"{" selected" * (each == asked.get(name))}>{text_html(each)}</option>'
+            for each in sorted(names)
         )
-    head = "<tr><th>began</th><th>outcome</th><th>team</th><th>task</th></tr>"
-    more = "<p>and older ones, which <code>coderoom runs</code> lists</p>" if not are_all else ""
-    listed = f"<table>{head}{rows}</table>{more}" if entries else "<p>There are no runs.</p>"
-    return page_of("Runs", f"<h1>Runs</h1>{polled('runs', listed)}", live=True)
+        return f'<label>{name}<select name="{name}"><option value="">any</option>{options}</select></label>'
+
+    return (
+        '<form id="filter" class="toolbar" role="search" action="./" hx-get="./" hx-target="#runs" hx-select="#runs" '
+        'hx-swap="morph" hx-push-url="true" hx-sync="#runs:queue last" '
+        'hx-trigger="submit, change, input delay:250ms from:find #q">'
+        '<label class="search">search tasks, answers and code'
+        f'<input id="q" type="search" name="q" value="{value("q")}" dir="auto" autocomplete="off"></label>'
+        f"{choice('team')}{choice('model')}{choice('outcome', ('running', 'killed'))}{choice('verdict')}"
+        f'<label>from<input type="date" name="from" value="{value("from")}"></label>'
+        f'<label>to<input type="date" name="to" value="{value("to")}"></label>'
+        '<label>cost from $<input type="number" name="cost_from" min="0" step="any" '
+        f'value="{value("cost_from")}"></label>'
+        f'<label>cost to $<input type="number" name="cost_to" min="0" step="any" value="{value("cost_to")}"></label>'
+        '<button>Search</button> <a class="button" href="./">Clear</a></form>'
+    )
+
+
+def _listed(asked: Mapping[str, str], wanted: RunQuery, found: RunList) -> str:
+    # The order belongs to the form, but changes with the list.
+    order = f'<input type="hidden" name="sort" form="filter" value="{escape(asked.get("sort", ""))}">'
+    notice = ""
+    if found.unsearched:
+        notice = f'<p class="notice" role="status">{counted(found.unsearched, "run")} cannot be searched yet.</p>'
+    if not found.count:
+        is_filtered = any(name in asked for name in _FILTERS)
+        return order + notice + f'<div class="empty">{_NO_SUCH if is_filtered else _NONE}</div>'
+    if not found.rows:
+        return (
+            order + f'<div class="empty">There are no more runs. <a href="{_address(asked, page="")}">Page 1</a></div>'
+        )
+    rows = "".join(map(_row, found.rows))
+    head = "".join(_head(asked, wanted, name) for name in COLUMNS)
+    return (
+        f"{order}{notice}{_totals(found)}"
+        '<form action="compare/" id="compare">'
+        '<div class="scroll" role="region" tabindex="0" aria-label="Runs"><table class="stacked wide">'
+        f'<thead {_LINKS}><tr><th><span class="hidden">compare</span></th>'
+        f"{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f'<div class="foot"><button class="main">Compare two runs</button>{_pages(asked, wanted, found)}</div></form>'
+    )
+
+
+_NO_SUCH: Final = 'No run is like that. <a href="./">Show all runs</a>'
+_NONE: Final = (
+    "There are no runs yet. This makes the first one:<br>"
+    "<code>coderoom run code-act &quot;What is the 100th prime number?&quot;</code>"
+)
+
+
+def _totals(found: RunList) -> str:
+    parts = [counted(found.count, "run"), counted(found.attempts, "attempt"), counted(found.tokens, "token")]
+    parts += [in_dollars(found.cost)] * bool(found.cost)
+    parts += [_duration(found.seconds)] * bool(found.seconds)
+    return f'<p class="totals" role="status">{" · ".join(parts)}</p>'
+
+
+def _head(asked: Mapping[str, str], wanted: RunQuery, name: str) -> str:
+    is_sorted = wanted.sort == name
+    falls = not wanted.descending if is_sorted else name in _FALLING
+    address = _address(asked, sort=f"{'-' * falls}{name}", page="")
+    state = f' aria-sort="{"descending" if wanted.descending else "ascending"}"' if is_sorted else ""
+    style = ' class="number"' if name in _NUMBERS else ""
+    return f'<th scope="col"{style}{state}><a id="by-{name}" href="{address}">{name}</a></th>'
+
+
+def _row(row: RunRow) -> str:
+    began = f"{datetime.fromtimestamp(row.started).astimezone():%Y-%m-%d %H:%M}"
+    task = " ".join(without_files(row.task).split())[:_LONGEST_TASK] or row.name or row.run
+    found = ""
+    if row.found and row.found[1] not in task:
+        before, itself, behind = map(text_html, row.found)
+        found = f'<p class="found dim">{before}<mark>{itself}</mark>{behind}</p>'
+    address, name = f"./{escape(quote(row.run, safe=''))}", f"compare {task}, {began}"
+    cells = {
+        "began": f'<td class="nowrap" data-label="began">{began}</td>',
+        "outcome": f'<td data-label="outcome">{badge(row.state, style_of(row))}</td>',
+        "verdict": f'<td data-label="verdict">{badge(row.verdict, _STYLES[row.verdict]) if row.verdict else ""}</td>',
+        "team": _name("team", row.name or row.command),
+        "model": _name("model", (row.model or "").replace(",", ", ")),
+        "task": f'<td class="task" dir="auto"><a href="{address}">{text_html(task)}</a>{found}</td>',
+        "attempts": _number("attempts", "" if row.attempts is None else f"{row.attempts:,}"),
+        "tokens": _number("tokens", f"{row.tokens:,}" if row.tokens else ""),
+        "cost": _number("cost", "" if row.cost is None else in_dollars(row.cost)),
+        "time": _number("time", "" if row.seconds is None else _duration(row.seconds)),
+    }
+    box = f'<input type="checkbox" name="run" value="{escape(row.run)}" aria-label="{text_html(name)}">'
+    return f'<tr id="run-{escape(row.run)}"><td class="choose">{box}</td>{"".join(cells.values())}</tr>'
+
+
+def _name(column: str, name: str) -> str:
+    shown = f'<div class="short" dir="auto" title="{text_html(name)}">{text_html(name)}</div>' if name else ""
+    return f'<td data-label="{column}">{shown}</td>'
+
+
+def _number(name: str, value: str) -> str:
+    return f'<td class="number" data-label="{name}">{value}</td>'
+
+
+def _pages(asked: Mapping[str, str], wanted: RunQuery, found: RunList) -> str:
+    page, last = wanted.skip // _PAGE + 1, -(-found.count // _PAGE)
+
+    def links() -> Iterator[str]:
+        for words, number in (("First", 1), ("Previous", page - 1), ("Next", page + 1), ("Last", last)):
+            if 1 <= number <= last and number != page:
+                address = _address(asked, page="" if number == 1 else str(number))
+                yield f'<a class="button" href="{address}">{words}</a>'
+
+    shown = f"{wanted.skip + 1:,} to {wanted.skip + len(found.rows):,} of {found.count:,}"
+    return f'<nav class="pages" aria-label="Pages of the list" {_LINKS}>{shown} {" ".join(links())}</nav>'
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:,.1f} h"

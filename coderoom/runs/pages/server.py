@@ -6,20 +6,24 @@ import hmac
 import secrets
 import sys
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
 from typing import Any, Final
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 from coderoom._util.files import refusing
-from coderoom.errors import CodeRoomError
+from coderoom.errors import CodeRoomError, JournalError
 from coderoom.runs.journal import Journal
+from coderoom.runs.pages.compare import compare_page
 from coderoom.runs.pages.run import run_page
 from coderoom.runs.pages.run_requests import request_html
 from coderoom.runs.pages.runs_list import runs_list_page
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_SECONDS: Final = 10
-_MOST_RUNS: Final = 500
+_PART_SECONDS: Final = 0.5
 
 
 class RunServer(ThreadingHTTPServer):
@@ -33,7 +37,21 @@ class RunServer(ThreadingHTTPServer):
         with refusing(f"The port {port} cannot be used"):
             super().__init__((_HOST, port), _Handler)
         self.hosts = {f"{_HOST}:{self.server_port}", f"localhost:{self.server_port}"}
+        self._closing = Event()
+        Thread(target=self._catch_up, daemon=True).start()
         self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
+
+    def _catch_up(self) -> None:
+        """Index what was written before, so that it can be searched."""
+        journal = Journal(self.journal_path)
+        with closing(journal), suppress(JournalError):
+            while journal.path.exists() and not self._closing.is_set() and journal.catch_up(_PART_SECONDS):
+                pass
+
+    def server_close(self) -> None:
+        """Close the server."""
+        self._closing.set()
+        super().server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Report what has failed, but not that a browser has left."""
@@ -47,7 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a request."""
-        token, _, run = self.path.lstrip("/").partition("/")
+        address = urlsplit(self.path)
+        token, _, place = address.path.lstrip("/").partition("/")
         # Another host name would be that of a page that makes a browser ask here.
         known = self.headers.get("Host") in self.server.hosts
         if not (known and hmac.compare_digest(token.encode(), self.server.token.encode())):
@@ -55,19 +74,21 @@ class _Handler(BaseHTTPRequestHandler):
             return
         journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
         try:
-            run, _, request = run.partition("/request/")
-            entry = journal.find(run) if run else None
+            if place == "compare/":
+                self._send(200, compare_page(journal, parse_qs(address.query).get("run", [])), "text/html")
+                return
+            run, _, request = place.partition("/request/")
+            entry = journal.find(unquote(run)) if run else None
             if entry is not None and request:
                 self._send(200, request_html(journal, entry, request), "text/html")
                 return
-            entries = journal.runs(most=_MOST_RUNS + 1) if entry is None else [entry]
-            facts = [(each.id, each.state) for each in entries], journal.last_step(entry.id) if entry else 0
-            version = f'"{sha256(repr(facts).encode()).hexdigest()[:32]}"'
+            facts = journal.version() if entry is None else (entry.state, journal.last_step(entry.id))
+            version = f'"{sha256(repr((self.path, facts)).encode()).hexdigest()[:32]}"'
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
                 return
             if entry is None:
-                page = runs_list_page(entries[:_MOST_RUNS], are_all=len(entries) <= _MOST_RUNS)
+                page = runs_list_page(journal, dict(parse_qsl(address.query)))
             else:
                 page = run_page(journal, entry, live=True)
             self._send(200, page, "text/html", {"ETag": version})

@@ -1,4 +1,4 @@
-// What asks every second (`polled` in frame.py): only for what is new, and while it is seen. What is open stays open.
+// What asks every second (`polled` in frame.py): only for what is new, and while it is seen. What is open or checked stays so.
 let seen = {};
 document.addEventListener("htmx:configRequest", event => {
   if (!event.target.matches(".polled")) return;
@@ -10,4 +10,5 @@ document.addEventListener("htmx:beforeSwap", event => {
     seen = {address: event.detail.pathInfo.requestPath, tag: event.detail.xhr.getResponseHeader("ETag")};
 });
 document.addEventListener("htmx:afterRequest", event => document.body.classList.toggle("lost", !event.detail.xhr.status));
-Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => !(name === "open" && element.matches("details"));
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
+  !(name === "open" && element.matches("details")) && !(name === "checked" && element.matches(".polled input"));

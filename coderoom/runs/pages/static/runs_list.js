@@ -1,0 +1,13 @@
+// Addresses have only what is filled in, and two runs are compared, neither fewer nor more.
+document.addEventListener("htmx:configRequest", event => {
+  if (event.target.id !== "filter") return;
+  const given = event.detail.parameters;
+  for (const name of Object.keys(given)) if (!given[name]) delete given[name];
+});
+function choose() {
+  const button = document.querySelector("#compare button");
+  if (button) button.disabled = document.querySelectorAll("#compare input:checked").length !== 2;
+}
+document.addEventListener("change", choose);
+document.addEventListener("htmx:afterSettle", choose);
+choose();

@@ -1,0 +1,123 @@
+"""The list of runs: its queries, and its page in a real browser."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coderoom.errors import RequestError
+from coderoom.runs import Journal, Step
+from coderoom.runs.listing import COLUMNS, RunQuery
+from coderoom.runs.pages.runs_list import runs_list_page
+
+HOSTILE = "<script>document.title = 'run'</script>\x1b[31m\u202e\" onfocus=alert(1) x='"
+
+
+def add_run(journal: Journal, number: int, **changed: Any) -> str:
+    """A run whose facts depend on its number."""
+    task = changed.pop("task", f"Task {number} of many")
+    team, outcome = changed.pop("team", f"team-{number % 3}"), changed.pop("outcome", "ok")
+    code = changed.pop("code", f"value_{number} = {number}")
+    run = journal.begin("run", team, task, None, {}, f"run-{number:03}")
+    journal.add(run, Step(1, "task", "user", "", 1.0, 0.0, None, {"task": task}))
+    journal.add(run, Step(2, "code", "coder", "", 2.0, 0.5, {"blocks": [["python", code]]}, {"outcome": "ok"}))
+    facts = {
+        "answer": f"Answer {number}", "approved": number % 2 == 0, "attempts": number, "cost_usd": number / 100,
+        "usage": {"prompt_tokens": 2 * number, "completion_tokens": number}, "seconds": 100.0 - number,
+        "models": {"coder": "model-a", "reviewer": "model-b"}, **changed,
+    }  # fmt: skip
+    journal.end(run, outcome, facts)
+    return run
+
+
+def found(journal: Journal, **wanted: Any) -> list[str]:
+    return [row.run for row in journal.listed(RunQuery(**wanted)).rows]
+
+
+def test_runs_are_filtered_sorted_counted_and_searched(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    assert journal.listed(RunQuery()).rows == []
+    runs = [add_run(journal, number) for number in range(1, 7)]
+    special = add_run(journal, 7, task="Zähle die Wörter von 数据分析报告", code="frame.to_csv('x')", outcome="error")
+    going = journal.begin("run", "team-9", "It goes on", "model-c", {}, "run-008")
+    assert found(journal) == [going, special, *reversed(runs)]
+    assert found(journal, sort="tokens", most=2, skip=1) == [runs[5], runs[4]]
+    for column in COLUMNS:
+        assert len(found(journal, sort=column, descending=False)) == 8, column
+    for column in ("verdict", "cost"):  # What is not known comes last.
+        assert found(journal, sort=column)[-1] == found(journal, sort=column, descending=False)[-1] == going
+    assert found(journal, team="team-1") == [special, runs[3], runs[0]]
+    assert found(journal, state="running") == [going]
+    assert found(journal, state="error", model="model-a,model-b") == [special]
+    assert found(journal, verdict="approved") == [runs[5], runs[3], runs[1]]
+    assert found(journal, cost_from=0.02, cost_to=0.03) == [runs[2], runs[1]]
+    began = journal.find(runs[3]).started
+    assert found(journal, since=began, before=began + 0.0001) == [runs[3]]
+    totals = journal.listed(RunQuery(team="team-2", most=1))
+    assert (totals.count, totals.attempts, totals.tokens, totals.seconds) == (2, 7, 21, 193.0)
+    assert totals.cost == pytest.approx(0.07)
+    assert journal.names("team") == ["team-0", "team-1", "team-2", "team-9"]
+
+    for text in ("zahle", "数据", "分析报告", "to_csv", '"frame.to_csv"', "wör", "answer 7"):
+        assert found(journal, text=text) == [special], text
+    for text in ("据数", '"csv frame"', "words", "NOT zahle", "task:7"):
+        assert found(journal, text=text) == [], text
+    assert found(journal, text="many", team="team-1") == [runs[3], runs[0]]
+    place = journal.listed(RunQuery(text="报告")).rows[0].found
+    assert place[1] == "报告"
+    with pytest.raises(RequestError, match="no letter"):
+        journal.listed(RunQuery(text=" ** "))
+
+    journal.claim(special)
+    journal.end(special, "ok", {"answer": "Ninety"})  # What was searched before is replaced.
+    assert found(journal, text="ninety") == [special]
+    assert found(journal, text='"Answer 7"') == []
+    journal.remove([special])
+    assert found(journal, text="ninety") == []
+    journal.close()
+
+
+def test_a_verdict_on_an_item_is_in_the_list_and_goes_along_to_another_journal(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path / "one"), Journal(tmp_path / "other")
+    run = add_run(one, 2)
+    one.add(run, Step(3, "verdict", "", "", 0.0, 0.0, None, {"passed": False, "why": "not 42"}))
+    other.put(one.take(run))
+    for journal in (one, other):
+        assert journal.listed(RunQuery(text="answer")).rows[0].verdict == "not passed"
+        journal.close()
+
+
+def test_a_journal_of_the_version_before_gets_its_list(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    run = add_run(journal, 4)
+    broken = add_run(journal, 5, seconds=float("nan"))  # Which JSON has not.
+    rows = journal.listed(RunQuery()).rows
+    journal.close()
+    with sqlite3.connect(tmp_path / "journal") as database:
+        for what in ("VIEW listed", "TABLE listing", "TABLE searched"):
+            database.execute(f"DROP {what}")
+        database.execute("PRAGMA user_version = 4")
+    database.close()
+    assert [row.run for row in rows] == [broken, run]
+    assert journal.listed(RunQuery()).rows == rows
+    assert found(journal, text="task 4") == [run]
+    journal.close()
+
+
+def test_the_page_says_what_is_wrong_with_an_address(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    assert "There are no runs yet" in runs_list_page(journal, {})
+    add_run(
+        journal, 1, task=HOSTILE, team=HOSTILE, outcome=HOSTILE, answer=f"Found {HOSTILE}", models={"coder": HOSTILE}
+    )
+    assert "<mark>Found</mark> &lt;script&gt;" in runs_list_page(journal, {"q": "found"})
+    for name in ("q", "team", "model", "outcome", "verdict", "from", "to", "cost_from", "cost_to", "sort", "page"):
+        page = runs_list_page(journal, {name: HOSTILE})
+        assert "<script>document" not in page
+        assert 'href="./"' in page
+    assert "No run is like that" in runs_list_page(journal, {"team": "none"})
+    assert "There are no more runs" in runs_list_page(journal, {"page": "9"})
+    journal.close()
