@@ -91,6 +91,7 @@ class Prompt:
         """Show the prompt."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._open.enter_context(keeping_terminal(sys.stdin))
+        self._catch_ends()
         self._session.output.write_raw("\r")  # What was typed before may stand there; it is in the line soon.
         self._session.output.erase_end_of_line()
         self._session.output.flush()
@@ -110,8 +111,7 @@ class Prompt:
 
     async def read(self) -> str | None:
         """Wait for a task; `None`: the person has ended the chat, or the terminal is gone."""
-        for number in _ENDS:
-            self._loop.add_signal_handler(number, self._end)
+        self._catch_ends()
         self._is_reading, self._is_starting = True, False
         try:
             while not self._queue and not self._has_ended:
@@ -253,6 +253,10 @@ class Prompt:
     def _end(self) -> None:
         self._has_ended = True
         self._changed.set()
+
+    def _catch_ends(self) -> None:
+        for number in _ENDS:
+            self._loop.add_signal_handler(number, self._end)
 
     def _typed(self, _: object) -> None:
         self._last_key = monotonic()

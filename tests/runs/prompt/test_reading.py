@@ -1,0 +1,286 @@
+"""The prompt of `coderoom chat` at a real terminal: tmux, whose screen a person would see."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import environment, recording
+
+pytestmark = pytest.mark.slow
+
+WAITS = "```python\nimport os, time\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('has waited')\n```"
+DONE = "That is done."
+
+
+class Screen:
+    """A chat in a terminal of its own."""
+
+    def __init__(self, folder: Path, replies: Sequence[str], team: str = "code-act", width: int = 100) -> None:
+        self.folder, self._socket = folder, tempfile.mktemp(dir=folder)
+        model = recording(folder / "replies.json", replies)
+        state = {"XDG_STATE_HOME": str(folder / "state"), "CODEROOM_JOURNAL": str(folder / "journal.sqlite3")}
+        kept = {**environment(state), "TERM": "screen-256color"}
+        del kept["COLUMNS"]
+        command = [sys.executable, "-m", "coderoom", "chat", team, "--model", model, "--workspace", "w"]
+        (folder / "w").mkdir(exist_ok=True)
+        line = f"{shlex.join(command)}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
+        self.tmux(
+            "-f",
+            os.devnull,
+            "set-option",
+            "-g",
+            "history-limit",
+            "20000",
+            ";",
+            "new-session",
+            "-d",
+            "-x",
+            str(width),
+            "-y",
+            "40",
+            "-c",
+            str(folder),
+            line,
+            env=kept,
+        )
+        self.until("\n>")
+
+    def tmux(self, *arguments: str, env: dict[str, str] | None = None, given: str = "") -> str:
+        done = subprocess.run(
+            ["tmux", "-u", "-S", self._socket, *arguments],
+            env=env,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=arguments != ("kill-server",),  # It ends with its last terminal.
+        )
+        return done.stdout
+
+    def type(self, *keys: str) -> None:
+        """Press keys by their names in tmux, or type texts."""
+        for key in keys:
+            named = re.fullmatch(r"(?:[CM]-)?(?:\w|Enter|Tab|Up|Down|Left|Home|BSpace)", key)
+            self.tmux("send-keys", *([] if named else ["-l"]), "--", key)
+
+    def paste(self, text: str) -> None:
+        self.tmux("load-buffer", "-", given=text)
+        self.tmux("paste-buffer", "-p", "-r")
+
+    @property
+    def text(self) -> str:
+        """All that was shown so far and not removed."""
+        lines = self.tmux("capture-pane", "-p", "-J", "-S", "-").splitlines()
+        return "\n".join(line.rstrip() for line in lines).rstrip()
+
+    @property
+    def line(self) -> str:
+        """What stands at the prompt, with its further lines."""
+        return re.split(r"^>(?: |$)", self.text, flags=re.MULTILINE)[-1]
+
+    def until(self, wanted: str | Callable[[], bool]) -> None:
+        """Wait for a text, or until something is so."""
+        deadline = time.monotonic() + 60
+        while not (wanted in self.text if isinstance(wanted, str) else wanted()):
+            assert time.monotonic() < deadline, f"{wanted!r} did not come:\n{self.text}"
+            time.sleep(0.1)
+
+    def until_line(self, wanted: str) -> None:
+        self.until(lambda: self.line == wanted)
+
+    def tasks(self) -> list[str]:
+        """The tasks that the team was given, as the view shows them."""
+        return re.findall(r"^user ─+\n((?:.+\n)*)", self.text, re.MULTILINE)
+
+    def end(self) -> None:
+        self.tmux("kill-server")
+
+
+@pytest.fixture
+def open_chat(tmp_path: Path) -> Iterator[Callable[..., Screen]]:
+    opened: list[Screen] = []
+
+    def open_one(replies: Sequence[str] = (DONE,) * 5, **options: object) -> Screen:
+        for screen in opened:
+            screen.end()
+        opened[:] = [Screen(tmp_path, replies, **options)]  # type: ignore[arg-type]
+        return opened[0]
+
+    yield open_one
+    for screen in opened:
+        screen.end()
+
+
+Open = Callable[..., Screen]
+
+
+def test_a_paste_is_one_task_whatever_its_length(open_chat: Open) -> None:
+    chat = open_chat()
+    chat.paste("first\nsecond\nthird")
+    chat.until_line("first\n  second\n  third")
+    chat.type("Enter")
+    chat.until("no_code")
+    assert chat.tasks() == ["first\nsecond\nthird\n"]
+    chat.paste("".join(f"line {number} of a long paste\n" for number in range(2_000)) + "its end")
+    chat.until("its end")
+    chat.type("Enter")
+    chat.until(lambda: chat.text.count("no_code") == 2)
+    assert "line 1999 of a long paste" in chat.tasks()[1]
+    assert len(chat.tasks()) == 2
+
+
+def test_lines_history_and_what_is_not_kept(open_chat: Open) -> None:
+    chat = open_chat()
+    chat.type("one", "M-Enter", "two\\", "Enter", "three")
+    chat.until_line("one\n  two\n  three")
+    chat.type("Enter")
+    chat.until("no_code")
+    chat.type(" a secret", "Enter")
+    chat.until(lambda: chat.text.count("no_code") == 2)
+    chat.type("exit", "Enter")
+    chat.until("ended with")
+    history = chat.folder / "state" / "coderoom" / "tasks.jsonl"
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    assert "secret" not in history.read_text()
+    chat = open_chat()
+    chat.type("Up", "Up")
+    chat.until_line("one\n  two\n  three")
+    chat.type("Home", "BSpace", "!", "Enter")
+    chat.until("no_code")
+    assert chat.tasks() == ["one\ntwo!three\n"]
+
+
+def test_what_is_typed_while_the_team_works_comes_next(open_chat: Open) -> None:
+    chat = open_chat([WAITS, DONE, "The second answer."])
+    chat.type("Begin.", "Enter")
+    chat.until("while not os.path.exists")
+    chat.type("And then this.", "Enter", "half of a ta")
+    chat.until("queued: And then this.")
+    (chat.folder / "w" / "go").touch()
+    chat.until("The second answer.")
+    assert chat.tasks() == ["Begin.\n", "And then this.\n"]
+    chat.until_line("half of a ta")
+
+
+def test_ctrl_c_clears_ends_the_task_and_leaves(open_chat: Open) -> None:
+    chat = open_chat([WAITS, DONE])
+    chat.type("words")
+    chat.until_line("words")
+    chat.type("C-c")
+    chat.until_line("")
+    chat.type("Begin.", "Enter")
+    chat.until("while not os.path.exists")
+    chat.type("queued one", "Enter", "C-c")
+    chat.until("cancelled")
+    chat.until_line("queued one")  # It is not run, and not lost.
+    chat.type("C-c", "C-c")
+    chat.until("Ctrl-C again")
+    assert "ended with" not in chat.text
+    chat.type("C-c")
+    chat.until("ended with 130\n icanon")
+
+
+def test_ctrl_d_leaves_only_from_an_empty_line_and_not_while_the_team_works(open_chat: Open) -> None:
+    chat = open_chat([WAITS, DONE])
+    chat.type("Begin.", "Enter")
+    chat.until("while not os.path.exists")
+    chat.type("C-d")
+    chat.until("The team works.")
+    (chat.folder / "w" / "go").touch()
+    chat.until("outcome  ok")
+    chat.type("text", "C-d")
+    chat.until_line("text")
+    chat.type("C-c", "C-d")
+    chat.until("ended with 0\n icanon")
+
+
+def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Open) -> None:
+    code = "```python\nprint('was allowed')\n```"
+    chat = open_chat([code, *(DONE,) * 6], team="human-approves")
+    chat.type("Begin.", "Enter")
+    for _ in range(5):  # A person who goes on typing, whatever the screen shows.
+        chat.type("y", "Enter", *"yes")
+    chat.until("[y/N]")
+    time.sleep(1)
+    assert "was allowed" not in chat.text.partition("[y/N]")[2]
+    chat.type("y", "Enter")
+    chat.until("│ was allowed")
+    chat.until("outcome  ok")
+    chat.until(lambda: len(chat.tasks()) == 6)
+    assert chat.tasks()[1:] == ["y\n", *["yesy\n"] * 4]
+    chat.until_line("yes")
+
+
+def test_wide_and_right_to_left_text_and_a_smaller_terminal(open_chat: Open) -> None:
+    chat = open_chat()
+    text = "数一数这些苹果 🍎 مرحبا بالعالم"
+    chat.type(text)
+    chat.until_line(text)
+    chat.type("Left", "Left", "BSpace", "Home", "A")
+    wanted = "A数一数这些苹果 🍎 مرحبا بالعلم"
+    chat.until_line(wanted)
+    chat.tmux("resize-window", "-x", "40", "-y", "15")
+    chat.type("B")
+    chat.until(lambda: "AB数" in chat.text.replace("\n", ""))
+    chat.type("Enter")
+    chat.until("no_code")
+    assert chat.text.count("> AB") == 1
+
+
+def test_tab_completes_files(open_chat: Open) -> None:
+    chat = open_chat()
+    (chat.folder / "sales of may.csv").touch()
+    (chat.folder / "w" / "deep").mkdir()
+    chat.type("Read @sal", "Tab")
+    chat.until_line("Read @sales of may.csv")
+    chat.type(" and @w/", "Tab")
+    chat.until_line("Read @sales of may.csv and @w/deep/")
+    chat.type("C-c", "/fi", "Tab")  # Two begin so.
+    chat.until("/files")
+
+
+def test_an_editor_changes_the_task(open_chat: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\necho >> $1\necho and more >> $1\n")
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    chat = open_chat()
+    chat.type("A task", "C-x", "C-e")
+    chat.until("and more")
+    chat.type("Enter")
+    chat.until("no_code")
+    assert chat.tasks() == ["A task\nand more\n"]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_nothing_stays_when_the_terminal_goes_away(open_chat: Open, busy: bool) -> None:
+    chat = open_chat([WAITS, DONE])
+    if busy:
+        chat.type("Begin.", "Enter")
+        chat.until("while not os.path.exists")
+    (pid,) = chat.tmux("list-panes", "-F", "#{pane_pid}").split()
+    children = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    chat.tmux("kill-pane")
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_sigterm_leaves_the_terminal_as_it_was(open_chat: Open) -> None:
+    chat = open_chat()
+    (pid,) = chat.tmux("list-panes", "-F", "#{pane_pid}").split()
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGTERM)
+    chat.until("ended with 0\n icanon")
