@@ -14,6 +14,7 @@ from typing import Any, Final
 from markdown_it import MarkdownIt
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
@@ -109,20 +110,24 @@ def facts_html(facts: Mapping[str, str]) -> str:
     return f'<dl class="facts">{"".join(listed)}</dl>'
 
 
+_FORMATTER: Final = HtmlFormatter(nowrap=True)
 _LONGEST: Final = 50_000
 """Longer code and Markdown is shown as plain text: what reads them needs more than linear time."""
 
 
 def code_html(code: str, language: str) -> str:
-    """Code with its syntax highlighted, as HTML."""
-    if len(code) > _LONGEST:
-        return f'<pre class="hl" tabindex="0">{text_html(code)}</pre>'
-    try:
-        lexer = get_lexer_by_name(language)
-    except ClassNotFound:
-        lexer = get_lexer_by_name("text")
-    marked: str = highlight(visible(code), lexer, HtmlFormatter(nowrap=True))
+    """Code as HTML, with its syntax highlighted if the language is known."""
+    lexer = _lexer(language) if len(code) <= _LONGEST else None
+    marked = text_html(code) if lexer is None else highlight(visible(code), lexer, _FORMATTER)
     return f'<pre class="hl" tabindex="0">{marked}</pre>'
+
+
+@cache
+def _lexer(language: str) -> Lexer | None:
+    try:
+        return get_lexer_by_name(language)
+    except ClassNotFound:
+        return None
 
 
 # Nothing of a page is loaded from elsewhere, and what looks like HTML stays text.

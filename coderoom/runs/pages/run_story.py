@@ -8,6 +8,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Any, Final
 from zlib import crc32
 
@@ -41,9 +42,12 @@ from coderoom.steps import MODEL
 FOOLED: Final = f" {badge('can be fooled: the code ran in the process that judged it', 'warn')}"
 _MOST_LINES: Final = 2_000
 _OPEN_LINES: Final = 40
-"""A difference with so many lines is open."""
-_MOST_HIGHLIGHTED: Final = 400_000
-"""Characters of code in a page that are highlighted: each word is an element, and a browser must keep them all."""
+"""A difference with so many lines is open, if most of the code is as before."""
+_MOST_HIGHLIGHTED: Final = 20_000
+"""Words of code in a page that are highlighted: each is an element, and a browser must keep them all."""
+_PART: Final = 40
+"""Entries that a browser renders together, when one of them comes into sight."""
+_END: Final = re.compile(r"\s*\n(`{3,}|~{3,})[ \t]*$", re.MULTILINE)
 
 
 @dataclass
@@ -87,23 +91,18 @@ class StoryHtml:
     # --- Turns ---
 
     def _turns(self, steps: Sequence[Step]) -> Iterator[str]:
-        speaker, turn, number = "", "", 0
-        for told in _folded(tell_steps(steps)):
-            if isinstance(told, Task):
-                self._before.clear()
-                continue  # The words of the user, which follow, tell it.
-            who = self._speaker(told)
-            if who != speaker:
-                yield "</section>" * bool(speaker)
-                speaker, number = who, number + 1
-                turn = f"turn-{number}"
-                model = f' <span class="dim">{text_html(self._models.get(who))}</span>'
-                yield f'<section class="turn" aria-labelledby="{turn}">'
-                yield f'<h2 id="{turn}" dir="auto">{text_html(who)}{model}</h2>'
-                self.outline.append(Mark(turn, who, 0))
-            self.places[told.source].append((told.step, turn))
-            yield self._article(told)
-        yield "</section>" * bool(speaker)
+        told = (each for each in _folded(tell_steps(steps)) if not isinstance(each, Task))  # The user's words follow.
+        for number, (who, turn) in enumerate(groupby(told, self._speaker), 1):
+            place, model = f"turn-{number}", text_html(self._models.get(who))
+            self.outline.append(Mark(place, who, 0))
+            yield f'<section class="turn" aria-labelledby="{place}">'
+            yield f'<h2 id="{place}" dir="auto">{text_html(who)}{f" <small>{model}</small>" * bool(model)}</h2>'
+            while part := list(islice(turn, _PART)):
+                for each in part:
+                    self.places[each.source].append((each.step, place))
+                entries = "".join(map(self._article, part))
+                yield f'<div class="part" data-v="{crc32(entries.encode())}">{entries}</div>'
+            yield "</section>"
 
     def _speaker(self, told: Entry) -> str:
         match told:
@@ -178,6 +177,7 @@ class StoryHtml:
                 self._mark(told, "question")
                 return f"<p>{badge('a person is asked', 'warn')}</p>{prose_html(told.text)}"
             case Words(source="user"):
+                self._before.clear()  # A task begins.
                 return f'<p class="said" dir="auto">{text_html(told.text)}</p>'
             case Words(is_prose=False):
                 return folded_html(told.text)
@@ -221,8 +221,8 @@ class StoryHtml:
     # --- Parts of entries ---
 
     def _code(self, code: str, language: str) -> str:
-        self._room -= len(code)
-        marked = code_html(code, language if self._room > 0 else "text")
+        marked = code_html(code, language if self._room > 0 else "")
+        self._room -= marked.count("<span")
         button = '<button type="button" class="copy scripted" aria-label="Copy the code">Copy</button>'
         return f'<div class="code-box">{button}{marked}</div>'
 
@@ -235,8 +235,8 @@ class StoryHtml:
         if not changes:
             return ""
         added, removed = (sum(line[:1] == sign for line in changes) for sign in "+-")
-        is_open = " open" * (len(changes) <= _OPEN_LINES)
-        marked = "".join(_changed(line) for line in changes)
+        is_open = " open" * (len(changes) <= _OPEN_LINES and added <= len(lines[1]) / 2)
+        marked = "".join(_changed(sign, group) for sign, group in groupby(changes, lambda line: line[:1]))
         words = f"what has changed: {counted(added, 'line')} added, {removed} removed"
         shown = f'<pre class="diff" tabindex="0">{marked}</pre>'
         return f'<details class="changes"{is_open}><summary>{words}</summary>{shown}</details>'
@@ -268,12 +268,15 @@ class StoryHtml:
 
 def outline_html(outline: Iterable[Mark]) -> str:
     """The outline as links, with a sign for how each ended."""
-    items = ""
-    for mark in outline:
-        outcome = f" <small>{text_html(mark.outcome)}</small>" if mark.outcome else ""
-        link = f'<a href="#{mark.place}" class="{mark.style}" dir="auto">{text_html(mark.words)}{outcome}</a>'
-        items += f'<li class="level-{mark.level}">{link}</li>'
-    return f"<ol>{items}</ol>"
+    parts, lines = "", iter(outline)
+    while part := list(islice(lines, _PART)):
+        items = ""
+        for mark in part:
+            outcome = f" <small>{text_html(mark.outcome)}</small>" if mark.outcome else ""
+            link = f'<a href="#{mark.place}" class="{mark.style}" dir="auto">{text_html(mark.words)}{outcome}</a>'
+            items += f'<li class="level-{mark.level}">{link}</li>'
+        parts += f'<ol class="part">{items}</ol>'
+    return parts
 
 
 def _folded(told: Iterable[Entry]) -> Iterator[Entry]:
@@ -300,18 +303,21 @@ def _name_of(told: Entry) -> str:
 
 
 def _without_blocks(text: str, codes: Sequence[str]) -> tuple[str, bool]:
-    """A reply without the code that is shown beside it, and whether all of that was found."""
-    for code in codes:
-        fenced = rf"^(?P<fence>`{{3,}}|~{{3,}})[^\n]*\n{re.escape(code.strip(chr(10)))}\s*\n?(?P=fence)[ \t]*$"
-        text, found = re.subn(fenced, "", text, count=1, flags=re.MULTILINE)
-        if not found:
+    """A reply without the code that is shown beside it, and whether all of that was found between fences."""
+    for code in (each.strip("\n") for each in codes):
+        at = text.find(f"\n{code}\n") + 1
+        begin = text.rfind("\n", 0, max(at - 1, 0)) + 1
+        fence = text[begin:at][: 3 + len(text[begin + 3 : at]) - len(text[begin + 3 : at].lstrip("`~"))]
+        ended = _END.match(text, at + len(code))
+        if not at or fence[:3] not in ("```", "~~~") or not ended or ended[1] != fence:
             return text, False
+        text = text[:begin] + text[ended.end() :]
     return text, True
 
 
-def _changed(line: str) -> str:
-    tag = {"+": "ins", "-": "del"}.get(line[:1], "span")
-    return f"<{tag}>{text_html(line)}</{tag}>\n"
+def _changed(sign: str, lines: Iterable[str]) -> str:
+    tag, text = {"+": "ins", "-": "del"}.get(sign, "span"), "\n".join(lines)
+    return f"<{tag}>{text_html(text)}</{tag}>"
 
 
 def _branch(branch: Branch, told: str, *, won: bool) -> str:

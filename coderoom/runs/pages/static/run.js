@@ -1,7 +1,8 @@
 // The page of a run: keys, find, copy, line numbers, the zoom of the time line. What is new keeps what is open.
 document.documentElement.classList.add("with-scripts");
 const one = selector => document.querySelector(selector);
-const entries = () => [...document.querySelectorAll(".entry")].filter(each => each.checkVisibility());
+// Not `checkVisibility` or places: a browser would render all that is far away.
+const entries = () => [...document.querySelectorAll(".entry")].filter(each => !each.closest("details:not([open])"));
 const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function opened(element) {  // Open all that an element is in.
@@ -25,7 +26,8 @@ function step(by) {
   const all = entries(), at = all.indexOf(document.activeElement.closest(".entry"));
   let next = at + by;
   if (at < 0) {
-    next = all.findIndex(each => each.getBoundingClientRect().top > 60);
+    const part = [...document.querySelectorAll(".turn > .part")].find(each => each.getBoundingClientRect().bottom > 60);
+    next = all.findIndex(each => part?.contains(each) && each.getBoundingClientRect().top > 60);
     if (by < 0) next = (next < 0 ? all.length : next) - 1;
   }
   const target = all[Math.max(0, Math.min(all.length - 1, next))];
@@ -164,9 +166,27 @@ document.addEventListener("pointermove", event => { if (drag) drag.view.scrollLe
 document.addEventListener("pointerup", () => { drag = null; });
 document.addEventListener("dragstart", event => { if (event.target.closest?.("#time-window")) event.preventDefault(); });
 
+// What is far away gives back the memory of its layout: a browser keeps it for all that was ever seen.
+const far = new IntersectionObserver(changes => {
+  const gone = [];
+  for (const {target, isIntersecting, boundingClientRect} of changes) {
+    if (isIntersecting) target.wasSeen = true;
+    else if (target.wasSeen && !target.contains(document.activeElement)) gone.push([target, boundingClientRect.height]);
+  }
+  for (const [part, height] of gone) {
+    part.wasSeen = false;
+    part.style.containIntrinsicBlockSize = `auto ${height}px`;
+    part.style.display = "none";
+  }
+  if (gone.length) getComputedStyle(gone[0][0]).display;  // Which drops the layout, and lays nothing out.
+  for (const [part] of gone) part.style.display = "";
+}, {rootMargin: "3000px"});
+const watchParts = () => document.querySelectorAll(".long .turn > .part").forEach(each => far.observe(each));
+watchParts();
+
 // What is new takes its place; what is the same is left alone, with what was opened, sorted or asked for in it.
 if (globalThis.Idiomorph) {
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, next) =>
     !(old.dataset?.v && old.dataset.v === next.dataset?.v) && !old.classList?.contains("conversation");
-  document.addEventListener("htmx:afterSwap", () => { number(); draw(); });
+  document.addEventListener("htmx:afterSwap", () => { number(); draw(); watchParts(); });
 }
