@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from coderoom._util.html import lines_html, shown_html
 from coderoom._util.tasks import aside
 from coderoom._util.text import encodable, visible
 from coderoom.errors import MissingDependencyError, RequestError
@@ -168,6 +169,12 @@ class Verdict(Data):
             return f"cannot_separate: {self.cannot_separate}"
         words = "passed" if self.passed else f"{'skipped' if self.skipped else 'failed'}: {self.why}"
         return f"{words} (can be fooled: {self.cannot_separate})" if self.can_be_fooled else words
+
+    def _repr_html_(self) -> str:
+        success = None if self.skipped else self.passed
+        name = ".".join(filter(None, (self.function, self.test))) or "verdict"
+        facts = {"": self.result, "took": f"{self.duration:.3g} s" if self.duration else "", "warning": self.warning}
+        return shown_html(name, success, facts, lines_html(self.error), lines_html(self.stdout, "output"))
 
 
 @dataclass(frozen=True)

@@ -210,6 +210,9 @@ class Batch:
                 await run_uncancellable(asyncio.to_thread(write_parquet, self.out))
         self._opened.close()
 
+    def _repr_html_(self) -> str:
+        return self.summary._repr_html_()
+
     def stop(self, why: str = "it was interrupted") -> None:
         """End the runs that go on, and the batch, as Ctrl-C does."""
         self.stopped = self.stopped or why

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 from coderoom._util.files import refusing
+from coderoom._util.html import lines_html, rows_html, shown_html
 from coderoom._util.text import counted, in_dollars
 from coderoom.errors import RequestError
 from coderoom.runs.item_run import ERRORED, NOT_PASSED, PASSED, UNCHECKED, Result
@@ -26,6 +27,7 @@ _PERCENTILES: Final = (50, 90, 99)
 _NORMAL_95: Final = 1.959964
 STATUSES: Final = (PASSED, NOT_PASSED, UNCHECKED, ERRORED)
 _MOST_NAMED: Final = 100
+_MOST_SHOWN: Final = 10
 _ROWS: Final = 1_000
 _MOST_REASONS: Final = 100
 _OTHER_REASONS: Final = "other reasons"
@@ -201,6 +203,13 @@ class Summary:
         if number := self.checked_by["reviewer"]:
             found.append(f"{counted(number, 'verdict')} by a model, which can be wrong and can be fooled.")
         return found
+
+    def _repr_html_(self) -> str:
+        success = self.counts[PASSED] + self.counts[UNCHECKED] == self.total if self.total else None
+        reasons = {reason: f"{number:,}" for reason, number in self.reasons.most_common(_MOST_SHOWN)}
+        parts = [rows_html(dict(summary_lines(self.to_json())))]
+        parts += [lines_html("\n".join(self.warnings)), rows_html(reasons) if reasons else ""]
+        return shown_html("Batch", success, {}, *parts)
 
     def to_json(self) -> dict[str, Any]:
         """The facts, as plain data."""

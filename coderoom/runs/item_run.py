@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Self
 from autogen_core import CancellationToken
 from autogen_core.models import RequestUsage
 
+from coderoom._util.html import lines_html, shown_html
 from coderoom._util.text import encodable
 from coderoom.agents.checks import Check, verdict_on
 from coderoom.configs import default_model, find_source, make_model
@@ -84,6 +85,18 @@ class Result:
     checked_by: str = "unknown"  # In files of earlier versions.
     can_be_fooled: bool = False
     tags: Sequence[str] = ()
+
+    def _repr_html_(self) -> str:
+        tokens = self.prompt_tokens + self.completion_tokens
+        facts = {
+            "": self.status,
+            "run": self.repeat if self.repeat > 1 else "",
+            "by": self.checked_by,
+            "took": f"{self.seconds:.1f} s",
+            "tokens": f"{tokens:,}" if tokens else "",
+        }
+        success = None if self.status == UNCHECKED else self.status == PASSED
+        return shown_html(self.id, success, facts, lines_html(self.why), lines_html(self.answer, "answer"))
 
     @classmethod
     def of_failure(cls, item: str, repeat: int, why: str, run: str) -> Self:

@@ -21,14 +21,18 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from coderoom._util.database import OFF, REQUIRED
 from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
 from coderoom.runs.listing import Listing, RunList, RunQuery, remove_words, write_listing
+from coderoom.runs.shown import run_html
 from coderoom.steps import MODEL
+
+if TYPE_CHECKING:
+    import pandas
 
 T = TypeVar("T")
 
@@ -87,6 +91,9 @@ class RunEntry:
         if self.outcome is not None:
             return self.outcome
         return "killed" if self.owner is None else "running"
+
+    def _repr_html_(self) -> str:
+        return run_html(self.task, self.state, self.name, {**self.facts, "run": self.id}, self.started)
 
 
 @dataclass(frozen=True)
@@ -326,6 +333,33 @@ class Journal(Listing):
             for number, kind, actor, key, at, seconds, request, result in rows:
                 data = self.restore(json.loads(result), values=with_values)
                 yield Step(number, kind, actor, key, at, seconds, json.loads(request), data)
+
+    def runs_frame(self, **filters: Any) -> pandas.DataFrame:
+        """The runs as a data frame of pandas, the newest first, with a row for each.
+
+        Args:
+            filters: The arguments of `runs`.
+
+        Raises:
+            MissingDependencyError: Pandas is not installed.
+        """
+        from coderoom.runs.frames import runs_frame
+
+        return runs_frame(self.runs(**filters))
+
+    def steps_frame(self, run: str) -> pandas.DataFrame:
+        """The steps of a run as a data frame of pandas, in order.
+
+        Args:
+            run: Its id, the beginning of one, or `last`.
+
+        Raises:
+            MissingDependencyError: Pandas is not installed.
+            RequestError: There is no such run.
+        """
+        from coderoom.runs.frames import steps_frame
+
+        return steps_frame(self.steps(self.find(run).id))
 
     def last_step(self, run: str) -> int:
         """The number of a run's last step; 0 if there is none."""

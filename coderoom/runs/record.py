@@ -42,6 +42,7 @@ from coderoom.models.watching import watch_client
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import BranchCosts, Branches
 from coderoom.runs.review import Reviewed
+from coderoom.runs.shown import run_html
 from coderoom.sandbox import NetworkUse
 from coderoom.sandbox.result import network_sum
 from coderoom.steps import CODE, MODEL, StepObserver, branch
@@ -339,6 +340,9 @@ class RunRecord:
     def to_json(self) -> dict[str, Any]:
         """The facts and all messages, as plain data."""
         return {**self.facts(), "messages": [message.model_dump(mode="json") for message in self.messages]}
+
+    def _repr_html_(self) -> str:
+        return run_html(self.task, self.outcome, self.team, self.facts())
 
     def facts(self) -> dict[str, Any]:
         """The facts, as plain data."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from coderoom._util.files import read_inside
+from coderoom._util.html import LARGEST_PICTURE, PICTURES, lines_html, picture_html, shown_html, text_html
 from coderoom._util.text import counted
+from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.sandbox.proxy.rules import shown
 
+_MOST_SHOWN: Final = 20
 Limit = Literal["wall", "cpu", "memory", "processes", "open_files", "file_size", "disk", "output", "value"]
 
 
@@ -58,6 +63,19 @@ class Artifact:
     path: Path | None = None
     data: bytes | None = None
     position: int | None = None
+
+    def _repr_html_(self) -> str:
+        shown = ""
+        if self.media_type in PICTURES and self.size <= LARGEST_PICTURE and (data := self._content()):
+            shown = picture_html(data, self.media_type, self.name)
+        return f"<div>{text_html(self.name)} <small>{self.size:,} bytes</small>{shown}</div>"
+
+    def _content(self) -> bytes | None:
+        if self.path is None or self.data is not None:
+            return self.data
+        with suppress(OSError, RequestError):  # It may be gone, or a link now, which could lead anywhere.
+            return read_inside(self.path.parents[self.name.count("/")], self.name, LARGEST_PICTURE)
+        return None
 
 
 @dataclass(frozen=True)
@@ -204,6 +222,20 @@ class ExecutionResult:
     def result(self) -> Any:
         """The value; the name that `execute_code` uses."""
         return self.value
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "took": f"{self.duration:.3g} s",
+            "limit": self.limit,
+            "exit code": self.exit_code or "",
+            "output": "cut" if self.truncated else "",
+        }
+        error = str(self.error) if self.error and str(self.error).strip() not in self.output else ""
+        files = [artifact._repr_html_() for artifact in self.artifacts[:_MOST_SHOWN]]
+        parts = [lines_html(self.output), lines_html(self.value_repr or "", "value"), lines_html(error), *files]
+        if (more := max(len(self.artifacts) - _MOST_SHOWN, 0) + self.artifacts_left_out) > 0:
+            parts.append(f"<div>and {counted(more, 'more file')}</div>")
+        return shown_html(self.outcome.value, self.success, facts, *parts)
 
 
 CANCELLED_CODE = 125

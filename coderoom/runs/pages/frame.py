@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib import resources
-from typing import Any, Final
+from typing import Final
 
 from markdown_it import MarkdownIt
 from pygments import highlight
@@ -18,6 +18,7 @@ from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from coderoom._util.html import text_html as text_html
 from coderoom._util.text import visible
 from coderoom.runs.journal import RunEntry
 from coderoom.runs.listing import RunRow
@@ -152,11 +153,6 @@ def section_html(place: str, title: str, body: str, style: str = "") -> str:
     """A section under a title, with a place that links lead to; the title is a text, the body is HTML."""
     head = f'<h2 id="{place}" dir="auto">{text_html(title)}</h2>'
     return f'<section class="{style}" aria-labelledby="{place}">{head}{body}</section>'
-
-
-def text_html(value: Any) -> str:
-    """A value as text in HTML, with control characters made visible."""
-    return escape(visible("" if value is None else str(value)))
 
 
 _HEAD_LINES: Final = 24
