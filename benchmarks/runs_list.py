@@ -2,8 +2,9 @@
 
 python benchmarks/runs_list.py [runs] [journal]
 
-Each question is asked five times; the median and the slowest answer are printed. A journal that is named, and has
-runs, is taken as it is; else it is made.
+Each question is asked five times; the median and the slowest answer are printed, and the median of the processor's
+time, which other programs on the machine change less. A journal that is named, and has runs, is taken as it is; else it
+is made.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -86,13 +87,13 @@ def fill(journal: Journal, count: int) -> None:
         journal.put(rows)
 
 
-def seconds_of(address: str) -> Iterator[float]:
-    """The times of several answers."""
+def times_of(address: str) -> Iterator[tuple[float, float]]:
+    """The times of several answers, and those of the processor, in milliseconds."""
     for _ in range(TIMES):
-        begun = perf_counter()
+        begun, used = perf_counter(), process_time()
         with urlopen(address) as answer:
             answer.read()
-        yield perf_counter() - begun
+        yield (perf_counter() - begun) * 1000, (process_time() - used) * 1000
 
 
 def main() -> None:
@@ -110,9 +111,9 @@ def main() -> None:
         with RunServer(journal) as server:
             Thread(target=server.serve_forever, daemon=True).start()
             for question in QUESTIONS:
-                taken = list(seconds_of(f"{server.url}?{urlencode(question)}"))
-                middle, most = statistics.median(taken) * 1000, max(taken) * 1000
-                print(f"{middle:6.1f} ms, at most {most:6.1f} ms: {question or 'all'}")
+                taken, used = zip(*times_of(f"{server.url}?{urlencode(question)}"), strict=True)
+                median, processor = statistics.median(taken), statistics.median(used)
+                print(f"{median:6.1f} ms, at most {max(taken):6.1f}, processor {processor:6.1f}: {question or 'all'}")
             server.shutdown()
 
 

@@ -27,6 +27,7 @@ app.app.add_typer(runs_app, name="runs")
 
 RunArgument = Annotated[str, typer.Argument(help="The id of the run, or its beginning, or 'last'.")]
 _LONGEST_TASK = 60
+_PATIENCE_SECONDS = 2.0
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
@@ -49,6 +50,10 @@ def list_runs(
     since: Annotated[
         str | None, app.option("WHEN", "Only runs of the last 30d, 12h or 90min, or since 2026-11-20.")
     ] = None,
+    search: Annotated[
+        str | None,
+        app.option("TEXT", 'Only runs with these words in their tasks, answers or code; a phrase is in "quotes".'),
+    ] = None,
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
@@ -70,13 +75,28 @@ def list_runs(
             raise RequestError(f"There is no outcome {outcome!r}; there are {', '.join(known)}.")
     begin = 0.0 if since is None else _moment_of(since)
     opened = _open(journal)
-    found = opened.runs(name=team, outcome=outcome, since=begin)
+    if search is not None:
+        _index(opened)
+    found = opened.runs(name=team, outcome=outcome, since=begin, text=search or "")
     width = max((len(entry.name or entry.command) for entry in found), default=0)
     lines = [_line(entry, width) for entry in found] or [
         "There are no such runs." if opened.path.exists() else f"There is no journal {str(opened.path)!r} yet."
     ]
     facts = {"succeeded": True, "runs": [summary(entry) for entry in found] if as_json else []}
     app.show_result(as_json, facts, *lines)
+
+
+def _index(journal: Journal) -> None:
+    """Index the words of new runs, and tell of it if it takes long."""
+    left = 0
+    while journal.path.exists() and (now := journal.catch_up(_PATIENCE_SECONDS)):
+        is_stuck, left = now == left, now
+        what = (
+            "cannot be searched, since nothing can be written beside the journal" if is_stuck else "are indexed first"
+        )
+        typer.echo(f"{counted(now, 'run')} {what}.", err=True)
+        if is_stuck:
+            break
 
 
 @runs_app.command("show", cls=app.Command)

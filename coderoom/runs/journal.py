@@ -27,7 +27,7 @@ from coderoom._util.database import OFF, REQUIRED
 from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
-from coderoom.runs.listing import Listing, RunList, RunQuery, remove_words, write_listing
+from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.shown import run_html
 from coderoom.steps import MODEL
 
@@ -258,6 +258,7 @@ class Journal(Listing):
         since: float = 0,
         before: float | None = None,
         run: str | None = None,
+        text: str = "",
         most: int | None = None,
     ) -> list[RunEntry]:
         """The runs, the newest first.
@@ -268,9 +269,11 @@ class Journal(Listing):
             since: Only those that began at this time or later, in seconds since the epoch.
             before: Only those that began before this time; `None`: all.
             run: Only the one with this id.
+            text: Only those with these words, as in a `RunQuery`; those that `catch_up` has not indexed are not found.
             most: At most so many of them; `None`: all.
         """
         given = {"started >= ?": since, "started < ?": before, "name = ?": name, "id = ?": run}
+        given[f"id IN (SELECT run FROM listing WHERE number IN ({MATCHING} ?))"] = match_of(text) or None
         limits = {condition: value for condition, value in given.items() if value is not None}
         found = self._entries(" AND ".join(limits), tuple(limits.values()))
         return list(islice((run for run in found if outcome in (None, run.outcome, run.state)), most))

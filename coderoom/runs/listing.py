@@ -44,6 +44,9 @@ _STATE: Final = (
 )
 
 
+MATCHING: Final = "SELECT rowid FROM searched WHERE searched MATCH"
+
+
 @dataclass(frozen=True)
 class RunQuery:
     """Which runs are listed, and in which order.
@@ -180,7 +183,8 @@ class Listing(Database):
             ids = database.execute("SELECT run FROM listing WHERE outcome IS NULL").fetchall()
             values = {**vars(wanted), "running": json.dumps([run for (run,) in ids if is_alive(run)])}
             where = _conditions(wanted)
-            values["match"] = _match(wanted.text)
+            if match := match_of(wanted.text):  # It is asked once, and not for rows and totals.
+                values["hits"] = json.dumps([number for (number,) in database.execute(f"{MATCHING} ?", (match,))])
             found = f"FROM (SELECT {_STATE} FROM listing) WHERE {where}"
             column, way = COLUMNS[wanted.sort], "DESC" if wanted.descending else "ASC"
             order = f"{column} {way}, number {way}"
@@ -197,7 +201,7 @@ class Listing(Database):
 
 def _conditions(wanted: RunQuery) -> str:
     conditions = {
-        "number IN (SELECT rowid FROM searched WHERE searched MATCH :match)": wanted.text.strip() or None,
+        "number IN (SELECT value FROM json_each(:hits))": wanted.text.strip() or None,
         "run = :run": wanted.run,
         "name = :team": wanted.team,
         "model = :model": wanted.model,
@@ -222,7 +226,7 @@ def _row(database: sqlite3.Connection, number: int, values: dict[str, Any]) -> R
         attempts, tokens, last = database.execute(f"SELECT {sums} FROM steps WHERE run = ?", (row.run,)).fetchone()
         end = time.time() if row.state == "running" else last or row.started
         row = replace(row, attempts=attempts, tokens=tokens, seconds=end - row.started)
-    if values["match"]:
+    if values["text"].strip():
         (text,) = database.execute("SELECT text FROM searched WHERE rowid = ?", (number,)).fetchone()
         row = replace(row, found=_place(re.sub(f"{_BEHIND} ", "", text), values["text"]))
     return row
@@ -269,7 +273,7 @@ def _apart(text: str) -> str:
     return re.sub(_BEHIND, " ", text)
 
 
-def _match(text: str) -> str:
+def match_of(text: str) -> str:
     """A search as SQLite's full-text index reads it; what is in it has no other meaning than its words.
 
     Raises:
