@@ -239,5 +239,5 @@ def test_code_that_waits_for_approval_is_shown_once(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stdout == "It is 42.\n"
     assert done.stderr.count("print(6 * 7)") == 1
-    assert "[y/N] \n" in done.stderr  # The answer was not typed at a terminal, which ends the line.
+    assert "[y/N/e] \n" in done.stderr  # The answer was not typed at a terminal, which ends the line.
     assert all(text in done.stderr for text in ("First.", "The data:", "[1]"))

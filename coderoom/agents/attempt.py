@@ -20,9 +20,17 @@ from pydantic import TypeAdapter
 
 from coderoom._util.files import write_inside
 from coderoom._util.tasks import aside, await_with_token, is_large
-from coderoom._util.text import bound_output, counted, output_name, save_output
+from coderoom._util.text import bound_output, counted, output_name, save_output, visible
 from coderoom.agents.replay import PastCell, digest_of, run_again
-from coderoom.approval import Approval, ApprovalFuncType, ApprovalRequest, approve_once
+from coderoom.approval import (
+    Approval,
+    ApprovalFuncType,
+    ApprovalRequest,
+    Edited,
+    FinalNo,
+    approve_once,
+    edited_blocks,
+)
 from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language, split_thoughts, without_thoughts
 from coderoom.errors import RequestError
 from coderoom.executors import runner_for
@@ -150,6 +158,8 @@ class Attempt(ExecutionResult):
         output_file: The file with the whole output, if `output` is only its head and tail.
         reason: Why it was rejected.
         refusal: The same in a sentence; empty if it was allowed.
+        is_final: Whether there is no other attempt after it was rejected.
+        edited: Whether a person has edited the code before it ran.
         incomplete: Whether it succeeded but for the code that is missing.
         undone: Whether the files were restored after it.
     """
@@ -159,6 +169,8 @@ class Attempt(ExecutionResult):
     output_file: Path | None = None
     reason: str = ""
     refusal: str = ""
+    is_final: bool = True
+    edited: bool = False
     incomplete: bool = False
     undone: bool = False
 
@@ -187,6 +199,10 @@ class Attempt(ExecutionResult):
         instead = self.reason if self.refusal else "" if self.blocks else "\n".join(self.selection.notes)
         return CodeResult(exit_code=self.exit_code, output=instead or self.output)
 
+    def fenced(self) -> list[str]:
+        """The blocks as Markdown. No agent that finds them runs them."""
+        return [fence(block.code, block.language, "no-run") for block in self.blocks]
+
     @property
     def ran(self) -> bool:
         """Whether anything was run at all."""
@@ -198,6 +214,8 @@ class Attempt(ExecutionResult):
         The sentences about exit codes and approval are those of AutoGen's agent, since its users may search for them.
         """
         parts = [self._result_in_words(), *self.selection.notes]
+        if self.edited:
+            parts.insert(0, "\n\n".join([EDITED, *self.fenced()]))
         if self.calls and self.outcome is not Outcome.OK:
             parts.append(calls_made(self.calls))
         made = [f"{each.name} ({each.media_type}, {each.size:,} bytes)" for each in self.artifacts]
@@ -235,6 +253,8 @@ def calls_made(calls: Sequence[FunctionCall]) -> str:
 
 
 MOST_CALLS = 20
+EDITED = "A person has edited the code. It is now:"
+_NOT_A_SENTENCE = re.compile(r"\n|```|~~~|<")
 _OPEN_THOUGHT = (
     "The code in your thoughts was not run, and the tag of these thoughts is never closed. Close it, and write the "
     "code that is to run after it."
@@ -316,23 +336,30 @@ class CodeRunner:
         self.last_attempt = None
         if not selection.blocks:
             return Attempt(Outcome.ERROR, 1, number=number, selection=selection)
+        is_edited = False
         if self.approval is not None:
             code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
             request = ApprovalRequest(code=code, context=list(context))
             response = await approve_once(self.approval, request, cancellation_token)
-            if not response.approved:
-                reason = response.reason or "no reason was given"
-                refusal = f"Code execution was not approved. Reason: {reason}"  # In the words of AutoGen's agent.
-                return Attempt(Outcome.REJECTED, 1, number=number, selection=selection, reason=reason, refusal=refusal)
+            if isinstance(response, Edited):
+                try:
+                    blocks = edited_blocks(response.code, code)
+                except ValueError as error:
+                    return _refused(number, selection, f"The code was edited, and cannot run as it is then. {error}")
+                made = tuple(CodeBlock(code=block.code, language=block.run_language) for block in blocks)
+                is_edited, selection = made != selection.blocks, replace(selection, blocks=made)
+            elif not response.approved:
+                return _refused(number, selection, response.reason, is_final=isinstance(response, FinalNo))
         try:
             result = await self._run(selection.blocks, cancellation_token, on_output)
         except asyncio.CancelledError:
             unknown = ExecutionResult(Outcome.CANCELLED, 125, output="(not known)")
             known = getattr(self.given, "interrupted", None) or unknown
-            self.last_attempt = self._to_attempt(number, selection, known)
+            self.last_attempt = replace(self._to_attempt(number, selection, known), edited=is_edited)
             raise
         large, saved = is_large(result.output), await self._put(result.output)
-        self.last_attempt = await aside(self._to_attempt, number, selection, result, saved, large=large)
+        attempt = await aside(self._to_attempt, number, selection, result, saved, large=large)
+        self.last_attempt = replace(attempt, edited=is_edited)
         return self.last_attempt
 
     async def run_given(
@@ -555,6 +582,16 @@ class CodeRunner:
             named = named or path
         total = max(len(output), result.output_size) if result.truncated else len(output)
         return bound_output(output, self.max_output_chars, whole=named, total=total, partly=result.truncated), path
+
+
+def _refused(number: int, selection: Selection, reason: str, *, is_final: bool = True) -> Attempt:
+    reason = visible(reason, exact=True)
+    # Nothing in a reason is code, or looks like output.
+    quoted = f"\n{fence(reason, 'text', 'no-run')}" if _NOT_A_SENTENCE.search(reason) else reason
+    refusal = f"Code execution was not approved. Reason: {quoted}"  # In the words of AutoGen's agent.
+    return Attempt(
+        Outcome.REJECTED, 1, number=number, selection=selection, reason=reason, refusal=refusal, is_final=is_final
+    )
 
 
 _RESULT = TypeAdapter(ExecutionResult)

@@ -63,6 +63,7 @@ from coderoom._util.tasks import aside, await_with_token, cancel_and_wait
 from coderoom._util.text import named
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import (
+    EDITED,
     MOST_CALLS,
     Attempt,
     CodeFormat,
@@ -246,6 +247,7 @@ NOT_KEPT = (ModelClientStreamingChunkEvent, UserInputRequestedEvent)
 """What is in the stream, but not among the inner messages of the response."""
 _QUIET_SECONDS = 0.25
 """Code that ends sooner after its first output has none streamed, since the event that follows has it all."""
+_TRY_AGAIN = "Nothing of this code was run. Write other code that heeds the reason, or say why there is none."
 _NOT_RUN = "The turn was ended before the code above was run."
 
 
@@ -273,12 +275,18 @@ class Turn:
         return len(self.attempts) + 1
 
     @property
+    def was_refused(self) -> bool:
+        """Whether the last attempt was rejected."""
+        return bool(self.attempts) and self.attempts[-1].outcome is Outcome.REJECTED
+
+    @property
     def stop_reason(self) -> StopReason | None:
         """Why there is no further attempt, whatever the limits; `None` if there may be one."""
         if not self.attempts:
             return None
         *earlier, last = self.attempts
-        if last.outcome is Outcome.REJECTED:
+        refused = [each.blocks for each in earlier if each.outcome is Outcome.REJECTED]
+        if self.was_refused and (last.is_final or last.blocks in refused):
             return StopReason.REJECTED
         if last.outcome is Outcome.CANCELLED:
             return StopReason.CANCELLED
@@ -460,7 +468,24 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
             if turn.number == number:
                 await self._keep_unfinished(turn)
             raise
-        await self.say(execution_event(self.name, turn.attempts[-1]))
+        await self._tell_end(turn.attempts[-1])
+        if turn.was_refused and turn.stop_reason is None:
+            await self._add_to_context(_TRY_AGAIN)
+
+    async def _tell_end(self, attempt: Attempt) -> None:
+        """Say that an attempt has ended, and before that what a person has made of its code."""
+        if attempt.edited:
+            text = "\n\n".join([EDITED, *attempt.fenced()])
+            await self.say(
+                CodeGenerationEvent(
+                    retry_attempt=attempt.number - 1,
+                    content=text,
+                    code_blocks=list(attempt.blocks),
+                    source=self.name,
+                    metadata={keys.EVENT: keys.EDITED},
+                )
+            )
+        await self.say(execution_event(self.name, attempt))
 
     async def _hand_over(self, turn: TurnT, calls: list[FunctionCall], usage: RequestUsage) -> HandoffMessage:
         """Hand over as the model's first call says. The next agent gets the report of the code that has run."""
@@ -664,7 +689,8 @@ def report(summary: str, attempt: Attempt) -> str:
         parts.append(f"Attempt {attempt.number}: {attempt.outcome}, exit code {attempt.exit_code}.")
     else:
         parts.append(f"Attempt {attempt.number} was not run. {attempt.refusal}".strip())
-    parts += [fence(block.code, block.language, "no-run") for block in attempt.blocks]
+    parts += [EDITED] if attempt.edited else []
+    parts += attempt.fenced()
     if attempt.output.strip():
         parts += ["Output:", fence(attempt.output, "text", "no-run")]
     if attempt.artifacts:
@@ -679,6 +705,7 @@ def facts(attempt: Attempt, stop_reason: StopReason | None = None) -> dict[str, 
         keys.EXIT_CODE: str(attempt.exit_code),
         keys.RAN: str(attempt.ran).lower(),
         keys.ATTEMPTS: str(attempt.number),
+        **({keys.EDITED_CODE: "true"} if attempt.edited else {}),
     }
     if stop_reason is not None:
         found[keys.STOP_REASON] = stop_reason.value

@@ -251,7 +251,8 @@ class BranchingAgent(CodingAgent[TurnT]):
 
     async def _step(self, turn: TurnT) -> None:
         """Take a step; after a failure, one in each branch."""
-        if self.branches_out and turn.attempts and turn.attempts[-1].outcome is not Outcome.OK:
+        failed = bool(turn.attempts) and turn.attempts[-1].outcome is not Outcome.OK and not turn.was_refused
+        if self.branches_out and failed:
             await self._step_in_branches(turn)
         else:
             await super()._step(turn)

@@ -25,7 +25,6 @@ from coderoom.agents.base import (
     ConversationState,
     Ending,
     Turn,
-    execution_event,
     final_message,
 )
 from coderoom.agents.branch_judges import BranchJudge
@@ -128,7 +127,7 @@ class LimitedTurn(Turn):
         if len(last) == _SAME and all(each == last[0] for each in last):
             return StopReason.SAME_RESULT
         if len(self.attempts) >= self.max_steps:
-            return StopReason.MAX_STEPS
+            return StopReason.REJECTED if self.was_refused else StopReason.MAX_STEPS
         if self.max_tokens is not None and self.tokens >= self.max_tokens:
             return StopReason.MAX_TOKENS
         return None
@@ -398,7 +397,7 @@ class CodeActAgent(BranchingAgent[LimitedTurn], Component[CodeActAgentConfig]):
                 raise
             if turn.interrupted:
                 self._runner.last_attempt = None
-                await self.say(execution_event(self.name, turn.attempts[-1]))
+                await self._tell_end(turn.attempts[-1])
         finally:
             if timer is not None:
                 timer.cancel()

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, model_validator
 from coderoom._util.tasks import aside
 from coderoom.agents import metadata as keys
 from coderoom.agents.attempt import Attempt, CodeRunner, Selection, texts_of
-from coderoom.agents.base import Ending, Turn, execution_event, facts, final_message
+from coderoom.agents.base import Ending, Turn, facts, final_message
 from coderoom.agents.branch_judges import BranchJudge
 from coderoom.agents.branching import BranchingAgent, BranchingAgentConfig
 from coderoom.agents.metadata import StopReason
@@ -77,6 +77,8 @@ class RetryTurn(Turn):
         if reason := super().stop_reason:
             return reason
         if len(self.attempts) > self.max_retries:
+            if self.was_refused:
+                return StopReason.REJECTED
             return StopReason.RETRIES_EXHAUSTED if self.max_retries else StopReason.FAILED
         return StopReason.NOT_RETRIED if self.gave_up else None
 
@@ -240,10 +242,13 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
     # --- A turn with a model: write, run, decide, sum up ---
 
     async def _step(self, turn: RetryTurn) -> None:
-        """A step, and the decision on another one after a failure; before branches nobody is asked for one."""
+        """A step, and the decision on another one after a failure; before branches nobody is asked for one.
+
+        After a no with a reason the model has to try again, or to answer.
+        """
         was_first = not turn.attempts
         await super()._step(turn)
-        if turn.answer is not None or turn.stop_reason is not None:
+        if turn.answer is not None or turn.stop_reason is not None or turn.was_refused:
             return
         if self.branches_out:
             if was_first and (undone := await self._runner.undo(turn.token)):
@@ -305,7 +310,7 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
             lambda report: self._runner.attempt(1, selection, context, cancellation_token, report)
         )
         self._interrupted = set()
-        await self.say(execution_event(self.name, attempt))
+        await self._tell_end(attempt)
         stop_reason = RetryTurn(cancellation_token, [attempt]).stop_reason
         text = attempt.describe() if attempt.blocks else no_code
         return TextMessage(content=text, source=self.name, metadata=facts(attempt, stop_reason))

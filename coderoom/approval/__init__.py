@@ -16,6 +16,7 @@ from coderoom._util.lazy import lazy
 if TYPE_CHECKING:
     from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 
+    from coderoom.approval.answers import Edited, FinalNo, edited_blocks
     from coderoom.approval.automatic import ModelApproval, Rule, RuleApproval
     from coderoom.approval.base import AlwaysApprove, Approval, ChainApproval, NeverApprove, approve_once, ask_approval
     from coderoom.approval.changes import approve_changes
@@ -28,6 +29,8 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalResponse",
     "ChainApproval",
+    "Edited",
+    "FinalNo",
     "HumanApproval",
     "InputApproval",
     "InputFunc",
@@ -38,6 +41,7 @@ __all__ = [
     "approve_changes",
     "approve_once",
     "ask_approval",
+    "edited_blocks",
 ]
 
 # Lazy, so that an approval is imported without the others.
@@ -45,6 +49,7 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         "autogen_agentchat.agents": "ApprovalFuncType ApprovalRequest ApprovalResponse",
+        "coderoom.approval.answers": "Edited FinalNo edited_blocks",
         "coderoom.approval.automatic": "ModelApproval Rule RuleApproval",
         "coderoom.approval.base": "AlwaysApprove Approval ChainApproval NeverApprove approve_once ask_approval",
         "coderoom.approval.changes": "approve_changes",

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, field_validator, 
 
 from coderoom._util.closing import at_end_of_run
 from coderoom._util.components import Seconds, StrictConfig, TimedConfig
-from coderoom.approval.base import Approval, ask_approval, no
-from coderoom.blocks import Block, extract_code_blocks, fence, normalize_language
+from coderoom.approval.answers import no, outside_of
+from coderoom.approval.base import Approval, ask_approval
+from coderoom.blocks import extract_code_blocks, fence, normalize_language
 from coderoom.models.structured import ask_structured
 
 Action = Literal["allow", "deny", "ask"]
@@ -31,7 +32,8 @@ class Rule(BaseModel):
         action: `"allow"` and `"deny"` decide; `"ask"` leaves the decision to the next approval.
         language: The rule applies only to blocks in this language. To a block of unknown language, rules that deny or
             ask apply, and rules that allow do not.
-        reason: The reason that people and models see.
+        reason: The reason that people and models see. A no with one goes to the model, which may write other code; one
+            without ends the turn.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -86,41 +88,30 @@ class RuleApproval(Approval, Component[RuleApprovalConfig]):
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse | None:
         """Judge each block, and take the strictest action."""
         judged = [self._judge(code, language) for code, language in _parts(request.code)]
-        action, reason = max(judged, key=lambda verdict: _STRICTNESS[verdict[0]])
+        action, reason, otherwise = max(judged, key=lambda verdict: _STRICTNESS[verdict[0]])
         if action == "ask":
             return None
-        return no(reason) if action == "deny" else ApprovalResponse(approved=True, reason=reason)
+        if action == "deny" and not reason:
+            return no(otherwise)
+        return ApprovalResponse(approved=action == "allow", reason=reason or otherwise)
 
-    def _judge(self, code: str, language: str) -> tuple[Action, str]:
+    def _judge(self, code: str, language: str) -> tuple[Action, str | None, str]:
+        """The action, its reason, and what to say without one."""
         for rule in self._rules:
             # Code without a language may be in any: it is denied, and not allowed.
             known = None if rule.language is None else normalize_language(rule.language)
             is_for = known is None or (known == language if language else rule.action != "allow")
             if is_for and re.search(rule.pattern, code, re.MULTILINE):
-                return rule.action, rule.reason or f"The rule {rule.pattern!r} says {rule.action}."
-        return self._default, f"No rule matches, and the default is to {self._default}."
+                return rule.action, rule.reason, f"The rule {rule.pattern!r} says {rule.action}."
+        return self._default, None, f"No rule matches, and the default is to {self._default}."
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
     """Pieces of code, each with its language."""
     blocks = extract_code_blocks(text)
     parts = [(block.code, block.language) for block in blocks]
-    outside = _outside(text, blocks)
+    outside = outside_of(text, blocks)  # Allowing a block must not allow anything else.
     return [*parts, (outside, "")] if outside or not parts else parts
-
-
-def _outside(text: str, blocks: Sequence[Block]) -> str:
-    """The text outside of blocks: allowing a block must not allow anything else."""
-    lines = re.split(r"\r\n?|\n", text)
-    accounted: set[int] = set()
-    for block in blocks:
-        code = block.code.split("\n") if block.code else []
-        there = lines[block.line : block.line + len(code)]
-        has_fence = lines[block.line - 1].lstrip().startswith(("```", "~~~"))
-        if has_fence and [line.strip() for line in there] == [line.strip() for line in code]:
-            accounted.update(range(block.line - 1, block.line + len(code)))
-    rest = (line for number, line in enumerate(lines) if number not in accounted)
-    return "\n".join(line for line in rest if line.strip(" \t`~"))
 
 
 _DEFAULT_INSTRUCTIONS: Final = """\
@@ -161,7 +152,8 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
     """Lets a model decide. It is a second check and not security: code can persuade a model.
 
     The model sees the code as data, and nothing of the conversation. Every error is a no with a reason: a failed call,
-    an answer without a decision, contradicting decisions, the timeout.
+    an answer without a decision, contradicting decisions, the timeout. The reason of a decided no goes to the model
+    that wrote the code.
 
     The model client is not closed, since other agents may share it.
 
@@ -204,5 +196,7 @@ class ModelApproval(Approval, Component[ModelApprovalConfig]):
         )
         if answer.value is None:
             return no("The approving model's answer had no decision.")
-        reason = answer.value.reason or "The approving model gave no reason."
-        return ApprovalResponse(approved=answer.value.approved, reason=reason)
+        approved, reason = answer.value.approved, answer.value.reason
+        if not (approved or reason.strip()):
+            return no("The approving model gave no reason.")
+        return ApprovalResponse(approved=approved, reason=reason or "The approving model gave no reason.")

@@ -9,11 +9,11 @@ import inspect
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from types import CodeType
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
 from autogen_core import CancellationToken, Component, ComponentBase, ComponentModel
@@ -21,25 +21,12 @@ from pydantic import BaseModel
 
 from coderoom._util.components import ArgumentsConfig, StrictConfig
 from coderoom._util.tasks import await_with_token, call_in_loop
+from coderoom.approval.answers import Edited, FinalNo, as_response, no
 from coderoom.errors import BudgetExceeded
 from coderoom.models.services import in_words
 from coderoom.steps import APPROVAL, once
 
 NOBODY_DECIDED: Final = "No approval had an opinion on this code, and without a yes it does not run."
-
-
-def no(reason: str) -> ApprovalResponse:
-    """A no with a reason."""
-    return ApprovalResponse(approved=False, reason=reason)
-
-
-def as_response(answer: object) -> ApprovalResponse:
-    """An answer as AutoGen's type; an answer that is neither that nor a bool is a no."""
-    if isinstance(answer, ApprovalResponse):
-        return answer
-    if isinstance(answer, bool):
-        return ApprovalResponse(approved=answer, reason="Approved." if answer else "Not approved.")
-    return no(f"The approval answered with {type(answer).__name__} where an ApprovalResponse was expected.")
 
 
 class Approval(ArgumentsConfig, ABC, ComponentBase[BaseModel]):
@@ -168,21 +155,35 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
         """Ask in order until it is decided."""
         return await self._opinion(request) or no(NOBODY_DECIDED)
 
-    async def _opinion(self, request: ApprovalRequest) -> ApprovalResponse | None:
+    async def _opinion(
+        self, request: ApprovalRequest, edited: Edited | None = None, editor: int | None = None
+    ) -> ApprovalResponse | None:
+        """Ask in order; about code that one of them has `edited`, all but the `editor`."""
         agreed: list[str] = []
-        for approval in self._approvals:
+        for place, approval in enumerate(self._approvals):
             # A chain without an opinion leaves the decision to the next approval of the outer chain.
-            if isinstance(approval, ChainApproval) and type(approval).decide is ChainApproval.decide:
+            if place == editor and edited is not None:
+                answer: ApprovalResponse | None = ApprovalResponse(approved=True, reason=edited.reason)
+            elif isinstance(approval, ChainApproval) and type(approval).decide is ChainApproval.decide:
                 answer = await approval._opinion(request)
             else:
                 answer = await approval.decide(request)
             if answer is None:
                 continue
             response = as_response(answer)
-            if self._mode == "first" or not response.approved:
+            if isinstance(response, Edited):
+                return await self._opinion(request.model_copy(update={"code": response.code}), response, place)
+            if not response.approved:
                 return response
+            if self._mode == "first":
+                return edited or response
             agreed.append(response.reason)
-        return ApprovalResponse(approved=True, reason=" ".join(filter(None, agreed))) if agreed else None
+        if not agreed:
+            return None
+        reason = " ".join(filter(None, agreed))
+        return (
+            edited.model_copy(update={"reason": reason}) if edited else ApprovalResponse(approved=True, reason=reason)
+        )
 
     async def close(self) -> None:
         """Close all approvals of the chain, even if one of them fails."""
@@ -246,9 +247,11 @@ async def approve_once(
     async def ask() -> ApprovalResponse:
         return await await_with_token(ask_approval(approval, request), cancellation_token)
 
-    return await once(
-        APPROVAL, {"code": request.code}, ask, ApprovalResponse.model_dump, ApprovalResponse.model_validate
-    )
+    def load(found: Mapping[str, Any]) -> ApprovalResponse:
+        kind = Edited if "code" in found else FinalNo if "final" in found else ApprovalResponse
+        return kind.model_validate(found)
+
+    return await once(APPROVAL, {"code": request.code}, ask, ApprovalResponse.model_dump, load)
 
 
 async def call(function: Callable[..., object], *arguments: object) -> object:

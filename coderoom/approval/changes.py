@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from autogen_agentchat.agents import ApprovalFuncType, ApprovalRequest, ApprovalResponse
+from autogen_agentchat.agents import ApprovalFuncType, ApprovalResponse
 from autogen_core import CancellationToken
 
+from coderoom.approval.answers import ChangesRequest, Edited, no
 from coderoom.approval.base import Approval, approve_once
 from coderoom.blocks import fence
 from coderoom.sandbox import Changes, Patch
@@ -27,5 +28,6 @@ async def approve_changes(
         The answer, of which a resumed run makes no question again.
     """
     listed = "".join(f"# {change}\n" for change in changes)
-    request = ApprovalRequest(code=fence(f"{listed}{patch}", "diff"), context=[])
-    return await approve_once(approval, request, token or CancellationToken())
+    request = ChangesRequest(code=fence(f"{listed}{patch}", "diff"), context=[])
+    answer = await approve_once(approval, request, token or CancellationToken())
+    return no("Changes of files can be written as they are, and not edited.") if isinstance(answer, Edited) else answer

@@ -26,8 +26,11 @@ from coderoom._util.components import Seconds, TimedConfig
 from coderoom._util.tasks import retrieve_exception
 from coderoom._util.terminal import asking
 from coderoom._util.text import visible
-from coderoom.approval.base import Approval, call, call_in_thread, is_async, no
+from coderoom.approval import editing
+from coderoom.approval.answers import ChangesRequest, edited, no
+from coderoom.approval.base import Approval, call, call_in_thread, is_async
 from coderoom.blocks import extract_code_blocks, fence
+from coderoom.sandbox import SUFFIXES
 
 DEFAULT_PROMPT: Final = "Run this code?"
 TRIES: Final = 3
@@ -42,19 +45,24 @@ _ANSWER = re.compile(
 
 
 def understand(answer: str, who: str) -> ApprovalResponse | None:
-    """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no."""
+    """Read an answer of a person; `None` if it is neither a yes nor a no. An empty answer is a no.
+
+    A no with a reason goes to the model, and one without ends the turn.
+    """
     if not answer.strip():
         return no(f"{who} said no.")
     match = _ANSWER.fullmatch(answer.strip())
     if match is None:
         return None
-    approved = match["yes"] is not None
-    reason = match["reason"].strip()
-    return ApprovalResponse(approved=approved, reason=reason or f"{who} said {'yes' if approved else 'no'}.")
+    approved, reason = match["yes"] is not None, match["reason"].strip()
+    if not (approved or reason):
+        return no(f"{who} said no.")
+    return ApprovalResponse(approved=approved, reason=reason or f"{who} said yes.")
 
 
 _POLL_SECONDS: Final = 0.05
-_LONGEST_LINE: Final = 4096
+_LONGEST_LINE: Final = 1_000_000
+_STEP: Final = 4096
 _LONGEST_HIGHLIGHT: Final = 100_000
 
 
@@ -113,13 +121,15 @@ def discard_typed_ahead(descriptor: int) -> None:
 async def read_line(descriptor: int) -> str | None:
     """Read a line, and leave everything after it for the next reader; `None` at the end of input.
 
+    The rest of a line of more than a million bytes is dropped.
+
     It polls instead of waiting in a thread: a thread would remain after a cancellation, and take the next line or abort
     the interpreter's exit.
     """
-    line = bytearray()
+    line, size = bytearray(), 0
     ready = select.poll()  # Unlike `select.select`, for descriptors above 1023 too.
     ready.register(descriptor, select.POLLIN)
-    while len(line) < _LONGEST_LINE:
+    while True:
         try:
             if not ready.poll(0):
                 await asyncio.sleep(_POLL_SECONDS)
@@ -131,14 +141,19 @@ async def read_line(descriptor: int) -> str | None:
             continue
         except OSError:
             byte = b""
-        if not byte and not line:
+        if not byte and not size:
             return None
         if byte in (b"", b"\n"):
-            break
-        line += byte
-    return line.decode(errors="replace")
+            return line.decode(errors="replace")
+        size += 1
+        if size <= _LONGEST_LINE:
+            line += byte
+        if size % _STEP == 0:
+            await asyncio.sleep(0)
 
 
+_CHOICES: Final = "y, n, n and why (the model gets your words), or e to edit the code [y/N/e] "
+_CHOICES_OF_CHANGES: Final = "A reason may follow. [y/N] "
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _SETTLE_SECONDS: Final = 0.15
 
@@ -158,14 +173,18 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
 
     The code goes to standard error, highlighted if that is a terminal, with symbols for control and invisible
     characters. The answer is a line of standard input: `y` or `n`, with an optional reason, as in
-    `n because it deletes files`. Enter alone is a no. What was typed at a terminal before the question is dropped.
-    Questions of several agents are asked one after the other.
+    `n because it deletes files`, which the model gets. Enter alone is a no. What was typed at a terminal before the
+    question is dropped. Questions of several agents are asked one after the other.
+
+    After `e` the person edits the code, in the program that `VISUAL` or `EDITOR` names, or line by line if there is
+    none. Then the question is asked again about what they have made of it, which is what runs after a yes.
 
     Without an answer the code does not run: missing or ended standard input, three unclear answers and the timeout
     count as a no, with a reason.
 
     Args:
-        timeout: The seconds to wait for the answer after the code was shown; `None` for no limit.
+        timeout: The seconds to wait for the answer after the code was shown; `None` for no limit. There is none while
+            the code is edited.
         prompt: The question.
 
     Raises:
@@ -188,7 +207,7 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
             limit = asyncio.timeout(self._timeout)
             try:
                 async with limit:
-                    return await self._ask(descriptor, request.code)
+                    return await self._ask(descriptor, request, limit)
             except (OSError, ValueError) as error:
                 if limit.expired():
                     reason = f"No person answered within {self._timeout:g} seconds."
@@ -199,24 +218,66 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 _say_if_possible("\nThe question is withdrawn.\n")
                 raise
 
-    async def _ask(self, descriptor: int, code: str) -> ApprovalResponse:
+    async def _ask(self, descriptor: int, request: ApprovalRequest, limit: asyncio.Timeout) -> ApprovalResponse:
         # Time for a program that shows the conversation on the same terminal.
         await asyncio.sleep(_SETTLE_SECONDS)
+        await self._show(descriptor, request.code)
+        editable, made, unclear = not isinstance(request, ChangesRequest), None, 0
+        while unclear < TRIES:
+            say(f"{self._prompt} {_CHOICES if editable else _CHOICES_OF_CHANGES}")
+            line = await _read_answer(descriptor)
+            if line is None:
+                return no("The input ended before a person answered.")
+            if editable and line.strip().lower() in ("e", "edit"):
+                limit.reschedule(None)
+                try:
+                    text = await _edit(descriptor, request.code if made is None else made.code)
+                    made = made if text is None else edited(text, request)
+                except ValueError as error:
+                    say(f"{error} The code stays as it was.\n")
+                if self._timeout is not None:
+                    limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+                await self._show(descriptor, request.code if made is None else made.code)
+                continue
+            response = understand(line, "A person at the terminal")
+            if response is not None:
+                return made if made is not None and response.approved else response
+            unclear += 1
+            say(_HELP)
+        return no(_UNCLEAR)
+
+    async def _show(self, descriptor: int, code: str) -> None:
         # In a thread: highlighting takes time, and writing to a terminal may block.
         await call_in_thread(show_code, code)
         discard_typed_ahead(descriptor)
-        for _ in range(TRIES):
-            say(f"{self._prompt} A reason may follow. [y/N] ")
-            line = await read_line(descriptor)
-            if not os.isatty(descriptor):  # A terminal has shown the end of the line.
-                say("\n")
-            if line is None:
-                return no("The input ended before a person answered.")
-            response = understand(line, "A person at the terminal")
-            if response is not None:
-                return response
-            say(_HELP)
-        return no(_UNCLEAR)
+
+
+async def _read_answer(descriptor: int) -> str | None:
+    line = await read_line(descriptor)
+    if not os.isatty(descriptor):  # A terminal has shown the end of the line.
+        say("\n")
+    return line
+
+
+async def _edit(descriptor: int, code: str) -> str | None:
+    """Have the person edit the code, the only block without its fence; `None` if they leave it as it is.
+
+    Raises:
+        ValueError: The editor failed.
+    """
+    blocks = extract_code_blocks(code)
+    name, text = "code.md", code
+    if len(blocks) == 1:
+        suffix = next((each for each, language in SUFFIXES.items() if language == blocks[0].language), ".txt")
+        name, text = f"code{suffix}", blocks[0].code
+    if (editor := editing.editor()) and os.isatty(descriptor):
+        changed = await editing.edit(editor, name, text, descriptor)
+        return None if changed == text else changed
+    say("Write the code, and after it a line with a single dot; the dot alone leaves the code as it is.\n")
+    lines: list[str] = []
+    while (line := await _read_answer(descriptor)) not in (None, "."):
+        lines.append(line or "")
+    return "\n".join(lines) if lines and line else None
 
 
 @contextlib.asynccontextmanager
@@ -238,7 +299,9 @@ def _say_if_possible(text: str) -> None:
 InputFunc = Callable[[str], str | Awaitable[str]] | Callable[[str, CancellationToken | None], Awaitable[str]]
 """The input function of AutoGen's `UserProxyAgent`: it takes the question, if async also a token, and answers."""
 
-_HOW: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
+_HOW: Final = "Answer yes or no (why, as in: no because it deletes files, goes to the model), or edit: and other code."
+_HOW_OF_CHANGES: Final = "Answer yes or no; a reason may follow, as in: no because it deletes files."
+_EDIT: Final = re.compile(r"e(?:dit)?[ \t]*:(?P<code>.*)", re.IGNORECASE | re.DOTALL)
 _FOLD: Final = "\u21b3"
 _WIDTH: Final = 64
 """The characters of a line that fit into a message of AutoGen Studio's page."""
@@ -252,8 +315,9 @@ class InputApproval(Approval):
     """Asks a person through an input function like that of AutoGen's `UserProxyAgent`.
 
     The question contains the whole code, with symbols for control and invisible characters, and long lines folded. The
-    answer is `yes` or `no`, with an optional reason. Answers that AutoGen Studio received before the question are
-    dropped. Questions through the same function are asked one after the other.
+    answer is `yes` or `no`, with an optional reason, which the model gets after a no; or `edit:` and then other code,
+    which runs instead. That code needs a fence if there are several blocks. Answers that AutoGen Studio received
+    before the question are dropped. Questions through the same function are asked one after the other.
 
     Without an answer the code does not run: an error of the function, the end of its input, three unclear answers and
     the timeout count as a no, with a reason. A cancellation ends the question at once, even if the function ignores its
@@ -286,7 +350,7 @@ class InputApproval(Approval):
         try:
             # One question at a time, so that no answer counts for another one.
             async with _turn(self._input_func), limit:
-                return await self._ask(request.code)
+                return await self._ask(request)
         except EOFError:
             return no("The input ended before a person answered.")
         except Exception as error:
@@ -294,18 +358,25 @@ class InputApproval(Approval):
                 return no(f"No person answered within {self._timeout:g} seconds.")
             return no(f"The person could not be asked: {type(error).__name__}: {error}")
 
-    async def _ask(self, code: str) -> ApprovalResponse:
-        question = f"{self._prompt} {_HOW}\n\n{_shown(code)}"
+    async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
+        editable = not isinstance(request, ChangesRequest)
+        how = _HOW if editable else _HOW_OF_CHANGES
+        question = f"{self._prompt} {how}\n\n{_shown(request.code)}"
         for _ in range(TRIES):
             if self._show is not None:
                 await self._show(question)
             answer = await self._answer(f"{question}\n\n{self._prompt} ")
             if not isinstance(answer, str):
                 return no(f"The input function answered with {type(answer).__name__} where a text was expected.")
-            response = understand(answer, "A person")
-            if response is not None:
+            problem = _AGAIN
+            if editable and (edit := _EDIT.fullmatch(answer.strip())):
+                try:
+                    return _read_edit(edit["code"], request)
+                except ValueError as error:
+                    problem = f"{error} Nothing has run."
+            elif (response := understand(answer, "A person")) is not None:
                 return response
-            question = f"{_AGAIN} {self._prompt} {_HOW}"
+            question = f"{problem} {self._prompt} {how}"
         return no(_UNCLEAR)
 
     async def _answer(self, question: str) -> object:
@@ -324,6 +395,12 @@ class InputApproval(Approval):
         if asked.cancelled():
             raise EOFError
         return asked.result()
+
+
+def _read_edit(code: str, request: ApprovalRequest) -> ApprovalResponse:
+    if _FOLD in code and _FOLD not in request.code:
+        raise ValueError(f"It has a {_FOLD}, at which the question has folded a long line: write that line as a whole.")
+    return edited(code.lstrip(" \t").strip("\n"), request)
 
 
 def _turn(input_func: Callable[..., object]) -> asyncio.Lock:

@@ -84,6 +84,10 @@ class Code(Entry):
     blocks: Sequence[CodeBlock]
 
 
+class Edit(Code):
+    """A person has made this of the code of attempt `number`, before it ran."""
+
+
 @dataclass(frozen=True)
 class Decision(Entry):
     """Whether there is another attempt after attempt `number`, and why."""
@@ -192,7 +196,8 @@ class Story:
                 return Branching(source, text, Branches.model_validate_json(facts[keys.BRANCHES]))
             case CodeGenerationEvent(retry_attempt=earlier):
                 self._wrote.add(source)
-                return Code(source, text, earlier + 1, message.code_blocks)
+                kind = Edit if facts.get(keys.EVENT) == keys.EDITED else Code
+                return kind(source, text, earlier + 1, message.code_blocks)
             case CodeExecutionEvent():
                 self._ran.add(source)
                 return output_of(message, is_own=source in self._wrote)

@@ -36,7 +36,7 @@ from coderoom.models.services import advice_for
 from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
 from coderoom.runs.review import review
-from coderoom.runs.story import Branching, Code, Decision, Output, Question, Story, Thought
+from coderoom.runs.story import Branching, Code, Decision, Edit, Output, Question, Story, Thought
 from coderoom.sandbox import Artifact
 
 _LONGEST = 20_000
@@ -64,6 +64,8 @@ class StudioMessages:
         shown: BaseChatMessage | None = None
         told = self._story.tell(item)
         match told:
+            case Edit(source=source, text=text):
+                shown = _message(source, "code", f"**{_attempt(told)}**\n\n{_not_to_run(text)}")
             case Code(blocks=[_, *_], source=source) if source in self._asking:
                 self._usage[source] = item.models_usage
             case Question(source=source):

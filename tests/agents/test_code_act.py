@@ -272,13 +272,13 @@ async def test_an_endless_output_is_not_streamed_without_end(actor: MakeActor) -
 # --- Approval, files, and a place that broke ---
 
 
-async def test_a_rejection_ends_the_turn(actor: MakeActor, tmp_path: Path) -> None:
-    approver = Approver(False)
+async def test_a_rejection_without_a_reason_ends_the_turn(actor: MakeActor, tmp_path: Path) -> None:
+    approver = Approver(False, "")
     client = Client(python("open('made', 'w')"), "never")
     response = await turn(actor(client, approval_func=approver), TASK)
     facts = facts_of(response)
     assert (facts["outcome"], facts["ran"], facts["stop_reason"]) == ("rejected", "false", "rejected")
-    assert "it deletes files" in text_of(response)
+    assert "no reason was given" in text_of(response)
     assert len(client.calls) == 1
     assert not (tmp_path / "work" / "made").exists()
     assert "open('made', 'w')" in approver.asked[0].code

@@ -258,8 +258,8 @@ async def test_ce23_other_code_with_the_same_error_may_go_on(coder: MakeCoder) -
     assert facts_of(response)["attempts"] == "3"
 
 
-async def test_ce23_a_rejection_is_never_retried(coder: MakeCoder) -> None:
-    approver, client = Approver(False), Client(GOOD, decide(True), GOOD, "Done.")
+async def test_ce23_a_rejection_without_a_reason_is_never_retried(coder: MakeCoder) -> None:
+    approver, client = Approver(False, ""), Client(GOOD, decide(True), GOOD, "Done.")
     response = await turn(coder(client, max_retries_on_error=9, approval_func=approver), TASK)
     assert (facts_of(response)["stop_reason"], len(client.calls), len(approver.asked)) == ("rejected", 1, 1)
 

@@ -19,6 +19,7 @@ from coderoom.approval import (
     Approval,
     ApprovalRequest,
     ApprovalResponse,
+    FinalNo,
     NeverApprove,
     ask_approval,
 )
@@ -162,7 +163,7 @@ async def test_the_approvals_own_timeout_error_is_told_as_what_it_is() -> None:
         raise TimeoutError("the pager is off")
 
     answer = await ask_approval(gave_up, REQUEST, timeout=30)
-    assert answer == ApprovalResponse(approved=False, reason="The approval failed: TimeoutError: the pager is off")
+    assert answer == FinalNo(reason="The approval failed: TimeoutError: the pager is off")
 
 
 async def test_what_a_thread_left_behind_returns_is_dropped() -> None:

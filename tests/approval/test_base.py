@@ -17,6 +17,7 @@ from coderoom.approval import (
     ApprovalRequest,
     ApprovalResponse,
     ChainApproval,
+    FinalNo,
     HumanApproval,
     ModelApproval,
     NeverApprove,
@@ -143,7 +144,7 @@ def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
 
 async def test_always_and_never() -> None:
     assert (await AlwaysApprove()(REQUEST)).approved is True
-    assert await NeverApprove("too late")(REQUEST) == ApprovalResponse(approved=False, reason="too late")
+    assert await NeverApprove("too late")(REQUEST) == FinalNo(reason="too late")
     assert (await NeverApprove().decide(REQUEST)).reason
 
 

@@ -10,6 +10,7 @@ from coderoom.approval import (
     ApprovalRequest,
     ApprovalResponse,
     ChainApproval,
+    FinalNo,
     NeverApprove,
     ask_approval,
 )
@@ -102,7 +103,7 @@ async def test_close_closes_all_even_if_one_fails() -> None:
 async def test_chains_nest() -> None:
     inner = ChainApproval([AlwaysApprove(), NeverApprove("inner")], mode="all")
     answer = await ChainApproval([undecided(), inner, AlwaysApprove()])(REQUEST)
-    assert answer == ApprovalResponse(approved=False, reason="inner")
+    assert answer == FinalNo(reason="inner")
 
 
 @pytest.mark.parametrize("mode", ["first", "all"])

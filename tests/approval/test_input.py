@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from autogen_core import CancellationToken
 from rich.cells import cell_len
 
-from coderoom.approval import ApprovalRequest, ApprovalResponse, ChainApproval, InputApproval, Rule, RuleApproval
+from coderoom.approval import (
+    ApprovalRequest,
+    ApprovalResponse,
+    ChainApproval,
+    Edited,
+    FinalNo,
+    InputApproval,
+    Rule,
+    RuleApproval,
+    approve_changes,
+)
 from coderoom.blocks import extract_code_blocks, fence
+from coderoom.sandbox import Sandbox
 
 REQUEST = ApprovalRequest(code="```python\nprint(1)\n```", context=[])
 
@@ -40,7 +52,8 @@ async def ask(*answers: str, code: str = REQUEST.code) -> tuple[ApprovalResponse
 )
 async def test_an_answer_is_understood(answer: str, approved: bool, reason: str) -> None:
     response, questions = await ask(answer)
-    assert response == ApprovalResponse(approved=approved, reason=reason)
+    assert (response.approved, response.reason) == (approved, reason)
+    assert isinstance(response, FinalNo) == (reason == "A person said no.")
     assert len(questions) == 1
 
 
@@ -51,6 +64,63 @@ async def test_an_unclear_answer_is_asked_again(unclear: str) -> None:
     response, questions = await ask(unclear, "no")
     assert (response.approved, len(questions)) == (False, 2)
     assert "neither a yes nor a no" in questions[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("edit: print(2)", "print(2)"),
+        ("Edit:\nif x:\n    y\n", "if x:\n    y"),
+        ("edit:\n\n```python\nprint(2)\n```\n", "print(2)"),
+        ("e: ```py no-run\nprint(2)\n```", "print(2)"),
+    ],
+)
+async def test_an_answer_has_other_code(answer: str, code: str) -> None:
+    response, [_] = await ask(answer)
+    assert isinstance(response, Edited)
+    [block] = extract_code_blocks(response.code)
+    assert (block.code, block.language, block.no_run) == (code, "python", False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("edit:", "no code"),
+        ("edit", "neither a yes nor a no"),
+        ("e", "neither a yes nor a no"),
+        ("edit: ```sh\nid\n```", "labelled 'sh'"),
+        ("edit: like this\n```python\nprint(2)\n```", "outside of the blocks"),
+        ("edit: x = 'a\n\u21b3 b'", "a long line"),
+    ],
+)
+async def test_other_code_that_cannot_run_is_asked_for_again(answer: str, words: str) -> None:
+    response, questions = await ask(answer, "no")
+    assert isinstance(response, FinalNo)
+    assert words in questions[1]
+
+
+async def test_of_several_blocks_each_needs_a_fence() -> None:
+    code = "\n\n".join(fence(text, "python") for text in ("a", "b"))
+    response, [_, again] = await ask("edit: print(2)", f"edit:\n{fence('c', 'python')}", code=code)
+    assert "each one needs its fence" in again
+    assert response == Edited(code=fence("c", "python"))
+
+
+async def test_changes_of_files_are_not_edited(tmp_path: Path) -> None:
+    questions: list[str] = []
+
+    def answer(prompt: str) -> str:
+        questions.append(prompt)
+        return "edit: x" if len(questions) == 1 else "n because of x"
+
+    async with Sandbox(workspace=tmp_path, workspace_mode="overlay") as sandbox, sandbox.session() as session:
+        await session.run("open('a', 'w')")
+        changes, patch = await session.changes(), await session.diff()
+        response = await approve_changes(InputApproval(answer), changes, patch)
+        edits = await approve_changes(lambda request: Edited(code=request.code), changes, patch)
+    assert (response.approved, response.reason, len(questions)) == (False, "of x", 2)
+    assert "edit" not in questions[0].partition("```")[0]
+    assert (edits.approved, type(edits)) == (False, FinalNo)
 
 
 async def test_what_cannot_be_taken_apart_is_shown_whole() -> None:

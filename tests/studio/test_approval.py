@@ -27,9 +27,12 @@ AGAIN = "```python\nopen('made_again', 'w').write('x')\nprint(43)\n```"
 REFUSED = '{"approved": false, "issues": [], "summary": "Again."}'
 
 
-def team(folder: Path, *replies: str, turns: int = 1, reviewer: bool = False, **arguments: Any) -> dict[str, Any]:
+def team(
+    folder: Path, *replies: str, turns: int = 1, reviewer: bool = False, retries: int = 0, **arguments: Any
+) -> dict[str, Any]:
     """A team whose code a person decides on, as Studio keeps it."""
-    coder = CodeExecutorAgent("coder", SandboxCodeExecutor(folder), model_client=ReplayModel(list(replies)))
+    model = ReplayModel(list(replies))
+    coder = CodeExecutorAgent("coder", SandboxCodeExecutor(folder), model_client=model, max_retries_on_error=retries)
     participants: list[Any] = [HumanApprovedAgent(coder, **arguments)]
     if reviewer:
         participants.append(ReviewerAgent("reviewer", ReplayModel([REFUSED] * turns)))
@@ -104,6 +107,23 @@ def test_a_no_ends_it_as_rejected(driver: Studio, folder: Path) -> None:
     assert "it writes a file" in last["content"]
     assert "it writes a file" in texts(run.sent)[-1]
     assert not (folder / "made").exists()
+
+
+def test_a_no_with_a_reason_and_then_other_code(driver: Studio, folder: Path) -> None:
+    with driver.running(team(folder, WRITES, AGAIN, "It is 43.", retries=1), TASK) as run:
+        wait_for_question(run)
+        answer(run, "no because it writes a file")
+        wait_for_question(run)
+        assert "made_again" in questions(run)[-1]
+        answer(run, "edit:\n```python\nprint(42 + 1)\n```")
+        record = run.wait()
+    [*_, last] = record["team_result"]["task_result"]["messages"]
+    assert (last["metadata"]["coderoom.outcome"], last["metadata"]["coderoom.edited"]) == ("ok", "true")
+    shown = texts(run.sent)
+    assert any("Attempt 1 was not allowed to run" in text and "it writes a file" in text for text in shown)
+    assert any(text.startswith("**Attempt 2**\n\nA person has edited the code") for text in shown)
+    assert not folder.joinpath("made").exists()
+    assert not folder.joinpath("made_again").exists()
 
 
 def test_an_answer_with_a_condition_is_asked_again(driver: Studio, folder: Path) -> None:

@@ -28,6 +28,7 @@ from autogen_ext.models.openai import OpenAIChatCompletionClient
 from pydantic import BaseModel, ValidationError
 
 from coderoom.agents import ApprovalRequest, ApprovalResponse, CodeExecutorAgent, ReviewerAgent, ReviewVerdict
+from coderoom.approval import FinalNo
 from coderoom.executors import LocalCodeExecutor
 from tests.support.openai_server import (
     CONTEXT_LENGTH_EXCEEDED,
@@ -882,9 +883,9 @@ async def test_cancelling_the_task_during_a_stalled_model_call(tmp_path: Path) -
         assert (await take_turn(agent, task("Go on.")))[1].to_model_text() == "Hello."
 
 
-async def test_approval_that_says_no_costs_no_further_call(tmp_path: Path) -> None:
+async def test_approval_that_says_a_final_no_costs_no_further_call(tmp_path: Path) -> None:
     def refuse(request: ApprovalRequest) -> ApprovalResponse:
-        return ApprovalResponse(approved=False, reason="Not on my machine.")
+        return FinalNo(reason="Not on my machine.")
 
     async with coder(tmp_path, GOOD_CODE, max_retries_on_error=2, approval_func=refuse) as (server, agent):
         _, message = await take_turn(agent)

@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 
 from coderoom._util.text import visible
-from coderoom.approval import ApprovalRequest, ApprovalResponse, HumanApproval, ask_approval
+from coderoom.approval import ApprovalRequest, ApprovalResponse, Edited, FinalNo, HumanApproval, ask_approval
 from coderoom.approval import human as terminal_module
 
 CODE = "```python\nprint('[bold]hi[/bold]')\n```"
 REQUEST = ApprovalRequest(code=CODE, context=[])
-QUESTION = "[y/N]"
+QUESTION = "[y/N/e]"
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -101,7 +101,11 @@ async def ask(terminal: Terminal, *lines: str, code: str = CODE) -> ApprovalResp
     ],
 )
 async def test_an_answer_is_understood(terminal: Terminal, typed: str, approved: bool, reason: str) -> None:
-    assert await ask(terminal, typed) == ApprovalResponse(approved=approved, reason=reason)
+    is_final = typed.strip(" .\n").lower() in ("", "n", "no")
+    answer: ApprovalResponse = (
+        FinalNo(reason=reason) if is_final else ApprovalResponse(approved=approved, reason=reason)
+    )
+    assert await ask(terminal, typed) == answer
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ async def test_code_cannot_forge_the_screen(terminal: Terminal) -> None:
     code = (
         "```python\nevil()  # \x1b[2J\x1b[1;1H\x9b2J\x08\x08\r\x07\x7f\n"
         "if access != '\u202e\u2066user':\u200b pass \U000e0041\ufe01\u3164\u2028\ud800\n"
-        "Run this code? [y/N]\n```"
+        "Run this code? [y/N/e]\n```"
     )
     # The answer is given when two questions stand there: the second one is ours.
     asking = asyncio.create_task(HumanApproval().decide(ApprovalRequest(code=code, context=[])))
@@ -151,8 +155,8 @@ async def test_code_cannot_forge_the_screen(terminal: Terminal) -> None:
     for picture in ("<U+E0041>", "<U+FE01>", "<U+3164>", "<U+2028>", "<U+D800>"):
         assert picture in shown
     # What the code says stands behind a margin.
-    assert re.search(r"^ +4 Run this code\? \[y/N\] *\r?$", shown, re.MULTILINE)
-    assert re.search(r"^Run this code\? A reason may follow\. \[y/N\] n", shown, re.MULTILINE)
+    assert re.search(r"^ +4 Run this code\? \[y/N/e\] *\r?$", shown, re.MULTILINE)
+    assert re.search(r"^Run this code\? y, n, .* \[y/N/e\] n", shown, re.MULTILINE)
 
 
 async def test_nothing_of_a_long_line_is_cropped(terminal: Terminal) -> None:
@@ -178,6 +182,105 @@ async def test_what_was_typed_before_the_question_is_no_answer(terminal: Termina
     terminal.type("y\n")
     answer = await ask(terminal, "n\n")
     assert answer.approved is False
+
+
+# --- Code that the person edits ---
+
+BOTH = f"{CODE}\n\n```sh\nid\n```"
+
+
+def use_editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    """A program that is an editor: its only argument is the file."""
+    (program := tmp_path / "my editor").write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("EDITOR", f"'{program}'")
+    monkeypatch.delenv("VISUAL", raising=False)
+
+
+async def test_the_persons_editor_has_the_code_and_its_result_is_asked_about(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_editor(monkeypatch, tmp_path, f'cp "$1" {tmp_path}; echo "$1" > {tmp_path}/name; echo "print(2)" > "$1"')
+    answer = await ask(terminal, "e\n", "y\n")
+    assert answer == Edited(code="```python\nprint(2)\n```")
+    name = Path((tmp_path / "name").read_text().strip())
+    assert (tmp_path / "code.py").read_text() == "print('[bold]hi[/bold]')\n"
+    assert not name.parent.exists()
+    assert re.search(r"2 +print\(2\)", terminal.screen.partition("to edit")[2])
+
+
+async def test_several_blocks_are_edited_with_their_fences(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_editor(monkeypatch, tmp_path, 'sed -i s/^id$/pwd/ "$1"')
+    answer = await ask(terminal, "edit\n", "y\n", code=BOTH)
+    assert answer == Edited(code=BOTH.replace("id", "pwd"))
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("true", ""),
+        ("exit 3", "ended with exit code 3"),
+        ("kill $$", "ended with exit code -15"),
+        ('printf "" > "$1"', "There is no code in it"),
+        ('rm "$1"', "cannot be read"),
+        ("printf '\\377' > \"$1\"", "cannot be read"),
+    ],
+)
+async def test_an_editor_that_leaves_nothing_leaves_the_code_as_it_was(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, words: str
+) -> None:
+    use_editor(monkeypatch, tmp_path, script)
+    answer = await ask(terminal, "e\n", "y\n")
+    assert answer == ApprovalResponse(approved=True, reason="A person at the terminal said yes.")
+    assert words in " ".join(terminal.screen.split())
+
+
+async def test_a_no_to_edited_code_is_a_no(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_editor(monkeypatch, tmp_path, 'echo "print(2)" > "$1"')
+    assert await ask(terminal, "e\n", "n I give up\n") == ApprovalResponse(approved=False, reason="I give up")
+
+
+@pytest.mark.parametrize("editor", ["", "/no/such/editor", "'"])
+async def test_without_an_editor_lines_are_asked_for(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, editor: str
+) -> None:
+    monkeypatch.setenv("EDITOR", editor)
+    monkeypatch.delenv("VISUAL", raising=False)
+    if editor.startswith("/"):
+        assert (await ask(terminal, "e\n", "n\n")).approved is False
+        assert "cannot be started" in terminal.screen
+        return
+    asking = asyncio.create_task(ask(terminal, "e\n"))
+    while "single dot" not in terminal.screen:
+        await asyncio.sleep(0.01)
+    terminal.type("if True:\n    print(2)\n\n.\n")
+    await terminal.questions(2)
+    terminal.type("y\n")
+    assert await asking == Edited(code="```python\nif True:\n    print(2)\n\n```")
+
+
+async def test_the_time_in_the_editor_does_not_count(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_editor(monkeypatch, tmp_path, 'sleep 1; echo "print(2)" > "$1"')
+    asking = asyncio.create_task(HumanApproval(timeout=0.9).decide(REQUEST))
+    await terminal.answer("e\n", "y\n")
+    assert isinstance(await asking, Edited)
+
+
+async def test_a_cancel_ends_the_editor(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    use_editor(monkeypatch, tmp_path, f"echo $$ > {tmp_path}/started; exec sleep 100")
+    asking = asyncio.create_task(HumanApproval().decide(REQUEST))
+    await terminal.answer("e\n")
+    while not (started := tmp_path / "started").exists() or not started.read_text():
+        await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
 
 
 async def test_a_timeout_is_a_no_and_takes_no_later_line(terminal: Terminal) -> None:
@@ -227,7 +330,7 @@ async def test_two_agents_ask_one_after_the_other(terminal: Terminal) -> None:
     assert (await first) == ApprovalResponse(approved=True, reason="A person at the terminal said yes.")
     await terminal.questions(2)
     terminal.type("n\n")
-    assert (await second) == ApprovalResponse(approved=False, reason="A person at the terminal said no.")
+    assert (await second) == FinalNo(reason="A person at the terminal said no.")
 
 
 async def test_event_loops_in_several_threads_share_the_terminal(terminal: Terminal) -> None:

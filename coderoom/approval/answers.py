@@ -1,0 +1,118 @@
+"""The answers of approvals beyond AutoGen's type: a no that ends the turn, and code that a person has edited."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
+
+from coderoom._util.text import bound_output
+from coderoom.blocks import Block, extract_code_blocks, fence
+
+LONGEST_REASON: Final = 10_000
+"""The characters of a reason that are kept: its beginning and its end."""
+
+
+class FinalNo(ApprovalResponse):
+    """A no after which the agent does not try again: nobody gave a reason that would help its model.
+
+    Any other no with a reason goes to the model, which may write other code.
+    """
+
+    approved: Literal[False] = False
+    final: Literal[True] = True
+
+
+class Edited(ApprovalResponse):
+    """A yes to other code, which a person has made of the code in the request.
+
+    Its `approved` is false, so that a program that does not know this answer runs nothing.
+
+    Attributes:
+        code: What is to run instead, in the form of `ApprovalRequest.code`: Markdown with one fence for each block.
+    """
+
+    approved: Literal[False] = False
+    reason: str = "A person edited the code, and only what they made of it may run."
+    code: str
+
+
+class ChangesRequest(ApprovalRequest):
+    """A question about changes of files, which can be written as they are, or not at all."""
+
+
+def no(reason: str) -> FinalNo:
+    """A no that ends the turn, with a reason."""
+    return FinalNo(reason=reason)
+
+
+def as_response(answer: object) -> ApprovalResponse:
+    """An answer as AutoGen's type, with a reason that is not too long.
+
+    An answer that is neither that nor a bool is a no. A no without a reason ends the turn.
+    """
+    if isinstance(answer, ApprovalResponse):
+        if not (answer.approved or answer.reason.strip() or isinstance(answer, Edited)):
+            return no("no reason was given")
+        return answer.model_copy(update={"reason": bound_output(answer.reason, LONGEST_REASON)})
+    if isinstance(answer, bool):
+        return ApprovalResponse(approved=True, reason="Approved.") if answer else no("Not approved.")
+    return no(f"The approval answered with {type(answer).__name__} where an ApprovalResponse was expected.")
+
+
+def edited_blocks(code: str, before: str) -> list[Block]:
+    """The blocks of edited code that have something to run.
+
+    Args:
+        code: The edited code, as Markdown.
+        before: The code in the request.
+
+    Raises:
+        ValueError: It cannot run; the message says why, in a sentence.
+    """
+    blocks = extract_code_blocks(code)
+    known = {block.language for block in extract_code_blocks(before)}
+    for block in blocks:
+        if block.unclear or not block.closed:
+            raise ValueError(f"The block at line {block.line} has no clear end.")
+        if block.language not in known:
+            runs = " or ".join(sorted(known))
+            raise ValueError(f"The block at line {block.line} is labelled {block.tag!r}, and {runs} was asked about.")
+    if outside_of(code, blocks):
+        raise ValueError("There is text outside of the blocks.")
+    blocks = [block for block in blocks if block.code.strip()]
+    if not blocks:
+        raise ValueError("There is no code in it.")
+    return blocks
+
+
+def edited(code: str, request: ApprovalRequest, reason: str = "") -> Edited:
+    """The answer with edited code: blocks as Markdown, or without a fence the code of the only block.
+
+    Raises:
+        ValueError: It cannot run; the message says why, in a sentence.
+    """
+    asked = extract_code_blocks(request.code)
+    if not extract_code_blocks(code):
+        if len(asked) != 1:
+            raise ValueError(f"There are {len(asked)} blocks: each one needs its fence.")
+        code = fence(code, asked[0].tag)
+    # Written anew, since a block that is copied from a question is marked `no-run`.
+    made = "\n\n".join(fence(block.code, block.tag) for block in edited_blocks(code, request.code))
+    return Edited(code=made, reason=reason or Edited.model_fields["reason"].default)
+
+
+def outside_of(text: str, blocks: Sequence[Block]) -> str:
+    """The lines of a text outside of its blocks."""
+    lines = re.split(r"\r\n?|\n", text)
+    accounted: set[int] = set()
+    for block in blocks:
+        code = block.code.split("\n") if block.code else []
+        there = lines[block.line : block.line + len(code)]
+        has_fence = lines[block.line - 1].lstrip().startswith(("```", "~~~"))
+        if has_fence and [line.strip() for line in there] == [line.strip() for line in code]:
+            accounted.update(range(block.line - 1, block.line + len(code)))
+    rest = (line for number, line in enumerate(lines) if number not in accounted)
+    return "\n".join(line for line in rest if line.strip(" \t`~"))
