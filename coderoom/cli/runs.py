@@ -20,7 +20,7 @@ from coderoom.errors import RequestError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coderoom.runs import Journal, Run
+    from coderoom.runs import Journal, Run, RunEntry
     from coderoom.steps import StepObserver
 
 WorkspaceOption = Annotated[Path | None, app.option("DIR", "The folder that the code works in.", "--workspace", "-w")]
@@ -184,6 +184,17 @@ def _show_team(console: Console, name: str) -> None:
 
 def last_run(journal: Journal | None, team: str, cache: bool, options: Mapping[str, Any]) -> str:
     """The id of the team's last run, for `--continue`, which only some options go with."""
+    _check_alone("--continue", {**options, "cache": cache or None, "max_turns": None})
+    if journal is None:
+        raise RequestError("--continue needs the journal, which has the runs.")
+    last = journal.runs(name=team, most=1)
+    if not last:
+        raise RequestError(f"The journal {journal.path} has no run of the team {team!r} to go on with.")
+    return last[0].id
+
+
+def _check_alone(option: str, options: Mapping[str, Any]) -> None:
+    """Refuse options about how a run begins, beside one that goes on with it."""
     singular = {
         "files": "file",
         "packages": "package",
@@ -192,17 +203,11 @@ def last_run(journal: Journal | None, team: str, cache: bool, options: Mapping[s
         "credentials": "credential",
         "local_network": "local-network",
         "workspace_mode": "workspace-mode",
+        "max_turns": "max-turns",
     }
-    given = {f"--{singular.get(name, name)}": value for name, value in options.items() if name != "max_turns"}
-    given["--cache"] = cache or None
-    if kept_as_is := [name for name, value in given.items() if value is not None]:
-        raise RequestError(f"With --continue the run goes on as it began: leave out {', '.join(kept_as_is)}.")
-    if journal is None:
-        raise RequestError("--continue needs the journal, which has the runs.")
-    last = journal.runs(name=team, most=1)
-    if not last:
-        raise RequestError(f"The journal {journal.path} has no run of the team {team!r} to go on with.")
-    return last[0].id
+    given = [f"--{singular.get(name, name)}" for name, value in options.items() if value is not None]
+    if given:
+        raise RequestError(f"With {option} the run goes on as it began: leave out {', '.join(given)}.")
 
 
 @app.command()
@@ -302,8 +307,20 @@ def _go(
 @app.with_options_of(_request)
 def chat(
     context: typer.Context,
-    team: Annotated[str, typer.Argument(help="A team file (YAML or JSON), or the name of a shipped team.")],
+    team: Annotated[
+        str,
+        typer.Argument(
+            help="A team file (YAML or JSON), or the name of a shipped team; with --continue and --resume only its "
+            "chats, which may be left out, or with --resume the id of a chat."
+        ),
+    ] = "",
     task: Annotated[str, typer.Argument(help="The first task.")] = "",
+    goes_on: Annotated[
+        bool, typer.Option("--continue", help="Go on with the last chat that was begun in this folder, or at all.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a chat that is named, or that you choose from a list.")
+    ] = False,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
     otlp: app.OtlpOption = None,
@@ -315,26 +332,52 @@ def chat(
     """Run a team on one task after the other.
 
     Tasks are lines of standard input. The team goes on with its conversation, its variables and its files. A budget
-    is one of each task.
+    is one of each task. What begins with a slash is a command: /help lists them. A chat that goes on has the
+    conversation and the variables of before; nothing is asked of a model again.
     """
     from rich.console import Console
 
     from coderoom.configs import find_source
+    from coderoom.runs import open_journal
 
-    console, source = Console(), find_source(team)
-    _show_team(console, team)
+    console, kept = Console(), open_journal(journal, off=no_journal)
+    entry = _past_chat(kept, team, goes_on, resume, options) if goes_on or resume else None
+    if entry is None and not team:
+        raise RequestError("Name a team, as in `coderoom chat code-act`; `coderoom teams` lists those that come along.")
+    source = find_source(team) if entry is None else None
+    _show_team(console, entry.name if entry else team)
     app.hasten_autogen()
     from coderoom.models.budgets import make_budget
-    from coderoom.runs import Run, chat, exporting, open_journal
+    from coderoom.runs import Run, chat, exporting
 
     limits, of_agents = budgets_of(budget)
-    kept = open_journal(journal, off=no_journal)
-    prepared = _request(source, task, of_agents, True, **options).prepare()
-    run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), recording=record)
+    if entry is not None:
+        run = Run.resume(entry.id, kept, task=task, budget=limits, budgets=of_agents, recording=record)
+    else:
+        prepared = _request(source, task, of_agents, True, **options).prepare()
+        more = {"folder": str(Path.cwd())}
+        run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), recording=record, more=more)
     with exporting(otlp):
         records = asyncio.run(chat(run, console, owns_process=bool(context.obj)))
     interrupted = bool(records) and records[-1].cancelled
     return end_code(all(record.succeeded for record in records), interrupted)
+
+
+def _past_chat(
+    journal: Journal | None, named: str, is_last: bool, is_chosen: bool, options: Mapping[str, Any]
+) -> RunEntry:
+    """The chat to go on with, for `--continue` and `--resume`, which no other options go with."""
+    from coderoom.runs.prompt.past import chosen_chat, last_chat
+
+    if is_last and is_chosen:
+        raise RequestError("--continue takes the last chat, and --resume one that you choose: leave one of them out.")
+    option = "--continue" if is_last else "--resume"
+    _check_alone(option, options)
+    if journal is None:
+        raise RequestError(f"{option} needs the journal, which has the chats.")
+    if is_last:
+        return last_chat(journal, named, Path.cwd())
+    return chosen_chat(journal, named, asks=sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _content(file: str) -> bytes:

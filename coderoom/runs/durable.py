@@ -40,7 +40,7 @@ from coderoom.sandbox import ExecutionResult, OnOutput
 from coderoom.steps import CODE, StepObserver, observing
 
 _TEAM_COMMANDS: Final = ("run", "chat", "ask", "batch", "fix")
-_NOT_OF_THE_TEAM: Final = ("budget", "source", "digest", "fix")
+_NOT_OF_THE_TEAM: Final = ("budget", "source", "digest", "fix", "folder")
 GO_ON: Final = frozenset({"killed", FAILED, UNFINISHED, Outcome.CANCELLED.value})
 """The states in which a run has more to do."""
 

@@ -181,8 +181,9 @@ class Journal(Listing):
         with self._using(writes=True) as database:
             if not self._owners.take(run):
                 (owner,) = database.execute("SELECT owner FROM runs WHERE id = ?", (run,)).fetchone()
-                host, _, process = (owner or "another machine ?").rpartition(" ")
-                raise RequestError(f"The run {run} goes on: process {process} on {host} works on it.")
+                host, _, process = (owner or "").rpartition(" ")
+                who = f"process {process} on {host}" if owner else "another process"
+                raise RequestError(f"The run {run} goes on: {who} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
             database.execute("UPDATE runs SET task = ? WHERE id = ? AND task = ''", (self.hide(task), run))
             if request is not None:
@@ -217,6 +218,14 @@ class Journal(Listing):
                 (time.time(), outcome, self.dump(facts), run),
             )
             write_listing(database, run)
+        self._owners.leave(run)
+
+    def hold(self, run: str) -> None:
+        """Keep other processes from working on a run that has ended, since this one may go on with it."""
+        self._owners.take(run)
+
+    def let_go(self, run: str) -> None:
+        """Let other processes work on a run that this one has held."""
         self._owners.leave(run)
 
     def remove(self, runs: Sequence[str]) -> None:
@@ -260,6 +269,7 @@ class Journal(Listing):
         run: str | None = None,
         text: str = "",
         most: int | None = None,
+        command: str | None = None,
     ) -> list[RunEntry]:
         """The runs, the newest first.
 
@@ -271,8 +281,9 @@ class Journal(Listing):
             run: Only the one with this id.
             text: Only those with these words, as in a `RunQuery`; those that `catch_up` has not indexed are not found.
             most: At most so many of them; `None`: all.
+            command: Only those of this command.
         """
-        given = {"started >= ?": since, "started < ?": before, "name = ?": name, "id = ?": run}
+        given = {"started >= ?": since, "started < ?": before, "name = ?": name, "id = ?": run, "command = ?": command}
         given[f"id IN (SELECT run FROM listing WHERE number IN ({MATCHING} ?))"] = match_of(text) or None
         limits = {condition: value for condition, value in given.items() if value is not None}
         found = self._entries(" AND ".join(limits), tuple(limits.values()))

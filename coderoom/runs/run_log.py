@@ -217,6 +217,14 @@ class RunLog(Writer, StepObserver):
         """The number of the last step; 0 if there is none."""
         return self._number
 
+    def hold(self) -> None:
+        """Keep other processes from going on with the run, as a further task may follow."""
+        self._try(lambda journal: journal.hold(str(self.run)))
+
+    def let_go(self) -> None:
+        """Let other processes go on with the run."""
+        self._try(lambda journal: journal.let_go(str(self.run)))
+
     def add_said(self, said: Said) -> None:
         """Write what a person has said to a run beside its tasks."""
         if self._journal is not None:

@@ -23,7 +23,7 @@ from coderoom.executors import Checkpoints, SandboxCodeExecutor
 from coderoom.runs.durable import Run
 from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
-from coderoom.runs.journal import FILES_IN, RAN_IN
+from coderoom.runs.journal import FILES_IN, RAN_IN, without_files
 from coderoom.runs.prompt.folder import Facts, diff_of, differing, facts_of, without_own
 from coderoom.runs.record import RunRecord, network_words
 from coderoom.runs.said import Said
@@ -37,6 +37,7 @@ _MOST_TOLD: Final = 4_000
 _MOST_MARKS: Final = 5
 """How many tasks can be undone. Each has a copy of the working folder."""
 _MOST_CALLS: Final = 10
+_MOST_SHOWN: Final = 2_000
 _LONGEST_TASK: Final = 60
 
 
@@ -84,6 +85,7 @@ class Chat:
         records: The records of those that were not undone.
         files: The names of files that go with the next task.
         told: What else the model is told with the next task.
+        repeated: The records of tasks from before, in a chat that goes on.
         files_before: The files of the working folder when the chat began.
     """
 
@@ -92,6 +94,7 @@ class Chat:
         self.view = view
         self.spent: list[RunRecord] = []
         self.records: list[RunRecord] = []
+        self.repeated: list[RunRecord] = []
         self.files = [] if run.task else [file.name for file in run.prepared.request.files]
         self.told: list[str] = []
         self.files_before: Facts = {}
@@ -102,6 +105,21 @@ class Chat:
     def begin(self) -> None:
         """Note the files at the beginning."""
         self.files_before = {} if self.folder is None else without_own(facts_of(self.folder))
+
+    async def repeat(self) -> None:
+        """Go through the tasks of a chat that goes on, of which nothing is asked or run again, and show them."""
+        self.repeated = await self.run.repeat()
+        self.spent, self.records = list(self.repeated), list(self.repeated)
+        self.run.log.hold()
+        if not self.repeated:
+            return
+        for record in self.repeated:
+            self.say(f"> {without_files(record.task)}", "dim")
+        last = self.repeated[-1]
+        if last.cancelled:
+            self.say("The last task had not ended. The team knows what was done until then.", "yellow")
+        elif last.answer:
+            self.say(bound_output(last.answer, _MOST_SHOWN))
 
     def overlaid(self) -> SandboxCodeExecutor | None:
         """The executor that keeps changes apart from the working folder; `None` if there is none."""
@@ -138,6 +156,7 @@ class Chat:
             await run.go_on(record, self.view.show, begin=partial(self.view.begin, record), close=False)
         finally:
             self.view.stop()
+            run.log.hold()
             self._note_files()
         self.view.end(record)
         return record
@@ -293,7 +312,8 @@ class Chat:
             return await self.run.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
 
     async def close(self) -> None:
-        """Close the team."""
+        """Close the team, and leave the run to others."""
+        self.run.log.let_go()
         await self.run.close()
 
 

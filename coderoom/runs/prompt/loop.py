@@ -31,7 +31,7 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
         owns_process: Whether the process does nothing else, so that no child process may outlive the chat.
 
     Returns:
-        The records of the tasks.
+        The records of the tasks; of a chat that goes on, those of the new ones.
 
     Raises:
         SandboxUnavailable: A sandbox broke, or no wall works.
@@ -41,15 +41,18 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
         chatting = Chat(run, console, RunView(console, region=reader.region))
         with pausing_for_questions(chatting.view.pause):
             await _chat(chatting, run, reader, owns_process)
-    return chatting.records
+    repeated = set(map(id, chatting.repeated))
+    return [record for record in chatting.records if id(record) not in repeated]
 
 
 async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) -> None:
-    record = run.prepared.record
+    record, goes_on = run.prepared.record, bool(run.past)
     if owns_process:
         adopt_orphans()
     try:
-        if not record.task:  # What is missing is known before the first one.
+        if goes_on:
+            await chatting.repeat()
+        elif not record.task:  # What is missing is known before the first one.
             try:
                 await start_sandboxes(executors_of(run.prepared.team))
             except CodeRoomError as error:
@@ -68,7 +71,7 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
                 reader.take_back()
             line, is_task = await _ask(reader), False
     finally:
-        if not chatting.spent and not record.error:
+        if not chatting.spent and not record.error and not goes_on:
             run.log.discard()
         await chatting.close()
         if owns_process:

@@ -1,0 +1,118 @@
+"""Chats that go on in another process, with a model service that counts what it is asked."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from coderoom.runs import Journal
+from tests.support.commands import coderoom, environment
+from tests.support.openai_server import OpenAIServer
+
+pytestmark = pytest.mark.slow
+
+SETS = ["```python\nx = 41\nprint('x is', x)\n```", "It is set."]
+ADDS = ["```python\nx += 1\n```", "One more."]
+SHOWS = ["```python\nprint('x is now', x)\n```", "That is it."]
+
+
+class Service:
+    """A model service, and chats with it in a folder."""
+
+    def __init__(self, path: Path, server: OpenAIServer) -> None:
+        self.path, self.server = path, server
+        self.env = {"CODEROOM_JOURNAL": str(path / "journal"), "CODEROOM_API_KEY": "k", "COLUMNS": "200"}
+        self.first = ["code-act", "--model", f"{server.base_url}#m", "--workspace", "work"]
+
+    def chat(self, *arguments: str, lines: str = "", code: int = 0) -> str:
+        done = coderoom("chat", *arguments, cwd=self.path, env=self.env, stdin=lines)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def asked(self) -> str:
+        """The messages of the last request."""
+        return str(self.server.requests[-1].body["messages"])
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with OpenAIServer([*SETS, *ADDS, *SHOWS]) as server:
+        yield Service(tmp_path, server)
+
+
+def test_a_chat_goes_on_after_what_was_said_run_and_undone(service: Service) -> None:
+    service.chat(*service.first, lines="Set x.\n/run x = 7\nAdd one.\n/undo\n")
+    shown = service.chat("--continue", lines="/vars\nShow x.\n/tokens\n")
+    assert "> Set x.\nIt is set.\n" in shown
+    assert "x is now 7" in shown
+    assert "Add one." not in shown + service.asked()
+    assert "Set x." in service.asked()
+    assert len(service.server.requests) == 6
+    entry = Journal(service.path / "journal").find("last")
+    assert (entry.command, entry.outcome, len(Journal(service.path / "journal").runs())) == ("chat", "ok", 1)
+
+
+def test_a_chat_that_was_killed_in_a_task_goes_on_without_paying_twice(tmp_path: Path) -> None:
+    endless = "```python\nopen('ran', 'a').write('x')\nwhile True: pass\n```"
+    with OpenAIServer([*SETS, endless, *SHOWS]) as server:
+        service = Service(tmp_path, server)
+        command = [sys.executable, "-m", "coderoom", "chat", *service.first]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=environment(service.env), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"Set x.\nLoop.\n")
+            process.stdin.flush()
+            while not (tmp_path / "work" / "ran").exists():
+                time.sleep(0.05)
+            process.send_signal(signal.SIGKILL)
+        shown = service.chat("--continue", "code-act", lines="Show x.\n")
+        assert "The last task had not ended." in shown
+        assert "x is now 41" in shown
+        assert "Loop." in service.asked()
+        assert (tmp_path / "work" / "ran").read_text() == "x"
+        assert len(server.requests) == 5
+
+
+def test_a_chat_is_chosen_by_its_id_or_from_a_list(service: Service) -> None:
+    service.chat(*service.first, lines="Set x.\n")
+    service.chat(*service.first, "--max-turns", "1", code=1, lines="Add one.\n")
+    newer, older = (entry.id for entry in Journal(service.path / "journal").runs())
+    shown = service.chat("--resume", code=2)
+    assert shown.index(newer) < shown.index(older)
+    assert "Set x." in shown
+    assert "has no chat with the team 'analyst'" in service.chat("--resume", "analyst", code=2)
+    assert "> Set x." in service.chat("--resume", older)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "coderoom", "chat", "--resume"]
+    with subprocess.Popen(
+        command, cwd=service.path, env=environment(service.env), stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
+        os.close(theirs)
+        text = b""
+        with suppress(OSError):  # The other side is closed.
+            while data := os.read(ours, 65536):
+                text += data
+                if data.endswith(b"[1] "):
+                    os.write(ours, b"2\n")
+                if b"/help lists" in data:
+                    os.write(ours, b"\x04")
+    os.close(ours)
+    assert process.returncode == 0, text
+    assert b"> Set x." in text
+
+
+def test_what_does_not_go_with_a_past_chat_is_refused(service: Service) -> None:
+    assert "has no chat to go on with" in service.chat("--continue", code=2)
+    assert "leave out --wall" in service.chat("--continue", "--wall", "none", code=2)
+    assert "leave one of them out" in service.chat("--continue", "--resume", code=2)
+    assert "Name a team" in service.chat(code=2)
