@@ -11,8 +11,9 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 __all__ = ["ERRORED", "NOT_PASSED", "PASSED", "UNCHECKED", "Batch", "Result", "read_results", "read_settings"]
 
 _LOCK: Final = ".lock"
+_PAGE_SECONDS: Final = 5.0
 
 
 @dataclass
@@ -187,6 +189,7 @@ class Batch:
             self._running = [asyncio.create_task(self._run_items()) for _ in range(slots)]
             for run in self._running:
                 run.add_done_callback(lambda _: self._changed.set())
+            self._page = asyncio.create_task(self._write_page_again())
         return self
 
     async def __aexit__(
@@ -198,20 +201,35 @@ class Batch:
         """End the runs that go on, which are resumed when the batch is started again, and write the pages."""
         if not all(run.done() for run in self._running):
             self.stop()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        self._page.cancel()
+        await asyncio.gather(*self._running, self._page, return_exceptions=True)
         self._left.close()
         self.isolation = ", ".join(sorted(self._engine.walls)) or self.isolation
         await self._engine.close()
         if self._failure is None:  # Such as a full disk.
             ended = [f"Ended early: {self.stopped}."] * bool(self.stopped)
             with refusing(f"The results in {str(self.out)!r} cannot be summed up"):
-                writing = asyncio.to_thread(write_batch_page, self.out, self.bad_lines, [*self.notes, *ended])
-                self.summary = await run_uncancellable(writing)
+                self.summary = await self._write_page(*ended)
                 await run_uncancellable(asyncio.to_thread(write_parquet, self.out))
         self._opened.close()
 
     def _repr_html_(self) -> str:
         return self.summary._repr_html_()
+
+    async def _write_page_again(self) -> None:
+        """Write the page while the runs go on, for a twentieth of the time at most."""
+        pause, known = 1.0, 0
+        while True:
+            await asyncio.sleep(pause)
+            begin, size = time.monotonic(), (self.out / RESULTS).stat().st_size
+            if size > known:
+                with suppress(OSError, RequestError):  # If the disk is full, the results say so.
+                    await self._write_page("The batch goes on: open the page again for newer results.")
+            pause, known = max(_PAGE_SECONDS, 20 * (time.monotonic() - begin)), size
+
+    async def _write_page(self, *sentences: str) -> Summary:
+        notes = [*self.notes, *sentences]
+        return await run_uncancellable(asyncio.to_thread(write_batch_page, self.out, [*self.bad_lines], notes))
 
     def stop(self, why: str = "it was interrupted") -> None:
         """End the runs that go on, and the batch, as Ctrl-C does."""

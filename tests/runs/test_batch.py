@@ -440,6 +440,21 @@ async def test_a_loop_may_be_left_and_nobody_else_may_enter(tmp_path: Path, monk
     assert batch.notes == ["n/1 has changed since its run: its result is that of before."]
 
 
+@pytest.mark.slow
+async def test_the_page_is_written_while_the_runs_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks(tmp_path, 20)
+    with OpenAIServer(respond=lambda request: replace(double(request), delay=0.3)) as server:
+        for name, value in env(server).items():
+            monkeypatch.setenv(name, value)
+        batch = Batch(TEAM, tmp_path / "tasks.jsonl", tmp_path / "out", task="Twice ${n}?", concurrency=1)
+        async with batch:
+            while not (tmp_path / "out" / "index.html").exists():
+                await asyncio.sleep(0.05)
+            assert len([*read_results(tmp_path / "out")]) < 20
+            assert "The batch goes on" in (tmp_path / "out" / "index.html").read_text()
+    assert "The batch goes on" not in (tmp_path / "out" / "index.html").read_text()
+
+
 def test_the_estimate_is_that_of_the_literature() -> None:
     made = [
         Result(str(item), repeat, "passed" if repeat <= passed else "failed", "ok", "", "", 0, 0, None, 0, 0, "", 0.0)
