@@ -32,6 +32,7 @@ from coderoom.runs.durable import GO_ON
 from coderoom.runs.exec_view import NO_WALL, show_isolation
 from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
 from coderoom.runs.story import (
+    USER,
     Branching,
     Code,
     Decision,
@@ -85,6 +86,7 @@ class RunView:
         all_branches: Whether the code and output of all branches is shown, and not only of those that went on.
         answer_elsewhere: Whether the answer is printed elsewhere, and is not in the summary.
         brief: Whether nothing is shown but what the run waits for, and the summary if it did not succeed.
+        tasks_elsewhere: Whether tasks are shown elsewhere, as at a prompt.
         region: Makes the region for what changes, of what tells its content; by default below what was shown last.
     """
 
@@ -95,12 +97,14 @@ class RunView:
         all_branches: bool = False,
         answer_elsewhere: bool = False,
         brief: bool = False,
+        tasks_elsewhere: bool = False,
         region: Callable[[Callable[[], RenderableType]], Region] | None = None,
     ) -> None:
         self._console = console
         self._all_branches = all_branches
         self._answer_elsewhere = answer_elsewhere
         self._brief = brief
+        self._tasks_elsewhere = tasks_elsewhere
         self._region = region or self._below
         self._folding = Folding()
         self._speaker: str | None = None
@@ -134,7 +138,7 @@ class RunView:
         if isinstance(told, Streamed):
             self._stream(told)
             return
-        if (entry := self._folding.fold(told)) is None:
+        if (entry := self._folding.fold(told)) is None or (self._tasks_elsewhere and entry.source == USER):
             return
         self._streamed = ""
         self._release()

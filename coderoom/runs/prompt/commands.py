@@ -269,6 +269,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens),
     "/cost": Command("", "Shows what they cost by list price.", _cost),
     "/save": Command("FILE", "Writes the conversation as Markdown.", _save, paths),
-    "/exit": Command("", "Ends the chat, as an empty line does.", _help),
+    "/exit": Command("", "Ends the chat, as Ctrl-D does.", _help),
 }
 """The commands by their names."""

@@ -38,7 +38,8 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
         MissingDependencyError: A package to preload is not installed.
     """
     async with reading_tasks(console, COMMANDS, remembers=run.log.path is not None) as reader:
-        chatting = Chat(run, console, RunView(console, region=reader.region))
+        has_prompt = reader.region is not None
+        chatting = Chat(run, console, RunView(console, tasks_elsewhere=has_prompt, region=reader.region))
         with pausing_for_questions(chatting.view.pause):
             await _chat(chatting, run, reader, owns_process)
     repeated = set(map(id, chatting.repeated))

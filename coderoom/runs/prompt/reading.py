@@ -28,6 +28,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import ANSI, merge_formatted_text
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import Dimension
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -46,8 +47,10 @@ _STILL_WORKS: Final = "The team works. Ctrl-C ends the task."
 _QUESTION_WAITS: Final = "A question waits until you stop typing."
 _QUIET_SECONDS: Final = 1.0
 """For how long nobody must have typed before the keyboard goes to a question."""
+_DRAWN_AT_ONCE: Final = 5_000
 _POLL_SECONDS: Final = 0.02
 _FRAME_SECONDS: Final = 0.1
+_MENU_ROWS: Final = 8
 _SHOWN_LINES: Final = 10
 _LONGEST_LINE: Final = 500
 _ENDS: Final = (signal.SIGHUP, signal.SIGTERM)
@@ -226,7 +229,8 @@ class Prompt:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(_FRAME_SECONDS)
+            # A long text takes long to be drawn.
+            await asyncio.sleep(_FRAME_SECONDS * (1 + len(self._document.text) // _DRAWN_AT_ONCE))
             if self._content is not None and not self._is_aside:
                 self.redraw()
 
@@ -287,9 +291,16 @@ class Prompt:
             # It does not ask the terminal where the cursor is: the reply could come when a question is asked.
             output=Vt100_Output(stdout, size, term=os.environ.get("TERM"), enable_cpr=False),
         )
+        session.layout.current_window.height = self._height
         session.app.key_processor.before_key_press += self._typed
         session.default_buffer.on_text_changed += self._edited
         return session
+
+    def _height(self) -> Dimension:
+        """The line takes a third of the terminal at most, or what a menu needs, so that what the team does is seen."""
+        is_completing = self._session.default_buffer.complete_state is not None
+        most = max(3, self._session.output.get_size().rows // 3)
+        return Dimension(min=_MENU_ROWS, max=max(_MENU_ROWS, most)) if is_completing else Dimension(max=most)
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -27,15 +28,18 @@ DONE = "That is done."
 class Screen:
     """A chat in a terminal of its own."""
 
-    def __init__(self, folder: Path, replies: Sequence[str], team: str = "code-act", width: int = 100) -> None:
+    def __init__(
+        self, folder: Path, replies: Sequence[str], team: str = "code-act", term: str = "tmux-256color"
+    ) -> None:
         self.folder, self._socket = folder, tempfile.mktemp(dir=folder)
+        self.history = folder / "state" / "coderoom" / "tasks.jsonl"
         model = recording(folder / "replies.json", replies)
         state = {"XDG_STATE_HOME": str(folder / "state"), "CODEROOM_JOURNAL": str(folder / "journal.sqlite3")}
-        kept = {**environment(state), "TERM": "screen-256color"}
+        kept = {**environment(state), "TERM": "xterm"}
         del kept["COLUMNS"]
         command = [sys.executable, "-m", "coderoom", "chat", team, "--model", model, "--workspace", "w"]
         (folder / "w").mkdir(exist_ok=True)
-        line = f"{shlex.join(command)}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
+        line = f"TERM={term} {shlex.join(command)}; echo ended with $?; stty -a | grep -o ' -*icanon'; exec cat"
         self.tmux(
             "-f",
             os.devnull,
@@ -47,7 +51,7 @@ class Screen:
             "new-session",
             "-d",
             "-x",
-            str(width),
+            "100",
             "-y",
             "40",
             "-c",
@@ -100,8 +104,9 @@ class Screen:
         self.until(lambda: self.line == wanted)
 
     def tasks(self) -> list[str]:
-        """The tasks that the team was given, as the view shows them."""
-        return re.findall(r"^user ─+\n((?:.+\n)*)", self.text, re.MULTILINE)
+        """The tasks that the team was given."""
+        found = re.findall(r"^> (.+(?:\n  .+)*)\n(?!  )", self.text, re.MULTILINE)
+        return [task.replace("\n  ", "\n") for task in found]
 
     def end(self) -> None:
         self.tmux("kill-server")
@@ -131,13 +136,13 @@ def test_a_paste_is_one_task_whatever_its_length(open_chat: Open) -> None:
     chat.until_line("first\n  second\n  third")
     chat.type("Enter")
     chat.until("no_code")
-    assert chat.tasks() == ["first\nsecond\nthird\n"]
+    assert chat.tasks() == ["first\nsecond\nthird"]
     chat.paste("".join(f"line {number} of a long paste\n" for number in range(2_000)) + "its end")
     chat.until("its end")
     chat.type("Enter")
     chat.until(lambda: chat.text.count("no_code") == 2)
-    assert "line 1999 of a long paste" in chat.tasks()[1]
-    assert len(chat.tasks()) == 2
+    assert [task.splitlines()[-1] for task in chat.tasks()] == ["third", "… and 1,991 more lines"]
+    assert json.loads(chat.history.read_text().splitlines()[-1]).endswith("line 1999 of a long paste\nits end")
 
 
 def test_lines_history_and_what_is_not_kept(open_chat: Open) -> None:
@@ -150,15 +155,14 @@ def test_lines_history_and_what_is_not_kept(open_chat: Open) -> None:
     chat.until(lambda: chat.text.count("no_code") == 2)
     chat.type("exit", "Enter")
     chat.until("ended with")
-    history = chat.folder / "state" / "coderoom" / "tasks.jsonl"
-    assert stat.S_IMODE(history.stat().st_mode) == 0o600
-    assert "secret" not in history.read_text()
+    assert stat.S_IMODE(chat.history.stat().st_mode) == 0o600
+    assert "secret" not in chat.history.read_text()
     chat = open_chat()
     chat.type("Up", "Up")
     chat.until_line("one\n  two\n  three")
     chat.type("Home", "BSpace", "!", "Enter")
     chat.until("no_code")
-    assert chat.tasks() == ["one\ntwo!three\n"]
+    assert chat.tasks() == ["one\ntwo!three"]
 
 
 def test_what_is_typed_while_the_team_works_comes_next(open_chat: Open) -> None:
@@ -169,7 +173,7 @@ def test_what_is_typed_while_the_team_works_comes_next(open_chat: Open) -> None:
     chat.until("queued: And then this.")
     (chat.folder / "w" / "go").touch()
     chat.until("The second answer.")
-    assert chat.tasks() == ["Begin.\n", "And then this.\n"]
+    assert chat.tasks() == ["Begin.", "And then this."]
     chat.until_line("half of a ta")
 
 
@@ -218,7 +222,7 @@ def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Ope
     chat.until("│ was allowed")
     chat.until("outcome  ok")
     chat.until(lambda: len(chat.tasks()) == 6)
-    assert chat.tasks()[1:] == ["y\n", *["yesy\n"] * 4]
+    assert chat.tasks()[1:] == ["y", *["yesy"] * 4]
     chat.until_line("yes")
 
 
@@ -260,7 +264,7 @@ def test_an_editor_changes_the_task(open_chat: Open, monkeypatch: pytest.MonkeyP
     chat.until("and more")
     chat.type("Enter")
     chat.until("no_code")
-    assert chat.tasks() == ["A task\nand more\n"]
+    assert chat.tasks() == ["A task\nand more"]
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -284,3 +288,26 @@ def test_sigterm_leaves_the_terminal_as_it_was(open_chat: Open) -> None:
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     os.kill(int(child), signal.SIGTERM)
     chat.until("ended with 0\n icanon")
+
+
+def test_a_plain_terminal_has_plain_lines(open_chat: Open) -> None:
+    chat = open_chat([DONE], term="dumb")
+    chat.type("Begin.", "Enter")
+    chat.until("no_code")
+    chat.type("Enter")
+    chat.until("ended with 1")
+    assert "\x1b" not in chat.tmux("capture-pane", "-p", "-e", "-S", "-")
+
+
+def test_what_models_and_code_say_cannot_control_the_terminal(open_chat: Open) -> None:
+    hostile = "\x1b]0;taken\x07\x1b[2J\x1b[31mred\x1b[0m \x9b5n"
+    chat = open_chat([f"{WAITS}\n{hostile}", DONE])
+    chat.type("Begin.", "Enter")
+    chat.until("while not os.path.exists")
+    chat.type("queued", "Enter")
+    chat.paste("\x1b[2Jpasted \u202e")
+    chat.until("␛]0;taken␇")
+    chat.until("^[[2Jpasted")
+    assert chat.tmux("display-message", "-p", "#{pane_title}").strip() != "taken"
+    (chat.folder / "w" / "go").touch()
+    chat.until("outcome  ok")
