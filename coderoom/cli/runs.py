@@ -33,6 +33,9 @@ ReviewOption = Annotated[
     bool,
     typer.Option("--review", help="Show what code has changed, and ask whether it is written into the workspace."),
 ]
+OpenOption = Annotated[
+    bool, typer.Option("--open", help="Open the pictures that the code has made, with the desktop's program for them.")
+]
 MaxTurnsOption = Annotated[
     int | None, app.option("N", "The most turns, instead of the team's own limit.", "--max-turns", min=1)
 ]
@@ -123,6 +126,7 @@ def run(
         bool, typer.Option("--continue", help="Go on with the conversation and variables of the team's last run.")
     ] = False,
     review: ReviewOption = False,
+    opens: OpenOption = False,
     record: app.RecordOption = None,
     cache: Annotated[
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
@@ -145,6 +149,7 @@ def run(
     from coderoom.configs import find_source
     from coderoom.runs import open_journal
 
+    opening = _opener(opens)
     console = _console(as_json, prints)
     kept = open_journal(journal, off=no_journal)
     last = last_run(kept, team, cache, options) if goes_on else None
@@ -165,7 +170,7 @@ def run(
     else:
         prepared = _request(source, text, of_agents, **options).prepare()
         going = Run.begin(prepared, kept, budget=make_budget(limits), cached=cache, recording=record)
-    return _go(going, context, console, as_json, debug, otlp, review, prints)
+    return _go(going, context, console, as_json, debug, otlp, review, prints, opening)
 
 
 def _console(as_json: bool, prints: bool) -> Console:
@@ -173,6 +178,13 @@ def _console(as_json: bool, prints: bool) -> Console:
     from rich.console import Console
 
     return Console(stderr=prints or not sys.stdout.isatty(), quiet=as_json)
+
+
+def _opener(opens: bool) -> list[str] | None:
+    """What opens pictures, if they are to be opened; known before anything is run."""
+    from coderoom.runs.pictures import opener
+
+    return opener() if opens else None
 
 
 def _show_team(console: Console, name: str) -> None:
@@ -283,12 +295,13 @@ def _go(
     otlp: str | None,
     review: bool = False,
     prints: bool = False,
+    opening: Sequence[str] | None = None,
 ) -> int:
     """Run it to its end and show it."""
     from coderoom._util.terminal import pausing_for_questions
     from coderoom.runs import RunView, asking_a_person, exporting
 
-    view = RunView(console, answer_elsewhere=console.stderr, brief=prints)
+    view = RunView(console, answer_elsewhere=console.stderr, brief=prints, opener=opening)
     ask = asking_a_person(Path(run.prepared.request.workspace or "")) if review else None
     try:
         with pausing_for_questions(view.pause), exporting(otlp):
@@ -323,6 +336,7 @@ def chat(
     ] = False,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
+    opens: OpenOption = False,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
@@ -340,6 +354,7 @@ def chat(
     from coderoom.configs import find_source
     from coderoom.runs import open_journal
 
+    opening = _opener(opens)
     console, kept = Console(), open_journal(journal, off=no_journal)
     entry = _past_chat(kept, team, goes_on, resume, options) if goes_on or resume else None
     if entry is None and not team:
@@ -358,7 +373,7 @@ def chat(
         more = {"folder": str(Path.cwd())}
         run = Run.begin(prepared, kept, command="chat", budget=make_budget(limits), recording=record, more=more)
     with exporting(otlp):
-        records = asyncio.run(chat(run, console, owns_process=bool(context.obj)))
+        records = asyncio.run(chat(run, console, owns_process=bool(context.obj), opener=opening))
     interrupted = bool(records) and records[-1].cancelled
     return end_code(all(record.succeeded for record in records), interrupted)
 
@@ -436,6 +451,7 @@ def execute(
     no_journal: app.NoJournalOption = False,
     workspace_mode: WorkspaceModeOption = None,
     review: ReviewOption = False,
+    opens: OpenOption = False,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> int:
@@ -447,6 +463,7 @@ def execute(
     """
     from coderoom._util.terminal import make_console
     from coderoom.runs import Writer, asking_a_person, open_journal, read_blocks, run_file
+    from coderoom.runs.pictures import open_pictures
 
     if review and "-" in (file, stdin):
         raise RequestError("--review asks on standard input, which has the code or what it reads: name a file.")
@@ -458,6 +475,7 @@ def execute(
         given = app.standard_input_as_it_comes() if len(source.blocks) == 1 else app.standard_input()
     elif stdin is not None:
         given = _content(stdin)
+    opening = _opener(opens)
     writer = Writer(open_journal(journal, off=no_journal))
     with ExitStack() as stack:
         observers: Sequence[StepObserver] = ()
@@ -487,6 +505,8 @@ def execute(
             ask=asking_a_person(workspace.resolve()) if review else None,
         )
         result = asyncio.run(run_it)
+    if opening is not None:
+        open_pictures(result.files, opening)
     if writer.failure:
         typer.echo(writer.failure, err=True)
     return app.end(result, as_json, file=file)

@@ -11,6 +11,7 @@ from coderoom._util.text import visible
 from coderoom.outcome import Outcome
 from coderoom.runs.doctor import NOT_ISOLATED
 from coderoom.runs.exec_source import Source
+from coderoom.runs.pictures import linked, show_pictures
 from coderoom.sandbox import choose_wall
 
 if TYPE_CHECKING:
@@ -130,8 +131,15 @@ class ExecView:
         words = f"{well} of {result.total} blocks succeeded" + (", then it was cancelled" if result.cancelled else "")
         show_line(self._console, words, style)
         if result.files:
-            files = ", ".join(os.path.relpath(file) for file in result.files)
-            show_line(self._console, f"files made or changed: {files}", "dim")
+            show_pictures(self._console, result.files)
+            words = "files made or changed: "
+            if isinstance(self._console, PlainConsole):
+                show_line(self._console, f"{words}{', '.join(map(os.path.relpath, result.files))}")
+            else:
+                from rich.text import Text
+
+                links = linked(result.files, os.path.relpath, ", ")
+                self._console.print(Text.assemble(words, links, style="dim"), soft_wrap=True)
         if result.reviewed is not None:
             show_line(self._console, str(result.reviewed))
         for block in result.source.skipped:

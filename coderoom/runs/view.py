@@ -30,6 +30,7 @@ from coderoom.outcome import Outcome
 from coderoom.runs.branches import Branches
 from coderoom.runs.durable import GO_ON
 from coderoom.runs.exec_view import NO_WALL, show_isolation
+from coderoom.runs.pictures import linked, open_pictures, show_pictures
 from coderoom.runs.record import UNFINISHED, RunRecord, network_words, output_beside
 from coderoom.runs.story import (
     USER,
@@ -87,6 +88,7 @@ class RunView:
         answer_elsewhere: Whether the answer is printed elsewhere, and is not in the summary.
         brief: Whether nothing is shown but what the run waits for, and the summary if it did not succeed.
         tasks_elsewhere: Whether tasks are shown elsewhere, as at a prompt.
+        opener: The command that opens pictures which the code has made; `None`: they are not opened.
         region: Makes the region for what changes, of what tells its content; by default below what was shown last.
     """
 
@@ -98,6 +100,7 @@ class RunView:
         answer_elsewhere: bool = False,
         brief: bool = False,
         tasks_elsewhere: bool = False,
+        opener: Sequence[str] | None = None,
         region: Callable[[Callable[[], RenderableType]], Region] | None = None,
     ) -> None:
         self._console = console
@@ -105,6 +108,7 @@ class RunView:
         self._answer_elsewhere = answer_elsewhere
         self._brief = brief
         self._tasks_elsewhere = tasks_elsewhere
+        self._opener = opener
         self._region = region or self._below
         self._folding = Folding()
         self._speaker: str | None = None
@@ -173,9 +177,11 @@ class RunView:
         self._console.print(rendering)
 
     def end(self, record: RunRecord) -> None:
-        """Show the summary."""
+        """Show the summary, and pictures that the code has made where the terminal can."""
         self._release()
         self.stop()
+        if self._opener is not None:
+            open_pictures(record.files, self._opener)
         if self._brief and record.succeeded:
             self._notices(record)
             return
@@ -183,6 +189,7 @@ class RunView:
         if self._streamed:  # The run ended before the message was complete.
             self._console.print(Text(visible(self._streamed), style="dim"))
         self._console.print(Rule(style="dim"))
+        show_pictures(self._console, record.files)
         self._console.print(_summary(record, with_answer=not self._answer_elsewhere))
         self._notices(record)
 
@@ -344,7 +351,7 @@ def _summary(record: RunRecord, *, with_answer: bool) -> RenderableType:
         "time": f"{record.seconds:.1f} s",
         "run": record.run,
         "go on": go_on,
-        "files": "\n".join(map(_short, record.files)) or "none written",
+        "files": linked(record.files, _short, "\n") if record.files else "none written",
         "changes": None if record.reviewed is None else str(record.reviewed),
         "network": network_words(record.network),
     }
@@ -354,7 +361,8 @@ def _summary(record: RunRecord, *, with_answer: bool) -> RenderableType:
     table.add_column()
     for name, value in rows.items():
         if value:
-            table.add_row(name, Text(visible(value), style=styles.get(name, "")))
+            words = Text(visible(value), style=styles.get(name, "")) if isinstance(value, str) else value
+            table.add_row(name, words)
     if not record.succeeded or not record.answer or not with_answer:
         return table
     panels = [Panel(_bounded(record.answer), title="answer", title_align="left", border_style="green")]

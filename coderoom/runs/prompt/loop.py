@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
 
+from coderoom._util.pictures import protocol_of
 from coderoom._util.terminal import pausing_for_questions
 from coderoom.errors import CodeRoomError, JournalError, SandboxUnavailable
 from coderoom.executors import adopt_orphans, end_descendants
@@ -22,13 +24,16 @@ _ENDS: Final = ("exit", "quit", "/exit", "/quit")
 _ASKS_HELP: Final = ("help", "?")
 
 
-async def chat(run: Run, console: Console, *, owns_process: bool = False) -> list[RunRecord]:
+async def chat(
+    run: Run, console: Console, *, owns_process: bool = False, opener: Sequence[str] | None = None
+) -> list[RunRecord]:
     """Read tasks and commands from standard input, a line each, until there is none.
 
     Args:
         run: The team; its task comes first if it is not empty.
         console: Where to show the runs.
         owns_process: Whether the process does nothing else, so that no child process may outlive the chat.
+        opener: The command that opens pictures which the code has made; `None`: they are not opened.
 
     Returns:
         The records of the tasks; of a chat that goes on, those of the new ones.
@@ -37,9 +42,11 @@ async def chat(run: Run, console: Console, *, owns_process: bool = False) -> lis
         SandboxUnavailable: A sandbox broke, or no wall works.
         MissingDependencyError: A package to preload is not installed.
     """
+    protocol_of(console.file)  # It may ask the terminal, which nobody else must read meanwhile.
     async with reading_tasks(console, COMMANDS, remembers=run.log.path is not None) as reader:
         has_prompt = reader.region is not None
-        chatting = Chat(run, console, RunView(console, tasks_elsewhere=has_prompt, region=reader.region))
+        view = RunView(console, tasks_elsewhere=has_prompt, opener=opener, region=reader.region)
+        chatting = Chat(run, console, view)
         with pausing_for_questions(chatting.view.pause):
             await _chat(chatting, run, reader, owns_process)
     repeated = set(map(id, chatting.repeated))
