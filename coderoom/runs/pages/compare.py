@@ -29,7 +29,8 @@ def compare_page(journal: Journal, ids: Sequence[str]) -> str:
         RequestError: There are not two, or one of them is not in the journal.
     """
     if len(ids) != 2:
-        raise RequestError(f"{len(ids)} runs are chosen; choose two in the list, and compare them then.")
+        chosen = f"{len(ids)} {'was' if len(ids) == 1 else 'were'} chosen"
+        raise RequestError(f"Two runs are compared, and {chosen}: choose two in the list.")
     entries = [journal.find(run) for run in ids]
     rows = [journal.listed(RunQuery(run=entry.id)).rows[0] for entry in entries]
     before, now = (_code_of(journal, entry) for entry in entries)

@@ -17,6 +17,7 @@ from coderoom._util.files import refusing
 from coderoom.errors import CodeRoomError, JournalError
 from coderoom.runs.journal import Journal
 from coderoom.runs.pages.compare import compare_page
+from coderoom.runs.pages.frame import page_of, text_html
 from coderoom.runs.pages.run import run_page
 from coderoom.runs.pages.run_requests import request_html
 from coderoom.runs.pages.runs_list import runs_list_page
@@ -93,7 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
                 page = run_page(journal, entry, live=True)
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
-            self._send(404, str(error))
+            body = f'<h1>There is nothing here</h1><p class="notice bad" role="alert">{text_html(error)}</p>'
+            self._send(404, page_of("Nothing", body, trail=[("Runs", f"/{token}/")]), "text/html")
         finally:
             journal.close()
 

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import expect
 
 from coderoom.errors import RequestError
 from coderoom.runs import Journal, Step
 from coderoom.runs.listing import COLUMNS, RunQuery
 from coderoom.runs.pages.runs_list import runs_list_page
+
+from .browsing import browsing, serving, visiting
 
 HOSTILE = "<script>document.title = 'run'</script>\x1b[31m\u202e\" onfocus=alert(1) x='"
 
@@ -120,4 +123,64 @@ def test_the_page_says_what_is_wrong_with_an_address(tmp_path: Path) -> None:
         assert 'href="./"' in page
     assert "No run is like that" in runs_list_page(journal, {"team": "none"})
     assert "There are no more runs" in runs_list_page(journal, {"page": "9"})
+    journal.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+async def test_runs_are_found_followed_and_compared(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    for number in range(1, 121):
+        add_run(journal, number, outcome="error" if number % 4 == 0 else "ok")
+    add_run(journal, 200, task=HOSTILE, team=HOSTILE, outcome=HOSTILE, answer=HOSTILE, models={"coder": HOSTILE})
+    with serving(journal) as url:
+        async with browsing() as browser:
+            async with visiting(browser, 1280, "light") as page:
+                await page.goto(url)
+                rows, totals = page.locator("tbody tr"), page.locator(".totals")
+                await expect(rows).to_have_count(50)
+                await page.locator("#run-run-119 input").check()
+
+                going = journal.begin("run", "code-act", "It goes on", None, {}, "going")
+                await expect(page.locator("#run-going")).to_contain_text("running")
+                used = {"usage": {"prompt_tokens": 1000, "completion_tokens": 234}}
+                journal.add(going, Step(1, "model", "coder", "", 1.0, 1.0, {}, used))
+                await expect(page.locator("#run-going [data-label=tokens]")).to_have_text("1,234")
+                journal.end(going, "ok", {})
+                await expect(page.locator("#run-going .badge.good")).to_have_text("ok")
+                await expect(page.locator("#run-run-119 input")).to_be_checked()
+
+                await page.locator("#q").fill("task 77")
+                await expect(totals).to_have_text("1 run · 77 attempts · 231 tokens · $0.7700 · 23.0 s")
+                assert page.url == f"{url}?q=task%2077"
+                await expect(page.locator("#q")).to_be_focused()
+                await page.locator("#q").fill("")
+                await page.locator("[name=outcome]").select_option("error")
+                await expect(totals).to_contain_text("30 runs")
+                await page.locator("#by-tokens").click()
+                await expect(rows.first).to_contain_text("Task 120")
+                await expect(page.locator("th[aria-sort=descending]")).to_have_text("tokens")
+                await page.locator("[name=verdict]").select_option("not approved")
+                await expect(page.locator(".empty")).to_contain_text("No run is like that")
+                await page.go_back()
+                await expect(totals).to_contain_text("30 runs")
+                assert await page.locator("[name=outcome]").input_value() == "error"
+                await page.get_by_role("link", name="Clear").click()
+                await page.get_by_role("link", name="Next").click()
+                await expect(page.locator(".pages")).to_contain_text("51 to 100 of 122")
+
+                await rows.nth(0).locator("input").check()
+                await expect(page.get_by_role("button", name="Compare")).to_be_disabled()
+                await rows.nth(1).locator("input").check()
+                await page.get_by_role("button", name="Compare").click()
+                await expect(page.locator("h1")).to_have_text("Two runs")
+                await expect(page.locator(".sides ins").first).to_have_text("Answer 71")
+            async with visiting(browser, 400, "dark") as page:
+                await page.goto(f"{url}?q=document")
+                await expect(page.locator("tbody tr")).to_have_count(1)
+                assert await page.title() == "Runs"
+                height = await page.locator("tbody tr").evaluate("row => row.getBoundingClientRect().height")
+                assert height < 600
+                await page.locator("tbody a").click()
+                assert (await page.title()).startswith("<script>")
     journal.close()
