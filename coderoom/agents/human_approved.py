@@ -49,9 +49,10 @@ class HumanApprovedAgent(ArgumentsConfig, StreamingAgent, UserProxyAgent):
     It is a `UserProxyAgent` of AutoGen, so programs that provide input functions, AutoGen Studio for instance, provide
     one here too. Everything else is the other agent's: its turns, its messages, its state, its name.
 
-    Before code runs, the stream has a message with the code and the question, and the input function is called. A no
-    ends the turn with outcome `rejected`. A timeout, an error and three unclear answers count as no. Without an input
-    function the person is asked at the terminal, as by `coderoom.approval.HumanApproval`.
+    Before code runs, the stream has a message with the code and the question, and the input function is called. The
+    person may edit the code. The reason of a no goes to the agent's model; a no without one ends the turn with outcome
+    `rejected`. A timeout, an error and three unclear answers count as no. Without an input function the person is asked
+    at the terminal, as by `coderoom.approval.HumanApproval`.
 
     If the agent has its own approval, that one decides first, and the person decides what it leaves open.
 

@@ -152,7 +152,7 @@ async def read_line(descriptor: int) -> str | None:
             await asyncio.sleep(0)
 
 
-_CHOICES: Final = "y, n, n and why (the model gets your words), or e to edit the code [y/N/e] "
+_CHOICES: Final = "y, n, n and why (for the model), or e to edit it [y/N/e] "
 _CHOICES_OF_CHANGES: Final = "A reason may follow. [y/N] "
 _HELP: Final = "Please answer y or n; a reason may follow, as in: n because it deletes files\n"
 _SETTLE_SECONDS: Final = 0.15

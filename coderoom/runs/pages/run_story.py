@@ -24,6 +24,7 @@ from coderoom.runs.story import (
     Check,
     Code,
     Decision,
+    Edit,
     Entry,
     Folding,
     Output,
@@ -191,7 +192,8 @@ class StoryHtml:
         )
         self._attempts[told.source + told.branch] = self._mark(told, f"attempt {told.number}")
         shown = "".join(self._code(block.code, block.language) for block in told.blocks)
-        return f"<h3>attempt {told.number}</h3>{around}{shown}{self._difference(told.source, code)}"
+        edited = ", edited by a person" if isinstance(told, Edit) else ""
+        return f"<h3>attempt {told.number}{edited}</h3>{around}{shown}{self._difference(told.source, code)}"
 
     def _output(self, told: Output, output: str, outcome: str) -> str:
         style = "good" if outcome == "ok" else "bad"
