@@ -415,7 +415,7 @@ class _BatchSpending(Spending):
 def _write_page(page: Path, path: Path, entry: RunEntry) -> None:
     journal = Journal(path)
     try:
-        page.write_text(run_page(journal, entry), encoding="utf-8")
+        page.write_text(run_page(journal, entry, trail=[("Batch", "../index.html")]), encoding="utf-8")
     finally:
         journal.close()
 

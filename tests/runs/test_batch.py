@@ -82,7 +82,8 @@ def test_items_are_run_and_checked(tmp_path: Path) -> None:
     page = (tmp_path / "out" / "index.html").read_text()
     for result in results.values():
         assert f'href="pages/{result.run}.html"' in page
-        verdict = {"n/3": "not passed", "n/2": '<div class="good">ok</div>'}.get(result.id, "")
+        assert 'href="../index.html"' in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
+        verdict = {"n/3": "not passed", "n/2": '<span class="badge good">ok</span>'}.get(result.id, "")
         assert verdict in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
         assert result.answer in (tmp_path / "out" / "pages" / f"{result.run}.html").read_text()
     table = pyarrow.parquet.read_table(tmp_path / "out" / "results.parquet").to_pylist()

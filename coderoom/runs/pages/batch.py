@@ -112,7 +112,8 @@ def batch_page(
     """
     models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
     about = [("team", batch["team_name"]), ("model", models), ("items", batch["items"])]
-    lines = [line for line in summary_lines(summary.to_json()) if line[0] not in STATUSES]  # They stand above.
+    above = (*STATUSES, "pass@1")
+    lines = [line for line in summary_lines(summary.to_json()) if line[0] not in above]
     groups = list(summary.tags.groups())
     parts = [
         f"<h1>Batch</h1>{_headline(summary)}",
@@ -173,10 +174,10 @@ def _by_tag(summary: Summary) -> str:
     rows = []
     for tag, group in summary.tags.groups().items():
         rate = group.pass_rate
-        shown = ("not checked", "", "") if rate is None else (f"{rate[0]:.1%}", between(rate), interval_svg(rate))
+        shown = ("not checked", "") if rate is None else (f"{rate[0]:.1%}", f"{between(rate)}{interval_svg(rate)}")
         name = f'<a href="{_asked("tag", tag)}" dir="auto">{text_html(tag)}</a>'
         rows.append((name, f"{len(group.items):,}", f"{group.number:,}", *shown))
-    titles = {"tag": "item", "items": "number", "runs": "number", "pass rate": "number", "interval": "nowrap", "": ""}
+    titles = {"tag": "nowrap", "items": "number", "runs": "number", "pass rate": "number", "interval": "nowrap"}
     return f"<h2>By tag</h2>{table_html('By tag', titles, rows)}" if rows else ""
 
 

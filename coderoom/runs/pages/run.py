@@ -55,8 +55,8 @@ _TOOLS: Final = (
 )
 
 
-def run_page(journal: Journal, entry: RunEntry, *, live: bool = False) -> str:
-    """The page of a run, as HTML; a live one asks its server for what is new."""
+def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Sequence[tuple[str, str]] = ()) -> str:
+    """The page of a run, as HTML, with the pages above it; a live one asks its server for what is new."""
     steps = list(journal.steps(entry.id))
     story = StoryHtml(journal, entry, steps)
     sections = {
@@ -79,7 +79,7 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False) -> str:
         styles=["run.css"],
         scripts=["tables.js", "run.js"],
         live=live,
-        trail=[("Runs", "./")] if live else [],
+        trail=[("Runs", "./")] if live else trail,
     )
 
 

@@ -32,7 +32,10 @@ def batch(folder: Path, items: int, repeats: int = 1) -> Path:
             for repeat in range(1, repeats + 1):
                 status = "passed" if number % 4 or repeat > 1 else "errored" if number % 100 == 0 else "failed"
                 why = {"passed": "", "failed": f"expected {number}, got '' {HOSTILE}", "errored": "RateLimitError: 429"}
-                name, tags = f"n/{number}", [f"level={'easy' if number % 2 else f'hard {HOSTILE}'}"]
+                name, tags = (
+                    f"n/{number}{f' {HOSTILE}' * (number == 1)}",
+                    [f"level={'easy' if number % 2 else f'hard {HOSTILE}'}"],
+                )
                 facts = Result(
                     name, repeat, status, "ok", HOSTILE, why[status], 1_000 + number, 9, 0.001 * number, 1, 1,
                     name_of(name, repeat), number / 10 + 0.1, "", 1, "code", False, tags,
