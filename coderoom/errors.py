@@ -5,6 +5,7 @@
     ├── RequestError            an argument or a request is wrong
     ├── GenerationError         specs, tests or code of a program are wrong or contradict each other
     ├── MissingDependencyError  a package, a program or a setting is missing
+    │   └── MissingKeyError     the key of a model service is missing
     ├── SandboxUnavailable      the sandbox broke or cannot be built; never a failure of the code
     ├── StudioError             AutoGen Studio did not start, or its server ended unexpectedly
     ├── JournalError            the journal cannot be read or written
@@ -29,6 +30,7 @@ __all__ = [
     "GenerationError",
     "JournalError",
     "MissingDependencyError",
+    "MissingKeyError",
     "ModelError",
     "Problem",
     "RequestError",
@@ -88,6 +90,10 @@ class GenerationError(CodeRoomError, ValueError):
 
 class MissingDependencyError(CodeRoomError):
     """A package, a program or a setting is missing; the message says how to get it."""
+
+
+class MissingKeyError(MissingDependencyError):
+    """The key of a model service, or its address, is missing."""
 
 
 class SandboxUnavailable(CodeRoomError):  # noqa: N818 (a public name of the design)

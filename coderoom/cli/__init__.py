@@ -15,7 +15,7 @@ import traceback
 import warnings
 from contextlib import suppress
 from dataclasses import asdict
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from coderoom._util.distribution import MORE_NEEDED, is_slim
 from coderoom._util.text import visible
@@ -25,7 +25,8 @@ from coderoom._util.text import visible
 from coderoom.cli import app, runs, asking, batch, judge, journal, solving, fixing, teams, doors, service, machine
 
 # isort: on
-from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError
+from coderoom.cli.first_run import may_ask, set_up_model
+from coderoom.errors import CodeRoomError, ConfigError, MissingDependencyError, MissingKeyError
 
 __all__ = [
     "app",
@@ -72,7 +73,7 @@ def main(*, owns_process: bool = True) -> NoReturn:
         warnings.filterwarnings("ignore", message="Resolved model mismatch")
     try:
         app.add_fields()
-        code = app.app(standalone_mode=False, obj=owns_process)
+        code = _run(owns_process)
     except app.UsageProblem as error:
         if "unexpected extra argument" in error.message and error.ctx.info_name in ("run", "solve", "chat"):
             error.message += ". Quote a task of several words."
@@ -93,6 +94,19 @@ def main(*, owns_process: bool = True) -> NoReturn:
     if owns_process:
         gc.freeze()  # At its end Python looks through all that was imported, which takes a third of a short command.
     sys.exit(code or app.EXIT_OK)
+
+
+def _run(owns_process: bool) -> Any:
+    """Run the command; if it has no key and no model, ask for them and run it once more."""
+    try:
+        return app.app(standalone_mode=False, obj=owns_process)
+    except MissingKeyError as error:
+        if _flag("--json") or not may_ask():
+            raise
+        app.typer.echo("No model service is set up yet.", err=True)
+        if not set_up_model():
+            raise error from None
+    return app.app(standalone_mode=False, obj=owns_process)
 
 
 def _discard_output() -> None:

@@ -209,6 +209,32 @@ def packages_of(packages: Sequence[str] | None, allow_builds: bool | None) -> li
     return [*(packages or ()), *([ALLOW_BUILDS] if allow_builds else ())]
 
 
+ASKING_MODELS = ("run", "ask", "chat", "resume", "batch", "solve", "fix", "serve", "mcp", "models", "studio")
+"""The commands that may need the key of a model service."""
+_FROM_CONFIG: set[str] = set()
+"""The variables that the user's config file has set, which `--env-file` replaces."""
+
+
+def _set_from_file(path: Path | None) -> Path | None:
+    if path is not None:
+        from coderoom.models.keys import set_from_file
+
+        set_from_file(path, os.environ, over=_FROM_CONFIG)
+    return path
+
+
+EnvFileOption = Annotated[
+    Path | None,
+    option(
+        "FILE",
+        "Set the variables in this file, such as .env, that have no value yet. None is read unasked.",
+        "--env-file",
+        callback=_set_from_file,
+        is_eager=True,
+    ),
+]
+
+
 command = partial(app.command, cls=Command)
 """Adds a function as a command."""
 
@@ -223,9 +249,15 @@ def _options(
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
     else:
-        from coderoom.configs.user_config import apply_user_config
+        from coderoom.configs.user_config import apply_kept_keys, apply_user_config
 
-        apply_user_config(os.environ)
+        _FROM_CONFIG.clear()
+        _FROM_CONFIG.update(apply_user_config(os.environ))
+        if context.invoked_subcommand in ASKING_MODELS:
+            try:
+                apply_kept_keys(os.environ)
+            except MissingDependencyError as error:  # The key may not be needed.
+                typer.echo(visible(str(error)), err=True)
 
 
 @command(hidden=True)

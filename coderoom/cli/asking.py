@@ -34,6 +34,7 @@ def ask(
     goes_on: Annotated[bool, typer.Option("--continue", "-c", help="Go on after the last question.")] = False,
     max_seconds: MaxSecondsOption = None,
     record: app.RecordOption = None,
+    env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,

@@ -77,6 +77,7 @@ def batch(
     memory: Annotated[int | None, app.option("MIB", "Memory of the cluster that a run takes.", min=1)] = None,
     html: Annotated[Path | None, app.option("FILE", "With 'diff': write a page that compares the batches.")] = None,
     trust: app.TrustOption = None,
+    env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
     as_json: app.JsonOption = False,
     debug: Annotated[

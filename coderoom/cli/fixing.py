@@ -38,6 +38,7 @@ def fix(
     packages: app.PackageOption = None,
     allow_builds: app.AllowBuildsOption = None,
     budget: BudgetOption = None,
+    env_file: app.EnvFileOption = None,
     record: app.RecordOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,

@@ -13,7 +13,8 @@ from typing import Annotated
 
 from coderoom.cli import app
 from coderoom.cli.app import EXIT_FAILED, EXIT_OK, print_json, typer
-from coderoom.errors import CodeRoomError
+from coderoom.cli.first_run import set_up_model
+from coderoom.errors import CodeRoomError, RequestError
 from coderoom.models.services import SERVICES
 
 
@@ -76,6 +77,10 @@ def models(
         list[str] | None, typer.Argument(metavar="MODEL", help="Models to check, instead of those that are configured.")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Ask each for one word.")] = False,
+    setup: Annotated[
+        bool, typer.Option("--setup", help="Ask you for a service, its key and a model, which is the default then.")
+    ] = False,
+    env_file: app.EnvFileOption = None,
     as_json: app.JsonOption = False,
     debug: app.DebugOption = False,
 ) -> int:
@@ -85,6 +90,11 @@ def models(
     not answer; 2: a name is wrong; 3: a key is missing.
     """
     import coderoom._util.full  # noqa: F401
+
+    if setup:
+        if as_json or not sys.stdin.isatty():
+            raise RequestError("--setup asks at a terminal: set the variables of the service instead (docs/models.md).")
+        return EXIT_OK if set_up_model() else EXIT_FAILED
     from coderoom.configs import default_model
     from coderoom.runs import ModelCheck, check_model, models_to_check, services
 

@@ -85,6 +85,8 @@ class Parameter:
     min: float | None = None
     max: float | None = None
     show_default: bool = True
+    callback: Callable[[Any], Any] = lambda value: value
+    is_eager: bool = False
 
 
 def Option(*names: str, **more: Any) -> Parameter:  # noqa: N802
@@ -204,6 +206,8 @@ def _call(command: Callable[..., Any], path: str, words: Sequence[str], obj: Any
             values[name] = default
     if given:
         parser.error(f"Got unexpected extra argument ({' '.join(given)})")
+    for name, (each, _, _) in parameters.items():
+        values[name] = each.callback(values[name])
     context = {"context": Context(parser, obj)} if "context" in inspect.signature(command).parameters else {}
     return command(**values, **context)
 

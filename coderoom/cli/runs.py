@@ -131,6 +131,7 @@ def run(
     cache: Annotated[
         bool, typer.Option("--cache", help="Take the replies to equal requests from earlier runs in the journal.")
     ] = False,
+    env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,
@@ -231,6 +232,7 @@ def resume(
     max_tokens: MaxTokensOption = None,
     budget: BudgetOption = None,
     record: app.RecordOption = None,
+    env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     as_json: app.JsonOption = False,
@@ -337,6 +339,7 @@ def chat(
     budget: BudgetOption = None,
     record: app.RecordOption = None,
     opens: OpenOption = False,
+    env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,

@@ -63,6 +63,7 @@ def solve(
         app.option("LIMIT=N", "A limit: tokens, cost_usd, model_calls or seconds. May be repeated.", "--budget"),
     ] = None,
     record: app.RecordOption = None,
+    env_file: app.EnvFileOption = None,
     otlp: app.OtlpOption = None,
     journal: app.JournalOption = None,
     no_journal: app.NoJournalOption = False,

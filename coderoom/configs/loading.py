@@ -44,6 +44,7 @@ from coderoom.errors import (
     CodeRoomError,
     ConfigError,
     MissingDependencyError,
+    MissingKeyError,
     Problem,
     RequestError,
     SandboxUnavailable,
@@ -336,15 +337,16 @@ def _as_our_own(checked: Checked, path: Location, error: Exception) -> CodeRoomE
     if isinstance(error, (ConfigError, SandboxUnavailable)):
         return error
     name = checked.components[path].__name__ if path in checked.components else "the model"
-    missing, openai = None, sys.modules.get("openai")
+    missing, openai, kind_of_missing = None, sys.modules.get("openai"), MissingDependencyError
     if isinstance(error, MissingDependencyError):
-        missing = checked.references.hide(str(error))
+        missing, kind_of_missing = checked.references.hide(str(error)), type(error)
     elif isinstance(error, ImportError):
         missing = f"{name}: {how_to_install(error)}"
     elif openai is not None and type(error) is openai.OpenAIError and says(error, "no key"):
         missing = _how_to_give_a_key(checked.components[path], value_at(checked.data, path)["config"])
+        kind_of_missing = MissingKeyError
     if missing is not None:
-        return MissingDependencyError(str(checked.document.problem(path, missing)))
+        return kind_of_missing(str(checked.document.problem(path, missing)))
     text = checked.references.hide(" ".join(str(error).split()))
     kind = "" if isinstance(error, RequestError) else f"{type(error).__name__}: "
     return ConfigError([checked.document.problem(path, f"{name} could not be made: {kind}{text}")])

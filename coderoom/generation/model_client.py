@@ -34,7 +34,7 @@ from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_ra
 
 from coderoom._util.tasks import cancel_and_wait
 from coderoom._util.text import encodable
-from coderoom.errors import BudgetExceeded, MissingDependencyError, RequestError
+from coderoom.errors import BudgetExceeded, MissingKeyError, RequestError
 from coderoom.generation.cache import Journal
 from coderoom.generation.models import Message, Model, Reply, as_data, of_data
 from coderoom.generation.solution import GenerationEvent, ModelAsked, StopReason, Usage
@@ -428,7 +428,7 @@ class OpenAIModel:
             found = client_config(named, os.environ)
             self.name, key, address = found["model"], api_key or found["api_key"], found["base_url"]
         if not key and not address:
-            raise MissingDependencyError(
+            raise MissingKeyError(
                 f"The model {self.name!r} needs a key: give api_key=, set OPENAI_API_KEY, or give base_url= of a "
                 "server that needs none."
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Any, Final
 
-from coderoom.errors import MissingDependencyError, RequestError
+from coderoom.errors import MissingKeyError, RequestError
 
 MODEL_VARIABLE: Final = "CODEROOM_MODEL"
 """The variable with the default model."""
@@ -84,7 +84,7 @@ class Service:
         if missing:
             needs = " and ".join("a key" if variable.endswith("_KEY") else "an address" for variable in missing)
             own = f", or {variables['base_url']} for a server that needs no key" if self.provider == OPENAI else ""
-            raise MissingDependencyError(
+            raise MissingKeyError(
                 f"the model '{self.name}:{name}' needs {needs}: set {' and '.join(missing)}{own}, or use --model "
                 "(model= from Python) with another one"
             )

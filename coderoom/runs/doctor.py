@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from coderoom._util.distribution import FULL, install_command, is_slim
 from coderoom._util.plugins import Plugins
 from coderoom._util.processes import default_python
-from coderoom.configs.user_config import apply_user_config, user_config_path
+from coderoom.configs.user_config import read_user_config, user_config_path
 from coderoom.errors import CodeRoomError, MissingDependencyError, RequestError
 from coderoom.models.services import (
     MODEL_VARIABLE,
@@ -188,7 +188,7 @@ def _generated_languages() -> list[Finding]:
 
 def _config() -> Finding:
     path = user_config_path()
-    settings = ", ".join(f"{key}: {value}" for key, value in apply_user_config({}).items())
+    settings = ", ".join(f"{key}: {value}" for key, value in read_user_config().items())
     if not path.is_file():
         return Finding("config file", "missing", f"{path} can set the default model, wall and workspace")
     return Finding("config file", "ok", f"{path} sets {settings or 'nothing'}")

@@ -398,6 +398,12 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _HTTPServer
 
+    def do_GET(self) -> None:
+        if self.headers.get("authorization") == "Bearer refused":
+            self._send(401, _error_body(401, "Incorrect API key provided."))
+        else:
+            self._send(200, _json({"object": "list", "data": [{"id": "gpt-4o-2024-08-06", "object": "model"}]}))
+
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         body = _parsed(raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,9 @@ from pathlib import Path
 from tests.support.commands import environment
 
 __all__ = ["in_terminal"]
+
+_SECONDS = 30
+"""How long a command may say nothing."""
 
 
 def in_terminal(
@@ -36,8 +40,11 @@ def in_terminal(
     ) as process:
         os.close(theirs)
         with suppress(OSError):  # The other side is closed.
-            while data := os.read(ours, 65_536):
-                shown += data
+            while True:
+                if not select.select([ours], [], [], _SECONDS)[0]:
+                    process.kill()  # It waits for an answer that it does not get.
+                    break
+                shown += os.read(ours, 65_536)
                 asked = next((words for words in left if shown.endswith(words.encode())), None)
                 if asked is not None:
                     os.write(ours, left.pop(asked).encode() + b"\n")
