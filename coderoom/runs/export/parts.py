@@ -13,7 +13,8 @@ from markdown_it import MarkdownIt
 
 from coderoom._util.text import in_dollars, visible
 from coderoom.outcome import Outcome
-from coderoom.runs.journal import RunEntry, Step, without_files
+from coderoom.runs.journal import EVENT, RunEntry, Step, without_files
+from coderoom.runs.said import undone_in
 from coderoom.runs.story import (
     USER,
     Branching,
@@ -119,14 +120,22 @@ def _told(steps: Sequence[Step]) -> Iterator[Part]:
     ran: list[Ran] = []
     code: dict[str, Step] = {}  # What each branch ran last.
     of_output: dict[int, Step] = {}
+    given, undone = _given(steps), undone_in(steps)
+    of_person = {step.number for step in given.values()}
 
     def noted() -> Iterator[Step]:
         for step in steps:
-            if step.kind == CODE:
+            if step.kind == CODE and step.number not in of_person:
                 code[(step.request or {}).get("branch", "")] = step
             elif step.kind == "undo" and ran:
                 ran[-1].undone = True
             yield step
+
+    def ran_in(step: Step, title: str, output: str, outcome: str) -> Ran:
+        blocks = [(language, text) for language, text in step.request["blocks"]]
+        files = step.result.get("artifacts") or ()
+        calls = [each["name"] for each in step.result.get("calls") or ()]
+        return Ran(title, blocks, output, outcome, files, calls, undone=step.number in undone)
 
     def parts(told: Entry) -> Iterator[Part]:
         match told:
@@ -142,12 +151,15 @@ def _told(steps: Sequence[Step]) -> Iterator[Part]:
             case Output(ran=False):
                 yield Said(told.source, f"The code was not run: {told.text}")
             case Output():
-                step = of_output.get(id(told))
-                blocks = [] if step is None else [(language, text) for language, text in step.request["blocks"]]
-                calls = [] if step is None else [each["name"] for each in step.result.get("calls") or ()]
-                title = f"{told.source}, attempt {told.number}"
-                ran.append(Ran(title, blocks, told.text, told.outcome, told.files, calls))
+                title, step = f"{told.source}, attempt {told.number}", of_output.get(id(told))
+                if step is None:
+                    ran.append(Ran(title, [], told.text, told.outcome, told.files))
+                else:
+                    ran.append(ran_in(step, title, told.text, told.outcome))
                 yield ran[-1]
+            case Progress(step=number) if number in given:  # Of a person, in a chat.
+                step = given[number]
+                yield ran_in(step, f"{told.source}: {told.text}", step.result["output"], step.result["outcome"])
             case Code(blocks=blocks):
                 yield Said(told.source, _without_code(told.text, [each.code for each in blocks]), is_prose=True)
             case Decision(again=again, reason=reason):
@@ -169,6 +181,18 @@ def _told(steps: Sequence[Step]) -> Iterator[Part]:
             of_output[id(each)] = step
         if (told := folding.fold(each)) is not None:
             yield from parts(told)
+
+
+def _given(steps: Sequence[Step]) -> dict[int, Step]:
+    """Code that a person has had run in a chat, by the number of the step that says so."""
+    given: dict[int, Step] = {}
+    asked = 0
+    for step in steps:
+        if step.kind == EVENT:
+            asked = step.number if step.result.get("kind") == "run" else 0
+        elif step.kind == CODE and asked:
+            given[asked], asked = step, 0
+    return given
 
 
 def _without_code(text: str, left_out: Sequence[str]) -> str:

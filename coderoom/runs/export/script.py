@@ -28,8 +28,7 @@ _ENDS: Final = re.compile(r"\b(?:exit|quit|_exit|abort)\s*\(")
 _PACKAGE: Final = re.compile(r"^([A-Za-z0-9][\w.-]*==[\w.!+*-]+)", re.MULTILINE)
 _EDITS: Final = re.compile(r"(?<![\w.])(apply_diff|edit_file|list_files|read_file|search|write_file)\s*\(")
 _METADATA: Final = "# /// script"
-_IN_WORDS: Final = {
-    Outcome.ERROR: "it failed",
+_IN_WORDS: Final[Mapping[str, str]] = {
     Outcome.TIMEOUT: "it took too long",
     Outcome.MEMORY: "it took too much memory",
 }
@@ -162,7 +161,7 @@ def _code(part: Ran, used: dict[str, None], arguments: Sequence[str], *, shows: 
     """A part's code, as it is where that is possible."""
     title = as_comment(f"--- {part.title}: {part.outcome} ---").replace("#   ", "# ", 1)
     if part.undone or part.outcome not in (Outcome.OK, Outcome.ERROR):
-        why = "it was undone" if part.undone else _IN_WORDS.get(Outcome(part.outcome), "it was ended")
+        why = "it was undone" if part.undone else _IN_WORDS.get(part.outcome, "it was ended")
         code = "\n\n".join(code for _, code in part.blocks)
         left_out = as_comment(f"Left out, since {why}:\n{code}")
         return f"{title}\n{left_out}"

@@ -220,6 +220,17 @@ def test_a_solution_is_a_script_with_its_functions(tmp_path: Path) -> None:
     assert names["from_roman"](names["to_roman"](1994)) == 1994
 
 
+@pytest.mark.slow
+def test_a_chat_has_the_code_of_the_person_and_nothing_that_was_undone(tmp_path: Path) -> None:
+    env = {"CODEROOM_JOURNAL": str(tmp_path / "journal")}
+    replay = recording(tmp_path / "replay.json", ["```python\ny = 6\nprint('undone')\n```", "It is 6."])
+    lines = "/run y = 5\nCount.\n/undo\n/run print(y)\n!echo end\n"
+    assert coderoom("chat", "code-act", "--model", replay, cwd=tmp_path, env=env, stdin=lines).returncode == 0
+    script = coderoom("runs", "export", "--as", "script", cwd=tmp_path, env=env).stdout
+    assert repeated(script, tmp_path / "empty") == "5\nend\n"
+    assert "#   y = 6" in script
+
+
 def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     journal, entry = journal_with(tmp_path)
     with pytest.raises(RequestError, match="has run no code"):
