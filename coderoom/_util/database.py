@@ -98,7 +98,10 @@ _SCHEMAS: Final = (
                 WHEN json_extract(given, '$.approved') THEN 'approved'
                 WHEN NOT json_extract(given, '$.approved') THEN 'not approved'
             END,
-            json_extract(given, '$.attempts'),
+            IFNULL(
+                json_extract(given, '$.attempts'),
+                (SELECT SUM(json_array_length(value, '$.attempts')) FROM json_each(given, '$.functions'))
+            ),
             NULLIF(
                 json_extract(given, '$.usage.prompt_tokens') + json_extract(given, '$.usage.completion_tokens'), 0
             ),

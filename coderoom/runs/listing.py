@@ -169,7 +169,7 @@ class Listing(Database):
                     return 0
             with self._using(writes=True, synced=False) as database:
                 for number, run in database.execute(f"{pending} LIMIT {_INDEXED_AT_ONCE}").fetchall():
-                    text = encodable("\n".join(_words_of(database, run)))[:_MOST_WORDS]
+                    text = encodable("\n".join(filter(None, _words_of(database, run))))[:_MOST_WORDS]
                     database.execute("REPLACE INTO searched (rowid, text) VALUES (?, ?)", (number, _apart(text)))
                     database.execute("UPDATE listing SET is_searched = 1 WHERE number = ?", (number,))
         with self._using() as database:
@@ -183,8 +183,11 @@ class Listing(Database):
             ids = database.execute("SELECT run FROM listing WHERE outcome IS NULL").fetchall()
             values = {**vars(wanted), "running": json.dumps([run for (run,) in ids if is_alive(run)])}
             where = _conditions(wanted)
-            if match := match_of(wanted.text):  # It is asked once, and not for rows and totals.
-                values["hits"] = json.dumps([number for (number,) in database.execute(f"{MATCHING} ?", (match,))])
+            if match := match_of(wanted.text):  # The index is asked once, and not for rows and totals.
+                database.execute("PRAGMA temp_store = MEMORY")
+                database.execute("DROP TABLE IF EXISTS temp.hits")
+                database.execute("CREATE TEMP TABLE hits (number INTEGER PRIMARY KEY)")
+                database.execute(f"INSERT INTO hits {MATCHING} ?", (match,))
             found = f"FROM (SELECT {_STATE} FROM listing) WHERE {where}"
             column, way = COLUMNS[wanted.sort], "DESC" if wanted.descending else "ASC"
             order = f"{column} {way}, number {way}"
@@ -201,7 +204,7 @@ class Listing(Database):
 
 def _conditions(wanted: RunQuery) -> str:
     conditions = {
-        "number IN (SELECT value FROM json_each(:hits))": wanted.text.strip() or None,
+        "number IN hits": wanted.text.strip() or None,
         "run = :run": wanted.run,
         "name = :team": wanted.team,
         "model = :model": wanted.model,
@@ -239,7 +242,8 @@ def _place(text: str, search: str) -> tuple[str, ...]:
     if found is None:  # It is written differently there.
         return ()
     before, behind = text[max(0, found.start() - _AROUND) : found.start()], text[found.end() : found.end() + _AROUND]
-    return f"…{before}" if found.start() > _AROUND else before, found[0], behind
+    parts = "…" * (found.start() > _AROUND) + before, found[0], behind + "…" * (found.end() + _AROUND < len(text))
+    return tuple(re.sub(r"\s+", " ", part) for part in parts)
 
 
 def write_listing(database: sqlite3.Connection, run: str) -> None:

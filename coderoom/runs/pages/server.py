@@ -11,7 +11,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any, Final
-from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote
 
 from coderoom._util.files import refusing
 from coderoom.errors import CodeRoomError, JournalError
@@ -43,11 +43,11 @@ class RunServer(ThreadingHTTPServer):
         self.url = f"http://{_HOST}:{self.server_port}/{self.token}/"
 
     def _catch_up(self) -> None:
-        """Index what was written before, so that it can be searched."""
-        journal = Journal(self.journal_path)
-        with closing(journal), suppress(JournalError):
-            while journal.path.exists() and not self._closing.is_set() and journal.catch_up(_PART_SECONDS):
-                pass
+        """Index what is new, so that it can be searched, for half of the time."""
+        while not self._closing.wait(_PART_SECONDS):
+            with closing(Journal(self.journal_path)) as journal, suppress(JournalError):
+                if journal.path.exists():
+                    journal.catch_up(_PART_SECONDS)
 
     def server_close(self) -> None:
         """Close the server."""
@@ -66,8 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a request."""
-        address = urlsplit(self.path)
-        token, _, place = address.path.lstrip("/").partition("/")
+        path, _, query = self.path.partition("?")
+        token, _, place = path.lstrip("/").partition("/")
         # Another host name would be that of a page that makes a browser ask here.
         known = self.headers.get("Host") in self.server.hosts
         if not (known and hmac.compare_digest(token.encode(), self.server.token.encode())):
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
         try:
             if place == "compare/":
-                self._send(200, compare_page(journal, parse_qs(address.query).get("run", [])), "text/html")
+                self._send(200, compare_page(journal, parse_qs(query).get("run", [])), "text/html")
                 return
             run, _, request = place.partition("/request/")
             entry = journal.find(unquote(run)) if run else None
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(304, "")
                 return
             if entry is None:
-                page = runs_list_page(journal, dict(parse_qsl(address.query)))
+                page = runs_list_page(journal, dict(parse_qsl(query)))
             else:
                 page = run_page(journal, entry, live=True)
             self._send(200, page, "text/html", {"ETag": version})
