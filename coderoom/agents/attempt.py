@@ -338,6 +338,8 @@ class CodeRunner:
             return Attempt(Outcome.ERROR, 1, number=number, selection=selection)
         is_edited = False
         if self.approval is not None:
+            # What is asked about is what runs, whatever readers of the stream do with these blocks meanwhile.
+            selection = replace(selection, blocks=tuple(replace(block) for block in selection.blocks))
             code = "\n\n".join(fence(block.code, block.language) for block in selection.blocks)
             request = ApprovalRequest(code=code, context=list(context))
             response = await approve_once(self.approval, request, cancellation_token)
@@ -585,7 +587,7 @@ class CodeRunner:
 
 
 def _refused(number: int, selection: Selection, reason: str, *, is_final: bool = True) -> Attempt:
-    reason = visible(reason, exact=True)
+    reason = visible(reason)
     # Nothing in a reason is code, or looks like output.
     quoted = f"\n{fence(reason, 'text', 'no-run')}" if _NOT_A_SENTENCE.search(reason) else reason
     refusal = f"Code execution was not approved. Reason: {quoted}"  # In the words of AutoGen's agent.

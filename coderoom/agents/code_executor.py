@@ -101,7 +101,7 @@ class CodeExecutorAgent(BranchingAgent[RetryTurn], Component[CodeExecutorAgentCo
         model_client: The model that writes code; `None` to only run code found in messages.
         model_context: Where the conversation is kept; unbounded by default.
         model_client_stream: Whether to yield the model's chunks as they arrive.
-        max_retries_on_error: The most further attempts after a failed one, 0 or more.
+        max_retries_on_error: The most further attempts after one that failed, or was refused with a reason, 0 or more.
         description: What the agent is for, for other agents.
         system_message: The first message of every model call; `None` or an empty string for none.
         sources: Run only the code of these participants. Only used without a model client.

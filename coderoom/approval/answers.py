@@ -88,7 +88,7 @@ def edited_blocks(code: str, before: str) -> list[Block]:
     return blocks
 
 
-def edited(code: str, request: ApprovalRequest, reason: str = "") -> Edited:
+def edited_answer(code: str, request: ApprovalRequest) -> Edited:
     """The answer with edited code: blocks as Markdown, or without a fence the code of the only block.
 
     Raises:
@@ -100,8 +100,7 @@ def edited(code: str, request: ApprovalRequest, reason: str = "") -> Edited:
             raise ValueError(f"There are {len(asked)} blocks: each one needs its fence.")
         code = fence(code, asked[0].tag)
     # Written anew, since a block that is copied from a question is marked `no-run`.
-    made = "\n\n".join(fence(block.code, block.tag) for block in edited_blocks(code, request.code))
-    return Edited(code=made, reason=reason or Edited.model_fields["reason"].default)
+    return Edited(code="\n\n".join(fence(block.code, block.tag) for block in edited_blocks(code, request.code)))
 
 
 def outside_of(text: str, blocks: Sequence[Block]) -> str:

@@ -167,7 +167,7 @@ class ChainApproval(Approval, Component[ChainApprovalConfig]):
             elif isinstance(approval, ChainApproval) and type(approval).decide is ChainApproval.decide:
                 answer = await approval._opinion(request)
             else:
-                answer = await approval.decide(request)
+                answer = await approval.decide(request.model_copy())  # Which changes it for no other one.
             if answer is None:
                 continue
             response = as_response(answer)

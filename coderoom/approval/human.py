@@ -27,7 +27,7 @@ from coderoom._util.tasks import retrieve_exception
 from coderoom._util.terminal import asking
 from coderoom._util.text import visible
 from coderoom.approval import editing
-from coderoom.approval.answers import ChangesRequest, edited, no
+from coderoom.approval.answers import ChangesRequest, edited_answer, no
 from coderoom.approval.base import Approval, call, call_in_thread, is_async
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
@@ -232,7 +232,10 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
                 limit.reschedule(None)
                 try:
                     text = await _edit(descriptor, request.code if made is None else made.code)
-                    made = made if text is None else edited(text, request)
+                    if text is None:
+                        say("The code is as it was.\n")
+                    else:
+                        made = edited_answer(text, request)
                 except ValueError as error:
                     say(f"{error} The code stays as it was.\n")
                 if self._timeout is not None:
@@ -400,7 +403,7 @@ class InputApproval(Approval):
 def _read_edit(code: str, request: ApprovalRequest) -> ApprovalResponse:
     if _FOLD in code and _FOLD not in request.code:
         raise ValueError(f"It has a {_FOLD}, at which the question has folded a long line: write that line as a whole.")
-    return edited(code.lstrip(" \t").strip("\n"), request)
+    return edited_answer(code.lstrip(" \t").strip("\n"), request)
 
 
 def _turn(input_func: Callable[..., object]) -> asyncio.Lock:

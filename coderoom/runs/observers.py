@@ -195,7 +195,8 @@ class Tracer(StepObserver):
             self._end(f"execute_tool {name}", found, seconds, error)
         else:
             approved = result.get("approved") if isinstance(result, Mapping) else None
-            self._end(kind, {"coderoom.approved": approved}, seconds, error)
+            edited = approved is False and "code" in result  # By a person, and it is what runs.
+            self._end(kind, {"coderoom.approved": approved, "coderoom.edited": edited or None}, seconds, error)
 
     def _of_tool(self, name: str, arguments: str, output: str | None) -> dict[str, Any]:
         found: dict[str, Any] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}

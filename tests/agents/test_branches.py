@@ -16,6 +16,7 @@ from autogen_core.models import CreateResult, LLMMessage
 
 from coderoom.agents import (
     ApprovalRequest,
+    ApprovalResponse,
     BranchCheck,
     BranchReviewer,
     BranchTests,
@@ -338,6 +339,22 @@ async def test_each_branch_is_approved_on_its_own_and_one_by_one(make: Callable[
     assert len(asked) == 3
     assert branchings(items)[0]["won"] == "1.2"
     assert [each["outcome"] for each in branchings(items)[0]["branches"]] == ["rejected", "ok"]
+
+
+async def test_after_a_no_with_a_reason_in_all_branches_one_attempt_follows(
+    make: Callable[..., CodeExecutorAgent], tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def approve(request: ApprovalRequest) -> ApprovalResponse:
+        asked.append(request.code)
+        return ApprovalResponse(approved=len(asked) not in (2, 3), reason=f"number {len(asked)} is bad")
+
+    client = Client(FIRST, WORSE, ALSO, GOOD, SUM)
+    items = await stream(make(client, max_retries_on_error=2, approval_func=approve), TASK)
+    assert facts_of(items[-1])["outcome"] == "ok"  # type: ignore[arg-type]
+    assert (len(asked), len(branchings(items)), files(tmp_path)) == (4, 1, ["first", "good"])
+    assert any("is bad" in text for text in client.calls[3].texts)
 
 
 async def test_all_branches_draw_on_the_budget(make: Callable[..., CodeExecutorAgent], tmp_path: Path) -> None:

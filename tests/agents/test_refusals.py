@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from autogen_agentchat.agents import CodeExecutorAgent as AutoGensAgent
-from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent
+from autogen_agentchat.messages import CodeExecutionEvent, CodeGenerationEvent, TextMessage
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
 from coderoom.agents import ApprovalRequest, ApprovalResponse
 from coderoom.agents import metadata as keys
-from coderoom.approval import ChainApproval, Edited, FinalNo, InputApproval, Rule, RuleApproval
+from coderoom.approval import Approval, ChainApproval, Edited, FinalNo, InputApproval, Rule, RuleApproval
 from coderoom.blocks import extract_code_blocks
 from coderoom.executors import LocalCodeExecutor, SandboxCodeExecutor
 from tests.agents.acting import MakeActor
@@ -216,6 +216,32 @@ async def test_others_see_what_the_code_is_now(coder: MakeCoder, mode: Any, made
     response = await turn(coder(Client(GOOD, "Done."), approval_func=chain), TASK)
     assert facts_of(response)["outcome"] == outcome
     assert ("print(2)" in text_of(response)) == (outcome == "ok")
+
+
+class Meddling(Approval):
+    """Changes the request, and leaves the decision to others."""
+
+    async def decide(self, request: ApprovalRequest) -> None:
+        request.code = python("print('another request')")
+
+
+async def test_what_was_asked_about_is_what_runs(coder: MakeCoder, tmp_path: Path) -> None:
+    shown: list[CodeGenerationEvent] = []
+    person = Answers(YES)
+
+    class Reading(Approval):
+        async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
+            for event in shown:
+                for block in event.code_blocks:
+                    block.code = "open('evil', 'w')"
+            return person(request)
+
+    agent = coder(Client(WRITES, "Done."), approval_func=ChainApproval([Meddling(), Reading()]))
+    async for item in agent.on_messages_stream([TextMessage(content=TASK, source="user")], CancellationToken()):
+        if isinstance(item, CodeGenerationEvent):
+            shown.append(item)
+    assert [request.code for request in person.asked] == [WRITES]
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 async def test_a_program_that_does_not_know_edited_code_runs_nothing(tmp_path: Path) -> None:
