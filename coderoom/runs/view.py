@@ -142,7 +142,7 @@ class RunView:
         if isinstance(told, Streamed):
             self._stream(told)
             return
-        if (entry := self._folding.fold(told)) is None or (self._tasks_elsewhere and entry.source == USER):
+        if (entry := self._folding.fold(told)) is None or (self._tasks_elsewhere and self._is_task(entry)):
             return
         self._streamed = ""
         self._release()
@@ -154,6 +154,9 @@ class RunView:
             self._show_branches(entry)
         elif (rendering := _render(entry)) is not None:
             self._print(entry, rendering)
+
+    def _is_task(self, entry: Entry) -> bool:
+        return self._record is not None and (entry.source, entry.text) == (USER, self._record.task)
 
     def _show_branches(self, entry: Branching) -> None:
         """Show what came of branches, and then what the one that goes on told, or all of them."""

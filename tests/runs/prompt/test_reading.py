@@ -211,19 +211,27 @@ def test_ctrl_d_leaves_only_from_an_empty_line_and_not_while_the_team_works(open
 
 def test_a_question_gets_the_keyboard_and_typed_text_is_no_answer(open_chat: Open) -> None:
     code = "```python\nprint('was allowed')\n```"
-    chat = open_chat([code, *(DONE,) * 6], team="human-approves")
-    chat.type("Begin.", "Enter")
-    for _ in range(5):  # A person who goes on typing, whatever the screen shows.
-        chat.type("y", "Enter", *"yes")
+    chat = open_chat([code, DONE, DONE, code], team="human-approves")
+    chat.type("Begin.", "Enter", "y", "Enter")
+    chat.until("queued: y")
+    typed = 0
+    while typed < 20 or "A question waits" not in chat.text:  # A person who goes on typing, whatever the screen shows.
+        chat.type("y")
+        typed += 1
+        assert "[y/N/e]" not in chat.text
     chat.until("[y/N/e]")
     time.sleep(1)
     assert "was allowed" not in chat.text.partition("[y/N/e]")[2]
     chat.type("y", "Enter")
     chat.until("│ was allowed")
-    chat.until("outcome  ok")
-    chat.until(lambda: len(chat.tasks()) == 6)
-    assert chat.tasks()[1:] == ["y", *["yesy"] * 4]
-    chat.until_line("yes")
+    chat.until(lambda: chat.text.count("\noutcome ") == 2)
+    assert chat.tasks() == ["Begin.", "y"]
+    assert chat.line.replace("\n  ", "") == "y" * typed
+    chat.type("C-c", "Again.", "Enter")
+    chat.until(lambda: chat.text.count("[y/N/e]") == 2)
+    chat.type("C-c")
+    chat.until("The question is withdrawn.")
+    chat.until_line("")
 
 
 def test_wide_and_right_to_left_text_and_a_smaller_terminal(open_chat: Open) -> None:
