@@ -615,7 +615,12 @@ class CodingAgent(ModelAgent, Generic[TurnT]):
         """Continue after `on_pause`."""
         self._resumed.set()
 
-    def ask_instead(self, approval: Approval | ApprovalFuncType) -> Approval | ApprovalFuncType | None:
+    @property
+    def approval(self) -> Approval | ApprovalFuncType | None:
+        """What is asked before code runs; `None`: nothing."""
+        return self._runner.approval
+
+    def ask_instead(self, approval: Approval | ApprovalFuncType | None) -> Approval | ApprovalFuncType | None:
         """Replace the approval that is asked before code runs, and return it. The config keeps the original one."""
         own, self._runner.approval = self._runner.approval, approval
         return own

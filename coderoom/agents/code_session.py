@@ -59,7 +59,6 @@ class CodeActSession:
         self._runner = runner
         self._tools = list(tools)
         self._workbenches = Workbenches(workbenches)
-        self._has_functions = bool(tools or workbenches)
         self._on_error = on_error
         self._recorder = CallRecorder()
         self._functions: tuple[HostFunction, ...] | None = None
@@ -140,10 +139,9 @@ class CodeActSession:
         return list(self._cells), self._failed, self._are_set, self._to_restore
 
     def go_back(self, state: tuple[Any, ...]) -> None:
-        """Go on from a `state`, which the executor has again, unless functions are offered anew."""
-        cells, self._failed, self._are_set, to_restore = state
-        is_anew = self._has_functions and self._functions is None
-        self._cells, self._to_restore = list(cells), to_restore or is_anew
+        """Go on from a `state`, which the executor has again."""
+        cells, self._failed, self._are_set, self._to_restore = state
+        self._cells = list(cells)
 
     def branch(self, runner: CodeRunner) -> CodeActSession:
         """The session of a branch, whose code `runner` runs."""

@@ -11,6 +11,7 @@ import sys
 import termios
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -160,6 +161,9 @@ _SETTLE_SECONDS: Final = 0.15
 # For the whole process, since all event loops share the terminal.
 _terminal = threading.Lock()
 
+standing_yes: Final[ContextVar[str]] = ContextVar("coderoom_standing_yes", default="")
+"""The words in which the person at the terminal has agreed to all code beforehand; empty: they are asked."""
+
 
 class HumanApprovalConfig(TimedConfig):
     """Config of `HumanApproval`."""
@@ -200,6 +204,8 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
         """Show the code and wait for the person's answer."""
+        if (words := standing_yes.get()) and not isinstance(request, ChangesRequest):
+            return ApprovalResponse(approved=True, reason=words)
         async with _terminal_to_oneself():
             descriptor = input_descriptor()
             if descriptor is None:

@@ -197,18 +197,19 @@ class SandboxedExecutor(ArgumentsConfig, CodeExecutor):
             await runtime.restart()
 
     def take_over(self, other: object) -> bool:
-        """Go on with the sandbox, the session and the functions of another executor, which begins anew.
+        """Go on with the sandbox and the session of another executor, which begins anew.
 
         Args:
             other: The other executor.
 
         Returns:
-            Whether it does: the other one has equal settings, and this one has not started.
+            Whether it does: the other one has equal settings and offers no functions, and this one has not started.
         """
-        if not isinstance(other, SandboxedExecutor) or self._settings != other._settings or self._runtime is not None:
+        if not isinstance(other, SandboxedExecutor) or self._settings != other._settings:
+            return False
+        if other._functions or self._runtime is not None:
             return False
         self._runtime, other._runtime = other._runtime, None
-        self._functions = other._functions
         return True
 
     async def put(self, name: str, content: bytes) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +15,11 @@ from typing import Any, Final, Self
 from autogen_core import CancellationToken
 from autogen_core.code_executor import CodeBlock
 
+from coderoom._util.autogen import agents_of, executor_of
 from coderoom._util.text import MASK, counted
+from coderoom.agents import HumanApprovedAgent
 from coderoom.agents.base import CodingAgent
+from coderoom.approval import Approval, ChainApproval, HumanApproval
 from coderoom.configs import Source, find_source, secrets_of
 from coderoom.errors import RequestError
 from coderoom.models.budgets import Budget, make_budget
@@ -28,6 +31,7 @@ from coderoom.runs.review import Ask
 from coderoom.runs.run_log import RunLog
 from coderoom.runs.said import Said, said_in
 from coderoom.runs.team_run import (
+    HasSandbox,
     PreparedRun,
     Watcher,
     close_team,
@@ -56,6 +60,7 @@ class Run:
         log: Its part of the journal.
         budget: What each task may use; `None`: no limit.
         recorder: Records the model traffic, that of tasks before too; `None`: nobody does.
+        asks: Whether a person is asked before code runs, whatever the team says.
     """
 
     prepared: PreparedRun
@@ -64,6 +69,8 @@ class Run:
     log: RunLog
     budget: Budget | None = None
     recorder: Recorder | None = None
+    asks: bool = False
+    _own_approvals: list[tuple[CodingAgent[Any], Any]] = field(default_factory=list)
 
     @classmethod
     def begin(
@@ -230,6 +237,8 @@ class Run:
                         await self.run_given(said, end)
                 elif said.kind == "model":
                     await self.use_model(said)
+                elif said.kind == "ask":
+                    self.ask_before_code(said.asks)
         return records
 
     async def run_given(
@@ -251,8 +260,16 @@ class Run:
         with observing(self.log):
             return await agent.run_given(blocks, token, on_output)
 
-    async def use_model(self, said: Said) -> None:
+    async def look(self, code: str, token: CancellationToken) -> ExecutionResult:
+        """Run Python code that looks at the session of `coder`, and leaves nothing there or in the journal."""
+        with observing(self.log):
+            return await self.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
+
+    async def use_model(self, said: Said) -> bool:
         """Go on with another model: with a team of the same file that gets the conversation and the sessions.
+
+        Returns:
+            Whether it has the sessions. If not, a `CodeActAgent` runs its code again, and other variables are lost.
 
         Raises:
             RequestError: There is no such model, or it needs something that is missing.
@@ -260,14 +277,41 @@ class Run:
         old = self.prepared
         new = replace(old.request, model=said.model, task="", files=(), more_tasks=True).prepare()
         await new.team.load_state(await old.team.save_state())
-        hand_over_sessions(old.team, new.team)
-        for one, other in zip(coding_agents_of(old.team), coding_agents_of(new.team), strict=True):
-            other.go_back(one.ran())
+        kept = hand_over_sessions(old.team, new.team)
+        if kept:
+            for one, other in zip(coding_agents_of(old.team), coding_agents_of(new.team), strict=True):
+                other.go_back(one.ran())
         await close_team(old.team)
         self.prepared = replace(new, own_folder=old.own_folder)
         self.prepared.record.run = old.record.run
         if self.log.journal is not None:
             self.log.journal.hide_values(secrets_of(new.team))
+        self.ask_before_code(self.asks)
+        return kept
+
+    def ask_before_code(self, asks: bool) -> None:
+        """Have a person at the terminal asked before code runs, besides the team's own approvals; or no longer.
+
+        Raises:
+            RequestError: An agent of the team cannot ask.
+        """
+        agents = list(agents_of(self.prepared.team))
+        for agent in agents if asks else ():
+            runs_code = isinstance(agent, HasSandbox) or executor_of(agent) is not None
+            if runs_code and not isinstance(agent, CodingAgent | HumanApprovedAgent):
+                raise RequestError(f"The agent {agent.name!r} cannot ask before its code runs.")
+        for agent, own in self._own_approvals:
+            agent.ask_instead(own)
+        self.asks, self._own_approvals = asks, []
+        for agent in agents if asks else ():
+            if not isinstance(agent, CodingAgent):  # It asks already.
+                continue
+            own = agent.ask_instead(HumanApproval(timeout=None))
+            self._own_approvals.append((agent, own))
+            if isinstance(own, HumanApproval):
+                agent.ask_instead(own)
+            elif isinstance(own, Approval):
+                agent.ask_instead(ChainApproval([own, HumanApproval(timeout=None)], "all"))
 
     def coder(self) -> CodingAgent[Any]:
         """The team's first agent that runs code, in whose session a person's code runs.

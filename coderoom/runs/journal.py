@@ -584,13 +584,17 @@ HOSTS_IN: Final = "\n\nHosts that code can reach: "
 
 RAN_IN: Final = "\n\nThe person has run this code in the session since ("
 """The same for code that a person has run, before the files."""
+EARLIER_IN: Final = "\n\nEarlier in this chat, the team "
+"""The same for what another team was asked."""
 
 
 def without_files(task: str) -> str:
     """A task as its author wrote it."""
     for words in (HOSTS_IN, FILES_IN):
         task = task.rpartition(words)[0] or task
-    return task.partition(RAN_IN)[0] or task
+    for words in (RAN_IN, EARLIER_IN):
+        task = task.partition(words)[0] or task
+    return task
 
 
 def summary(entry: RunEntry) -> dict[str, Any]:

@@ -19,20 +19,23 @@ class Said:
     """Something that a person has said.
 
     Attributes:
-        kind: A `task`, code to `run` in the session, the `model` from then on, or to `undo` what was said before.
+        kind: A `task`, code to `run` in the session, the `model` from then on, whether to `ask` before code runs, or to
+            `undo` what was said before.
         text: The task, or the person's words.
         code: The code to run.
         language: Its language.
         model: The model.
         first: The number of the first step that is undone.
+        asks: Whether a person is asked.
     """
 
-    kind: Literal["task", "run", "model", "undo"]
+    kind: Literal["task", "run", "model", "ask", "undo"]
     text: str
     code: str = ""
     language: str = ""
     model: str = ""
     first: int = 0
+    asks: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """It as the data of an event; what is empty is left out."""
@@ -40,13 +43,13 @@ class Said:
 
 
 def undone_in(steps: Iterable[Step]) -> set[int]:
-    """The numbers of the steps that a person has undone. That another model was chosen stays."""
+    """The numbers of the steps that a person has undone. What was set for the rest of the run stays."""
     undone: set[int] = set()
     numbers: list[int] = []
     for step in steps:
         if (said := _said(step)) is not None and said.kind == "undo":
             undone.update(number for number in numbers if number >= said.first)
-        if said is None or said.kind != "model":
+        if said is None or said.kind not in ("model", "ask"):
             numbers.append(step.number)
     return undone
 

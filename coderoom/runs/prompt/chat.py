@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from autogen_core import CancellationToken
-from autogen_core.code_executor import CodeBlock
 from rich.console import Console
 from rich.text import Text
 
@@ -20,14 +19,22 @@ from coderoom.agents import metadata as keys
 from coderoom.blocks import fence
 from coderoom.errors import CodeRoomError, RequestError
 from coderoom.executors import Checkpoints, SandboxCodeExecutor
+from coderoom.models.services import absolute_model
 from coderoom.runs.durable import Run
 from coderoom.runs.exec_view import NO_WALL
 from coderoom.runs.interrupts import route_signals
-from coderoom.runs.journal import FILES_IN, RAN_IN, without_files
+from coderoom.runs.journal import EARLIER_IN, FILES_IN, RAN_IN, without_files
 from coderoom.runs.prompt.folder import Facts, diff_of, differing, facts_of, without_own
 from coderoom.runs.record import RunRecord, network_words
 from coderoom.runs.said import Said
-from coderoom.runs.team_run import coding_agents_of, executors_of, folder_of
+from coderoom.runs.team_run import (
+    RunRequest,
+    close_team,
+    coding_agents_of,
+    executors_of,
+    folder_of,
+    hand_over_sessions,
+)
 from coderoom.runs.view import RunView
 from coderoom.sandbox import Checkpoint, ExecutionResult, OutputChunk
 from coderoom.sandbox.snapshots import Snapshot
@@ -38,6 +45,24 @@ _MOST_MARKS: Final = 5
 """How many tasks can be undone. Each has a copy of the working folder."""
 _MOST_CALLS: Final = 10
 _MOST_SHOWN: Final = 2_000
+_MOST_EARLIER: Final = 10
+_MOST_OF_EARLIER: Final = 500
+_ANEW: Final = "The session begins anew: its variables are lost, unless the agent can run its code again."
+_GIVEN_TO_TEAMS: Final = (
+    "model",
+    "workspace",
+    "wall",
+    "trust",
+    "network",
+    "timeout",
+    "packages",
+    "allowed_hosts",
+    "credentials",
+    "local_network",
+    "workspace_mode",
+    "server",
+)
+"""What the options of the chat say for all of its teams."""
 _LONGEST_TASK: Final = 60
 
 
@@ -85,6 +110,7 @@ class Chat:
         records: The records of those that were not undone.
         files: The names of files that go with the next task.
         told: What else the model is told with the next task.
+        begun: Whether the run has a task.
         repeated: The records of tasks from before, in a chat that goes on.
         files_before: The files of the working folder when the chat began.
     """
@@ -97,6 +123,7 @@ class Chat:
         self.repeated: list[RunRecord] = []
         self.files = [] if run.task else [file.name for file in run.prepared.request.files]
         self.told: list[str] = []
+        self.begun = bool(run.past)
         self.files_before: Facts = {}
         self._console = console
         self._marks: list[Mark] = []
@@ -150,6 +177,7 @@ class Chat:
         record = run.record_of(task if self.spent else request.with_files(task))
         await self._mark(words)
         self.files, self.told = [], []
+        self.begun = True
         self.spent.append(record)
         self.records.append(record)
         try:
@@ -198,6 +226,34 @@ class Chat:
             self.say(f"{result.outcome} · exit code {result.exit_code}", "red")
         self.told.append(_told(code, language, result.output, f"{result.outcome}, exit code {result.exit_code}"))
         return result
+
+    async def use_model(self, name: str) -> None:
+        """Go on with another model."""
+        said = Said("model", f"/model {name}", model=absolute_model(name))
+        kept = await self.run.use_model(said)
+        self.run.log.add_said(said)
+        self.say(f"The next task goes to {name}. {'' if kept else _ANEW}".rstrip(), "dim")
+
+    async def use_team(self, name: str) -> None:
+        """Go on with another team in the same folder, as a run of its own, which is told of the tasks so far."""
+        old = self.run
+        given = {each: getattr(old.prepared.request, each) for each in _GIVEN_TO_TEAMS}
+        new = RunRequest(name, "", more_tasks=True, **given).prepare()
+        more = {"folder": str(Path.cwd())}
+        run = Run.begin(new, old.log.journal, command="chat", budget=old.budget, more=more)
+        run.ask_before_code(old.asks)
+        kept = hand_over_sessions(old.prepared.team, new.team)
+        await close_team(old.prepared.team)
+        run.recorder = old.recorder
+        run.prepared = replace(new, own_folder=new.own_folder or old.prepared.own_folder)
+        if not self.begun:
+            old.log.discard()
+        old.log.let_go()
+        asked = [record for record in self.records if record.run == old.prepared.record.run]
+        if asked:
+            self.told.append(_earlier(old.prepared.record.team, asked))
+        self.run, self.begun, self._marks = run, False, []
+        self.say(f"The next task goes to the team {name}. {'' if kept else _ANEW}".rstrip(), "dim")
 
     async def undo(self, *, force: bool = False) -> list[str]:
         """Go back to before the last task.
@@ -309,7 +365,7 @@ class Chat:
         """Run Python code that looks at the session and leaves nothing there."""
         token = CancellationToken()
         with route_signals(token.cancel):
-            return await self.run.coder().run_given([CodeBlock(code=code, language="python")], token, kept=False)
+            return await self.run.look(code, token)
 
     async def close(self) -> None:
         """Close the team, and leave the run to others."""
@@ -334,6 +390,15 @@ def _not_undone(records: Sequence[RunRecord]) -> list[str]:
     if any(NO_WALL in record.isolation for record in records):
         lines.append("Not undone: what the code did outside of its folder, since no wall kept it there.")
     return lines
+
+
+def _earlier(team: str, records: Sequence[RunRecord]) -> str:
+    """What another team was asked and has answered."""
+    told = []
+    for record in records[-_MOST_EARLIER:]:
+        parts = [without_files(record.task), record.answer or f"({record.outcome})"]
+        told.append("\n\n".join(fence(bound_output(part, _MOST_OF_EARLIER), "text", "no-run") for part in parts))
+    return f"{EARLIER_IN}{team!r} was asked this, and answered:\n\n" + "\n\n".join(told)
 
 
 def _told(code: str, language: str, output: str, outcome: str) -> str:

@@ -6,20 +6,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
+from coderoom._util.autogen import agents_of
 from coderoom._util.files import read_inside
 from coderoom._util.text import counted, in_dollars, visible
+from coderoom.agents.base import CodingAgent
+from coderoom.approval import ChainApproval, HumanApproval
+from coderoom.approval.human import standing_yes
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import without_files
-from coderoom.runs.prompt.completing import paths
+from coderoom.runs.prompt.completing import paths, teams
 from coderoom.runs.prompt.folder import facts_of, without_own
 from coderoom.runs.record import RunRecord
+from coderoom.runs.said import Said
 from coderoom.runs.story import Output, Story, Streamed, Summary, Thought
 from coderoom.runs.workspace import copy_in
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 _MOST_LISTED: Final = 200
 _MOST_LINES: Final = 400
 _LONGEST_TITLE: Final = 200
+_YES: Final = "The person has agreed to all code beforehand, by /approve always."
 _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _MOST_BYTES: Final = 64 << 20
 
@@ -164,6 +170,52 @@ async def _files(chat: Chat, argument: str) -> None:
         chat.say(f"Deleted since the chat began: {', '.join(gone[:_MOST_LISTED])}", "dim")
 
 
+async def _model(chat: Chat, argument: str) -> None:
+    if argument:
+        await chat.use_model(argument)
+    else:
+        _show(chat, chat.run.prepared.record.models.items(), "No agent of the team asks a model.")
+
+
+async def _team(chat: Chat, argument: str) -> None:
+    if argument:
+        await chat.use_team(argument)
+    else:
+        team = chat.run.prepared
+        _show(chat, [[team.record.team, ", ".join(agent.name for agent in agents_of(team.team))]])
+
+
+async def _approve(chat: Chat, argument: str) -> None:
+    run, always = chat.run, bool(standing_yes.get())
+    if argument not in ("", "ask", "always", "team"):
+        raise RequestError("Write /approve ask, /approve always or /approve team.")
+    if argument:
+        run.ask_before_code(argument == "ask")
+        run.log.add_said(Said("ask", f"/approve {argument}", asks=run.asks))
+        standing_yes.set(_YES if argument == "always" else "")
+        always = argument == "always"
+    rows = []
+    for agent in agents_of(run.prepared.team):
+        inner = getattr(agent, "agent", agent)
+        if isinstance(inner, CodingAgent):
+            rows.append([agent.name, "asks a person" if agent is not inner else _asked_by(inner, run.asks)])
+    _show(chat, rows, "No agent of the team runs code that could be asked about.")
+    if always:
+        chat.say("Questions to you are answered with yes in this process, until /approve team or ask.", "yellow")
+
+
+def _asked_by(agent: CodingAgent[Any], chat_asks: bool) -> str:
+    """What is asked before an agent's code runs, in words."""
+    match agent.approval:
+        case None:
+            return "runs its code without asking"
+        case HumanApproval():
+            return "asks a person"
+        case ChainApproval() if chat_asks:
+            return "asks the team's approval, and a person"
+    return f"asks {type(agent.approval).__name__}"
+
+
 async def _tokens(chat: Chat, argument: str) -> None:
     def words(records: Sequence[RunRecord], agent: str) -> str:
         used = [record.usage_by_agent[agent] for record in records if agent in record.usage_by_agent]
@@ -266,6 +318,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "[chat]", "Shows what changed in the working folder since the last task, or the chat, began.", _diff
     ),
     "/undo": Command("[force]", "Goes back to before the last task: conversation, variables and files.", _undo),
+    "/model": Command("[NAME]", "Shows the models, or goes on with another one.", _model),
+    "/team": Command("[NAME]", "Shows the team, or goes on with another one in the same folder.", _team, teams),
+    "/approve": Command("[ask|always|team]", "Shows or sets whether you are asked before code runs.", _approve),
     "/tokens": Command("", "Shows the tokens of each agent, in the last task and in the chat.", _tokens),
     "/cost": Command("", "Shows what they cost by list price.", _cost),
     "/save": Command("FILE", "Writes the conversation as Markdown.", _save, paths),

@@ -54,11 +54,11 @@ async def chat(
 
 
 async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) -> None:
-    record, goes_on = run.prepared.record, bool(run.past)
+    record = run.prepared.record
     if owns_process:
         adopt_orphans()
     try:
-        if goes_on:
+        if run.past:
             await chatting.repeat()
         elif not record.task:  # What is missing is known before the first one.
             try:
@@ -79,8 +79,8 @@ async def _chat(chatting: Chat, run: Run, reader: Reader, owns_process: bool) ->
                 reader.take_back()
             line, is_task = await _ask(reader), False
     finally:
-        if not chatting.spent and not record.error and not goes_on:
-            run.log.discard()
+        if not chatting.begun and not record.error:
+            chatting.run.log.discard()
         await chatting.close()
         if owns_process:
             end_descendants()
