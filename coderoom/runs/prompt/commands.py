@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +20,7 @@ from coderoom.blocks import extract_code_blocks, fence
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
 from coderoom.runs.journal import without_files
+from coderoom.runs.prompt.command import Command
 from coderoom.runs.prompt.completing import paths, teams
 from coderoom.runs.prompt.folder import facts_of, without_own
 from coderoom.runs.record import RunRecord
@@ -37,23 +37,6 @@ _LONGEST_TITLE: Final = 200
 _YES: Final = "The person has agreed to all code beforehand, by /approve always."
 _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 _MOST_BYTES: Final = 64 << 20
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command of a chat.
-
-    Attributes:
-        argument: What follows it, in words; empty if nothing does. In brackets it may be left out.
-        help: What it does, in a line.
-        do: Does it.
-        complete: What the argument may be that begins so.
-    """
-
-    argument: str
-    help: str
-    do: Callable[[Chat, str], Awaitable[None]]
-    complete: Callable[[str], Iterable[str]] | None = None
 
 
 def find_command(line: str) -> tuple[Command, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from coderoom.configs import shipped_teams
 
 if TYPE_CHECKING:
-    from coderoom.runs.prompt.commands import Command
+    from coderoom.runs.prompt.command import Command
 
 _MOST_PATHS: Final = 500
 _FILE: Final = re.compile(r"(?:^|\s)@(\S*)$")

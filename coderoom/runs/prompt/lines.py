@@ -15,7 +15,7 @@ from coderoom.approval.human import input_descriptor, read_line
 from coderoom.runs.view import Region
 
 if TYPE_CHECKING:
-    from coderoom.runs.prompt.commands import Command
+    from coderoom.runs.prompt.command import Command
 
 _PROMPT: Final = "> "
 _NO_TERMINALS: Final = ("", "dumb", "unknown")

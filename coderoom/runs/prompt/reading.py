@@ -36,7 +36,7 @@ from rich.text import Text
 from coderoom._util.terminal import keeping_terminal
 from coderoom._util.text import counted, visible
 from coderoom.approval.human import discard_typed_ahead
-from coderoom.runs.prompt.commands import Command
+from coderoom.runs.prompt.command import Command
 from coderoom.runs.prompt.completing import candidates
 from coderoom.runs.prompt.history import TaskHistory
 from coderoom.runs.view import Region

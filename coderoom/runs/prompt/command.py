@@ -1,0 +1,24 @@
+"""What a command of a chat is. Used where the commands are, and where the prompt completes them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a chat.
+
+    Attributes:
+        argument: What follows it, in words; empty if nothing does. In brackets it may be left out.
+        help: What it does, in a line.
+        do: Does it in a `Chat`.
+        complete: What the argument may be that begins so.
+    """
+
+    argument: str
+    help: str
+    do: Callable[[Any, str], Awaitable[None]]
+    complete: Callable[[str], Iterable[str]] | None = None
