@@ -38,7 +38,7 @@ def test_the_last_expression_is_shown() -> None:
         "await f()": "_show(await f())",
         "print(1)": "print(1)",
         "for x in y:\n    x": "for x in y:\n    x",
-        "not python": "not python",
+        "no python": "no python",
         "": "",
     }
     assert {code: showing(code) for code in cases} == cases
