@@ -33,6 +33,8 @@ from coderoom.steps import CODE, MODEL
 _LONGEST_HEADING: Final = 200
 _MOST_SHOWN: Final = 6
 """Files beside the answer."""
+_MOST_PRINTED: Final = 12
+"""Lines of output under the answer that are not folded."""
 _MANY: Final = 300
 """With more entries, those that are not seen are not rendered, which a picture of the whole page would show."""
 _BUTTONS: Final = (
@@ -95,14 +97,16 @@ def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:
     if facts.get("error"):
         parts.append(f'<div class="notice bad" role="note">{folded_html(str(facts["error"]))}</div>')
     parts += [f'<p class="notice" dir="auto">{text_html(note)}</p>' for note in facts.get("notices") or ()]
-    words = prose_html(answer) + (folded_html(output) if output else "")
+    words = prose_html(answer)
     if entry.command == "solve" and (codes := facts.get("implementations")):
         words = code_html("\n\n\n".join(code.strip() for code in codes.values()), facts.get("language", "python"))
-    shown = "".join(_shown(journal, entry, steps))
-    if words and shown:
-        parts.append(section_html("answer", "Answer", f"<div>{words}</div><div>{shown}</div>", "card answer beside"))
-    elif words or shown:
-        parts.append(section_html("answer", "Answer" if words else "Shown", words + shown, "card answer"))
+    shown, printed = "".join(_shown(journal, entry, steps)), folded_html(output) if output else ""
+    if output.count("\n") > _MOST_PRINTED:
+        printed = f"<details><summary>output, {counted(output.count(chr(10)), 'line')}</summary>{printed}</details>"
+    if words or shown:
+        inner = "".join(f"<div>{part}</div>" for part in (words, shown) if part)
+        body = f'<div class="beside">{inner}</div>{printed}'
+        parts.append(section_html("answer", "Answer" if words else "Shown", body, "card answer"))
     # The facts are those of the last task, and of the end.
     of_last = " (the last task)" if sum(step.kind == TASK for step in steps) > 1 else ""
     used = [step.result["usage"] for step in steps if step.kind == MODEL]
@@ -123,7 +127,7 @@ def _head(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> str:
         "isolation": text_html(facts.get("isolation")),
         "network": text_html(network_words(hosts)),
         "packages": _packages(facts.get("lock") or ""),
-        "files": "<br>".join(text_html(file) for file in facts.get("files") or ()),
+        "files": _files(facts.get("files") or ()),
         "id": f"<code>{text_html(entry.id)}</code>",
     }
     return f'<header class="head">{"".join(parts)}{facts_html(grid)}</header>'
@@ -180,6 +184,11 @@ def _shown(journal: Journal, entry: RunEntry, steps: Sequence[Step]) -> Iterator
     for file in list(found.values())[-_MOST_SHOWN:]:
         if data := journal.content(entry.id, file.get("hash") or ""):
             yield file_html(file, data)
+
+
+def _files(files: Sequence[str]) -> str:
+    listed = "<br>".join(map(text_html, files))
+    return f"<details><summary>{counted(len(files), 'file')}</summary>{listed}</details>" if len(files) > 1 else listed
 
 
 def _packages(lock: str) -> str:

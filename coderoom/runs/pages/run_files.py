@@ -102,8 +102,8 @@ def table_html(rows: Sequence[Sequence[str]], name: str) -> str:
     numbers = [all(_is_number(row[at]) for row in body if at < len(row) and row[at]) for at in range(len(head))]
     style = [' class="number"' if each and body else "" for each in numbers]
     columns = "".join(
-        f'<th scope="col"{each}><button type="button">{text_html(title) or "&nbsp;"}</button></th>'
-        for title, each in zip(head, style, strict=True)
+        f'<th scope="col"{each}><button type="button">{text_html(title.strip()) or f"({at})"}</button></th>'
+        for at, (title, each) in enumerate(zip(head, style, strict=True), 1)
     )
     cells = "".join(
         f"<tr>{''.join(f'<td{each}>{text_html(cell)}</td>' for cell, each in zip(row, style, strict=False))}</tr>"

@@ -58,7 +58,7 @@ def time_html(steps: Sequence[Step], entry: RunEntry, shown: Sequence[int]) -> s
         bars += (
             f'<a href="#{place}" tabindex="-1" aria-label="{text_html(what)}"><title>{text_html(what)}</title>'
             f'<rect class="bar-{kind}" x="{left:.4%}" y="{lane * _LANE + 4}" height="{_BAR}" '
-            f'style="width:max(2px,{width:.4%})"/></a>'
+            f'style="x:min({left:.4%},100% - 3px);width:max(3px,{width:.4%})"/></a>'
         )
     legend = "".join(
         f'<li><svg width="18" height="12" aria-hidden="true"><rect width="18" height="12" class="bar-{kind}"/></svg> '

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
 
 from coderoom.runs import Journal, Step
 from coderoom.runs.pages.run import run_page
+from tests.support.browser import browsing, overflow_of
 from tests.support.commands import coderoom, environment, recording
 
 SCRIPT = "<script>document.title = 'run'</script>"
@@ -61,23 +58,6 @@ def test_a_retry_without_code_is_words_and_the_next_code_shows_what_has_changed(
     journal.close()
 
 
-@asynccontextmanager
-async def browsing() -> AsyncIterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("there is no chromium (Debian: apt-get install chromium)")
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
-
-
-async def wide_of(page: Page) -> int:
-    return int(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
-
-
 @pytest.mark.browser
 async def test_a_page_of_500_cells_is_readable_offline(tmp_path: Path) -> None:
     long_run(tmp_path / "journal", 500)
@@ -95,7 +75,7 @@ async def test_a_page_of_500_cells_is_readable_offline(tmp_path: Path) -> None:
                 assert len(asked) == 1
                 assert "Compute it." in await page.title()
                 assert await page.locator("pre.output").count() == 501
-                assert await wide_of(page) == 0
+                assert await overflow_of(page) == 0
                 text = await page.evaluate("document.body.textContent")
                 assert text.count(SCRIPT) >= 10_000
                 back = await page.evaluate("getComputedStyle(document.body).backgroundColor")
