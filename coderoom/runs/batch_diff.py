@@ -12,10 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coderoom._util.text import counted
-from coderoom.runs.batch_report import Estimate, Summary
+from coderoom.runs.batch_report import NORMAL_95, Estimate, Summary
 from coderoom.runs.item_run import Result
-
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,13 @@ class Pair:
         """The status in each of them, or `missing`."""
         return self.first.status if self.first else "missing", self.second.status if self.second else "missing"
 
+    @property
+    def name(self) -> str:
+        """The item, and which of its runs it is."""
+        return f"{self.id}, {self.repeat}" if self.repeat > 1 else self.id
+
     def __str__(self) -> str:
-        return f"{self.id}{f', {self.repeat}' if self.repeat > 1 else ''}: {' -> '.join(self.statuses)}"
+        return f"{self.name}: {' -> '.join(self.statuses)}"
 
 
 @dataclass
@@ -75,7 +78,7 @@ class Comparison:
         total, count = math.fsum(self.differences), len(self.differences) + 2
         middle = total / count
         variance = (math.fsum(each**2 for each in self.differences) + 1) / count - middle**2
-        half = _NORMAL_95 * math.sqrt(variance / count)
+        half = NORMAL_95 * math.sqrt(variance / count)
         return total / len(self.differences), max(-1.0, middle - half), min(1.0, middle + half)
 
     def to_json(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RESULTS: Final = "results.jsonl"
 SETTINGS: Final = "batch.json"
 _PERCENTILES: Final = (50, 90, 99)
-_NORMAL_95: Final = 1.959964
+NORMAL_95: Final = 1.959964
 STATUSES: Final = (PASSED, NOT_PASSED, UNCHECKED, ERRORED)
 _MOST_NAMED: Final = 100
 _MOST_SHOWN: Final = 10
@@ -44,9 +44,9 @@ def estimated(rates: Sequence[float]) -> Estimate | None:
     if not rates:
         return None
     mean, count = math.fsum(rates) / len(rates), len(rates)
-    square = _NORMAL_95**2
+    square = NORMAL_95**2
     middle = (mean + square / (2 * count)) / (1 + square / count)
-    half = _NORMAL_95 / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
+    half = NORMAL_95 / (1 + square / count) * math.sqrt(mean * (1 - mean) / count + square / (4 * count**2))
     return mean, max(0.0, middle - half), min(1.0, middle + half)
 
 
@@ -262,6 +262,11 @@ def read_settings(folder: Path) -> Mapping[str, Any]:
     """What the batch in a folder is: its team, models and items."""
     with refusing(f"The batch in {str(folder)!r} cannot be read"):
         return dict(json.loads((folder / SETTINGS).read_text("utf-8")))
+
+
+def models_of(settings: Mapping[str, Any]) -> str:
+    """The models of the batch that `read_settings` has read, in words."""
+    return settings["model"] or ", ".join(sorted(set(settings["models"].values()))) or "none"
 
 
 def summarize(results: Iterable[Result]) -> Summary:

@@ -19,6 +19,7 @@ from coderoom.runs.batch_report import (
     STATUSES,
     Estimate,
     Summary,
+    models_of,
     read_results,
     read_settings,
     summary_lines,
@@ -28,7 +29,7 @@ from coderoom.runs.items import BadLine
 from coderoom.runs.pages.charts import histogram_svg, interval_svg, shares_svg
 from coderoom.runs.pages.frame import badge, facts_html, page_of, text_html
 
-SIGNS: Final = {PASSED: "✓", NOT_PASSED: "✕", UNCHECKED: "•", ERRORED: "!"}
+_SIGNS: Final = {PASSED: "✓", NOT_PASSED: "✕", UNCHECKED: "•", ERRORED: "!"}
 STYLES: Final = {PASSED: "good", NOT_PASSED: "bad", UNCHECKED: "dim", ERRORED: "warn"}
 _MOST_ROWS: Final = 50_000
 _MOST_PLAIN: Final = 500
@@ -62,7 +63,7 @@ class Row:
         return f"{self.id}, {self.repeat}" if self.repeat > 1 else self.id
 
 
-def row_of(result: Result, reason: str) -> Row:
+def _row_of(result: Result, reason: str) -> Row:
     """A result on the page, with the reason that it is counted with."""
     return Row(
         visible(result.id),
@@ -87,7 +88,7 @@ def write_batch_page(folder: Path, bad_lines: Sequence[BadLine] = (), notes: Seq
     for result in read_results(folder):
         summary.add(result)
         if len(rows) < _MOST_ROWS:
-            rows.append(row_of(result, summary.reason_of(result)))
+            rows.append(_row_of(result, summary.reason_of(result)))
     new = folder / "index.html.new"
     new.write_text(batch_page(read_settings(folder), summary, rows, bad_lines, notes), encoding="utf-8")
     new.replace(folder / "index.html")
@@ -110,8 +111,7 @@ def batch_page(
         bad_lines: The lines that are no items.
         notes: Sentences that stand under the summary.
     """
-    models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
-    about = [("team", batch["team_name"]), ("model", models), ("items", batch["items"])]
+    about = [("team", batch["team_name"]), ("model", models_of(batch)), ("items", batch["items"])]
     above = (*STATUSES, "pass@1")
     lines = [line for line in summary_lines(summary.to_json()) if line[0] not in above]
     groups = list(summary.tags.groups())
@@ -129,14 +129,13 @@ def batch_page(
     return page_of(f"Batch: {batch['team_name']}", "".join(parts), styles=["batch.css"], scripts=["batch.js"])
 
 
-def between(rate: Estimate) -> str:
+def _between(rate: Estimate) -> str:
     """The interval of a rate, in words."""
     return f"95 %: {rate[1]:.1%} to {rate[2]:.1%}"
 
 
-def link_html(row: Row, folder: str = "pages") -> str:
-    """A link to the page of a run."""
-    return f'<a href="{escape(folder)}/{escape(row.run)}.html" dir="auto">{escape(row.name)}</a>'
+def _link(row: Row) -> str:
+    return f'<a href="pages/{escape(row.run)}.html" dir="auto">{escape(row.name)}</a>'
 
 
 def _headline(summary: Summary) -> str:
@@ -147,7 +146,7 @@ def _headline(summary: Summary) -> str:
     if rate is not None:
         checked = counted(sum(number for number, _ in summary.runs.values()), "checked run")
         of = f"of {checked} of {counted(len(summary.runs), 'item')}"
-        passed = f'<p class="rate"><b>{rate[0]:.1%}</b> pass rate <span class="dim">({between(rate)}), {of}</span></p>'
+        passed = f'<p class="rate"><b>{rate[0]:.1%}</b> pass rate <span class="dim">({_between(rate)}), {of}</span></p>'
     words = ", ".join(f"{number:,} {status}" for status, number in counts)
     links = " ".join(
         f'<a href="{_asked("status", status)}">{badge(f"{number:,} {status}", STYLES[status])}</a>'
@@ -174,7 +173,7 @@ def _by_tag(summary: Summary) -> str:
     rows = []
     for tag, group in summary.tags.groups().items():
         rate = group.pass_rate
-        shown = ("not checked", "") if rate is None else (f"{rate[0]:.1%}", f"{between(rate)}{interval_svg(rate)}")
+        shown = ("not checked", "") if rate is None else (f"{rate[0]:.1%}", f"{_between(rate)}{interval_svg(rate)}")
         name = f'<a href="{_asked("tag", tag)}" dir="auto">{text_html(tag)}</a>'
         rows.append((name, f"{len(group.items):,}", f"{group.number:,}", *shown))
     titles = {"tag": "nowrap", "items": "number", "runs": "number", "pass rate": "number", "interval": "nowrap"}
@@ -190,7 +189,7 @@ def _reasons(summary: Summary, rows: Sequence[Row]) -> str:
             first[row.reason].append(row)
     listed = ""
     for reason, number in summary.reasons.most_common():
-        links = ", ".join(map(link_html, first[reason]))
+        links = ", ".join(map(_link, first[reason]))
         more = f" and {number - _MOST_NAMED:,} more" if number > _MOST_NAMED else ""
         listed += (
             f'<details><summary><b>{number:,}</b> <span dir="auto">{text_html(reason)}</span></summary>'
@@ -226,9 +225,10 @@ def _runs(summary: Summary, rows: Sequence[Row], groups: Sequence[str]) -> str:
     if len(rows) > len(plain):
         no_script = f"<noscript><p>Without scripts, these are the first {len(plain):,} runs.</p></noscript>"
     cells = "".join(
-        f'<a class="cell {STYLES[row.status]}" href="pages/{escape(row.run)}.html" '
-        f'title="{escape(row.name)}: {row.status}">{SIGNS[row.status]}</a>'
+        f'<a class="cell {STYLES[row.status]}" href="pages/{escape(row.run)}.html" title="{name}" aria-label="{name}">'
+        f"{_SIGNS[row.status]}</a>"
         for row in plain
+        for name in [escape(f"{row.name}: {row.status}")]
     )
     return (
         f'<h2 id="grid-title">Items and repeats</h2>{no_script}'
@@ -279,7 +279,7 @@ _COLUMNS: Final = {
 def _table(rows: Sequence[Row]) -> str:
     listed = [
         (
-            link_html(row),
+            _link(row),
             badge(row.status, STYLES[row.status]),
             f"{row.seconds:.1f} s",
             f"{row.tokens:,}" if row.tokens else "",
@@ -332,7 +332,7 @@ def _data(rows: Sequence[Row], reasons: Sequence[str], groups: Sequence[str]) ->
         for row in rows
     ]
     facts = {
-        "statuses": [[status, STYLES[status], SIGNS[status]] for status in STATUSES],
+        "statuses": [[status, STYLES[status], _SIGNS[status]] for status in STATUSES],
         "reasons": [visible(reason) for reason in reasons],
         "tags": [visible(tag) for tag in groups],
         "rows": listed,

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from coderoom._util.text import visible
 from coderoom.runs.batch_diff import Comparison, Pair, comparison_lines
+from coderoom.runs.batch_report import models_of
 from coderoom.runs.item_run import Result
 from coderoom.runs.pages.batch import STYLES, table_html
 from coderoom.runs.pages.frame import badge, facts_html, page_of, text_html
@@ -34,8 +35,7 @@ def batch_diff_page(
     links = [quote(os.path.relpath(folder.resolve(), page.resolve().parent)) for folder in folders]
     facts = {}
     for name, folder, link, batch in zip(("first", "second"), folders, links, settings, strict=True):
-        models = batch["model"] or ", ".join(sorted(set(batch["models"].values()))) or "none"
-        about = f"{text_html(batch['team_name'])}, {text_html(models)}"
+        about = f"{text_html(batch['team_name'])}, {text_html(models_of(batch))}"
         facts[name] = f'<a href="{escape(link)}/index.html">{text_html(folder)}</a><br>{about}'
     better, worse = set(compared.better), set(compared.worse)
     parts = [
@@ -55,9 +55,8 @@ def _pairs(title: str, pairs: Sequence[Pair], links: Sequence[str]) -> str:
         return ""
     rows = []
     for pair in pairs[:_MOST_ROWS]:
-        name = f"{pair.id}, {pair.repeat}" if pair.repeat > 1 else pair.id
         cells = [_cell(result, link) for result, link in zip((pair.first, pair.second), links, strict=True)]
-        rows.append((f'<span dir="auto">{text_html(name)}</span>', *cells))
+        rows.append((f'<span dir="auto">{text_html(pair.name)}</span>', *cells))
     more = f"<p>and {len(pairs) - _MOST_ROWS:,} more</p>" if len(pairs) > _MOST_ROWS else ""
     columns = {"item": "item", "first": "why", "second": "why"}
     return f"<h2>{title} ({len(pairs):,})</h2>{table_html(title, columns, rows)}{more}"

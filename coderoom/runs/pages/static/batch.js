@@ -168,12 +168,15 @@ const mostCells = 20000, perPart = 200;
 
 function cellOf(run) {
   const [status, style, sign] = data.statuses[run.status];
-  return made("a", {class: `cell ${style}`, href: run.page, title: `${run.name}: ${status}`, tabindex: -1}, sign);
+  const name = `${run.name}: ${status}`;
+  return made("a", {class: `cell ${style}`, href: run.page, title: name, "aria-label": name, tabindex: -1}, sign);
 }
 
 function fill() {
-  const items = Map.groupBy ? [...Map.groupBy(runs.slice(0, mostCells), run => run.id)] : [];
-  if (!items.length) return;
+  if (!runs.length) return;
+  const grouped = new Map();
+  for (const run of runs.slice(0, mostCells)) grouped.set(run.id, [...(grouped.get(run.id) || []), run]);
+  const items = [...grouped];
   const repeated = items.some(([, each]) => each.length > 1);
   grid.replaceChildren();
   grid.classList.toggle("repeated", repeated);
