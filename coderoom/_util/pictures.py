@@ -37,6 +37,7 @@ _BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "image/gif": (b"GIF87a", b"GIF89a"),
 }
 _MOST_PIXELS: Final = 40_000_000
+_WIDEST: Final = 1_600
 _CHUNK: Final = 4_096
 _CELL_PIXELS: Final = 8
 _ANSWER_SECONDS: Final = 0.2
@@ -116,7 +117,7 @@ def inline(data: bytes, protocol: Protocol, stream: IO[str]) -> str:
         with Image.open(io.BytesIO(data), formats=["PNG", "JPEG", "GIF", "WEBP"]) as opened:
             if math.prod(opened.size) > _MOST_PIXELS:
                 return ""
-            opened.thumbnail((width, 4 * width))
+            opened.thumbnail((min(width, _WIDEST),) * 2)
             seen = Image.new("RGBA", opened.size, "white")
             seen.alpha_composite(opened.convert("RGBA"))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # All that Pillow raises for such files.
@@ -149,6 +150,12 @@ def _framed(data: bytes, protocol: Protocol, columns: int = 0) -> str:
     return "".join(parts).replace("\x1b_G", f"\x1b_G{head}{wide}", 1)
 
 
+@functools.cache
+def _bit(colour: int, place: int) -> bytes:
+    """The table that makes a bit of a colour, and nothing of others."""
+    return bytes(1 << place if each == colour else 0 for each in range(256))
+
+
 def _sixel(image: Image) -> str:
     """A picture as bands of six rows, each with a line for every colour in it."""
     image = image.quantize(256)
@@ -163,8 +170,7 @@ def _sixel(image: Image) -> str:
         for colour in sorted(set(b"".join(rows))):
             bits = 0
             for place, row in enumerate(rows):
-                has_it = bytes(1 << place if each == colour else 0 for each in range(256))
-                bits |= int.from_bytes(row.translate(has_it))
+                bits |= int.from_bytes(row.translate(_bit(colour, place)))
             line = bits.to_bytes(width).translate(_CHARACTERS).decode().rstrip("?")
             parts.append(f"#{colour}{_REPEATED.sub(lambda found: f'!{len(found[0])}{found[1]}', line)}$")
         parts.append("-")
