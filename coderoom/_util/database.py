@@ -118,6 +118,11 @@ _SCHEMAS: Final = (
     CREATE INDEX listing_verdict ON listing (verdict);
     CREATE INDEX listing_name ON listing (name);
     CREATE INDEX listing_model ON listing (model);
+    CREATE INDEX listing_task ON listing (task);
+    CREATE INDEX listing_attempts ON listing (attempts);
+    CREATE INDEX listing_tokens ON listing (tokens);
+    CREATE INDEX listing_cost ON listing (cost);
+    CREATE INDEX listing_seconds ON listing (seconds);
     CREATE INDEX listing_unsearched ON listing (number) WHERE NOT is_searched;
     CREATE VIRTUAL TABLE searched USING fts5(text, tokenize = 'unicode61 remove_diacritics 2')
     """,

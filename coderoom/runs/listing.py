@@ -21,7 +21,7 @@ from coderoom._util.text import encodable
 from coderoom.errors import RequestError
 
 COLUMNS: Final = {
-    "began": "started", "outcome": "state", "verdict": "verdict", "team": "name", "model": "model", "task": "task",
+    "began": "started", "outcome": "outcome", "verdict": "verdict", "team": "name", "model": "model", "task": "task",
     "attempts": "attempts", "tokens": "tokens", "cost": "cost", "time": "seconds",
 }  # fmt: skip
 """What a list can be sorted by, as columns of the table."""
@@ -148,7 +148,7 @@ class Listing(Database):
 
     def names(self, column: str) -> list[str]:
         """What stands in a column of `COLUMNS`, each once, at most 200 of it."""
-        column = {"state": "outcome"}.get(COLUMNS[column], COLUMNS[column])
+        column = COLUMNS[column]
         query = f"""
             WITH RECURSIVE each (item) AS (
                 SELECT MIN({column}) FROM listing WHERE {column} > ''
@@ -189,10 +189,8 @@ class Listing(Database):
                 database.execute("CREATE TEMP TABLE hits (number INTEGER PRIMARY KEY)")
                 database.execute(f"INSERT INTO hits {MATCHING} ?", (match,))
             found = f"FROM (SELECT {_STATE} FROM listing) WHERE {where}"
-            column, way = COLUMNS[wanted.sort], "DESC" if wanted.descending else "ASC"
-            order = f"{column} {way}, number {way}"
-            if wanted.sort != "began":
-                order = f"{column} IS NULL, {column} {way}, started DESC"
+            way = "DESC" if wanted.descending else "ASC"
+            order = f"{COLUMNS[wanted.sort]} {way} NULLS LAST, number {way}"  # As in an index.
             numbers = f"SELECT number {found} ORDER BY {order} LIMIT :most OFFSET :skip"
             chosen = [number for (number,) in database.execute(numbers, values)]
             rows = [_row(database, number, values) for number in chosen]

@@ -13,6 +13,7 @@ from coderoom.errors import RequestError
 from coderoom.runs import Journal, Step
 from coderoom.runs.listing import COLUMNS, RunQuery
 from coderoom.runs.pages.runs_list import runs_list_page
+from tests.support.commands import coderoom
 
 from .browsing import browsing, serving, visiting
 
@@ -80,6 +81,8 @@ def test_runs_are_filtered_sorted_counted_and_searched(tmp_path: Path) -> None:
     assert found(journal, text='"Answer 7"') == []
     journal.remove([special])
     assert found(journal, text="ninety") == []
+    done = coderoom("runs", "--search", "value_3", "--journal", str(journal.path), cwd=tmp_path)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [runs[2]]
     journal.close()
 
 
@@ -150,7 +153,8 @@ async def test_runs_are_found_followed_and_compared(tmp_path: Path) -> None:
                 await expect(page.locator("#run-going .badge.good")).to_have_text("ok")
                 await expect(page.locator("#run-run-119 input")).to_be_checked()
 
-                await page.locator("#q").fill("task 77")
+                await page.keyboard.press("/")
+                await page.keyboard.type("task 77")
                 await expect(totals).to_have_text("1 run · 77 attempts · 231 tokens · $0.7700 · 23.0 s")
                 assert page.url == f"{url}?q=task%2077"
                 await expect(page.locator("#q")).to_be_focused()
