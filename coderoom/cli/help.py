@@ -8,6 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from coderoom.cli.examples import examples_of
+
 _HYPHEN = "\ue000"
 """Stands for a hyphen while lines are wrapped, so that names are not broken."""
 
@@ -45,6 +47,12 @@ class _PlainHelp:
                 param.metavar = param.metavar or (param.name or "").upper()
                 param.display_type_rich = lambda ctx: ""  # type: ignore[method-assign]
         return params
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        words: list[str] = []
+        while ctx.parent is not None:
+            words, ctx = [ctx.info_name, *words], ctx.parent
+        formatter.write(examples_of(" ".join(words)))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]

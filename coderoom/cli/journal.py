@@ -183,7 +183,7 @@ def export_run(
     journal: app.JournalOption = None,
     debug: app.DebugOption = False,
 ) -> None:
-    """Write a run as a notebook, as Markdown, or as a Python script that repeats it.
+    """Write a run as a notebook, Markdown, or a script that repeats it.
 
     With words, code, output and pictures; a script has the code that ran, in order. Of branches, only those that won.
     """

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Final, NoReturn, TypeVar, get_args, get_origin
 
+from coderoom.cli.examples import examples_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COLOURS: Final = {"green": 32, "yellow": 33}
@@ -51,6 +53,9 @@ class UsageProblem(Exception):  # noqa: N818 (as Typer's)
 
 
 class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        return super().format_help() + examples_of(self.prog.partition(" ")[2])
+
     def error(self, message: str) -> NoReturn:
         raise UsageProblem(message, self)
 
