@@ -76,9 +76,9 @@ def page_of(
     )
 
 
-def polled(name: str, body: str) -> str:
-    """A part of a live page, as HTML, that takes its place in the page every second, if there is a new one."""
-    asks = f'hx-get="" hx-trigger="every 1s" hx-select="#{name}" hx-swap="morph" hx-sync="this:drop"'
+def polled(name: str, body: str, *, seconds: int = 1) -> str:
+    """A part of a live page, as HTML, that takes its place in the page every few seconds, if there is a new one."""
+    asks = f'hx-get="" hx-trigger="every {seconds}s" hx-select="#{name}" hx-swap="morph" hx-sync="this:drop"'
     return f'<div id="{name}" class="polled" {asks}>\n{body}\n</div>'
 
 

@@ -41,6 +41,8 @@ _BUTTONS: Final = (
     '<p class="scripted"><button type="button" data-keys>Keys <kbd>?</kbd></button> '
     '<button type="button" data-numbers aria-pressed="false">Line numbers</button></p>'
 )
+_STEPS_A_SECOND: Final = 2_000
+"""So much of a live page is made again while its server has other things to do."""
 _TOOLS: Final = (
     '<form class="find scripted" role="search" hidden><label class="hidden" for="find">Find in this page</label>'
     '<input id="find" type="search" placeholder="Find in this page" autocomplete="off">'
@@ -77,7 +79,7 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
     return page_of(
         title,
-        (polled("run", body) if live else body) + _TOOLS,
+        (polled("run", body, seconds=1 + len(steps) // _STEPS_A_SECOND) if live else body) + _TOOLS,
         styles=["run.css"],
         scripts=["tables.js", "run.js"],
         live=live,

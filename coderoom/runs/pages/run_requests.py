@@ -34,7 +34,8 @@ def requests_html(journal: Journal, entry: RunEntry, steps: Sequence[Step], *, l
         if live:
             inner = (
                 f'<div hx-get="{escape(entry.id)}/request/{step.number}" hx-trigger="toggle from:closest details once" '
-                'hx-swap="outerHTML"><p class="dim">Asking the server. This needs scripts.</p></div>'
+                'hx-swap="outerHTML" hx-select="unset" hx-sync="unset">'
+                '<p class="dim">Asking the server. This needs scripts.</p></div>'
             )
         elif room > 0:
             base = (step.request.get("messages") or {}).get("base", 0)

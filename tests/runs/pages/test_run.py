@@ -107,8 +107,18 @@ async def test_a_page_is_live_while_its_run_goes_on(tmp_path: Path) -> None:
             await page.goto(url)
             await page.get_by_role("link", name="Compute it.").click(timeout=20_000)
             await page.get_by_text("running").first.wait_for(timeout=10_000)
+            request = page.locator(".request").first
+            await request.locator("summary").first.click(timeout=20_000)
+            conversation = request.locator(".conversation")
+            await conversation.get_by_text("Compute it.").wait_for(timeout=10_000)
+            await page.locator(".entry").first.focus()
             await page.get_by_text("All done.").first.wait_for(timeout=30_000)
             assert await page.title() == "Compute it."
+            assert await conversation.is_visible()
+            assert await page.evaluate("document.activeElement.className") == "entry"
+            last = page.locator(".request").last  # It was not there when the page was opened.
+            await last.locator("summary").first.click()
+            await last.locator(".conversation").get_by_text("All done.").wait_for(timeout=10_000)
             assert SCRIPT in await page.evaluate("document.body.innerText")
     finally:
         run.wait(30)
