@@ -7,10 +7,12 @@
     data      each content once, whatever runs have it
     listing   what a list of runs shows, sorts and filters by: `listed` computes it from the run
     searched  the words of a run, by its number in the listing
+    stops     which runs somebody has asked to end
+    questions what runs ask a person at this moment, and the answers from elsewhere
     solutions the generator's solutions that passed, and replies to its requests on the way to those that are not done
 
-`runs.journal` and `runs.listing` use all but the last one, the journal of runs, and `generation.cache` that one. No
-other module does.
+`runs.journal` and what it consists of use all but the last one, the journal of runs, and `generation.cache` that one.
+No other module does.
 """
 
 from __future__ import annotations
@@ -125,6 +127,14 @@ _SCHEMAS: Final = (
     CREATE INDEX listing_seconds ON listing (seconds);
     CREATE INDEX listing_unsearched ON listing (number) WHERE NOT is_searched;
     CREATE VIRTUAL TABLE searched USING fts5(text, tokenize = 'unicode61 remove_diacritics 2')
+    """,
+    """
+    CREATE TABLE stops (run TEXT PRIMARY KEY REFERENCES runs ON DELETE CASCADE);
+    CREATE TABLE questions (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL REFERENCES runs ON DELETE CASCADE,
+        asked REAL NOT NULL, text TEXT NOT NULL, answer TEXT
+    );
+    CREATE INDEX questions_run ON questions (run)
     """,
 )
 """Each brings a database of the version before it, at first an empty one, to the next."""

@@ -10,9 +10,9 @@ import select
 import sys
 import termios
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from autogen_agentchat.agents import ApprovalRequest, ApprovalResponse
@@ -32,6 +32,9 @@ from coderoom.approval.answers import ChangesRequest, edited_answer, no
 from coderoom.approval.base import Approval, call, call_in_thread, is_async
 from coderoom.blocks import extract_code_blocks, fence
 from coderoom.sandbox import SUFFIXES
+from coderoom.steps import answer_elsewhere, is_observed
+
+T = TypeVar("T")
 
 DEFAULT_PROMPT: Final = "Run this code?"
 TRIES: Final = 3
@@ -203,9 +206,15 @@ class HumanApproval(Approval, Component[HumanApprovalConfig]):
         self._timeout, self._prompt = timeout, prompt
 
     async def decide(self, request: ApprovalRequest) -> ApprovalResponse:
-        """Show the code and wait for the person's answer."""
+        """Show the code and wait for the person's answer, here or from somebody who watches the run."""
         if (words := standing_yes.get()) and not isinstance(request, ChangesRequest):
             return ApprovalResponse(approved=True, reason=words)
+        if not is_observed():
+            return await self._decide(request)
+        elsewhere = InputApproval(_nobody, None, self._prompt)
+        return await first_of(self._decide(request), elsewhere.decide(request))
+
+    async def _decide(self, request: ApprovalRequest) -> ApprovalResponse:
         async with _terminal_to_oneself():
             descriptor = input_descriptor()
             if descriptor is None:
@@ -323,6 +332,8 @@ _AGAIN: Final = "That was neither a yes nor a no; a yes with a condition does no
 class InputApproval(Approval):
     """Asks a person through an input function like that of AutoGen's `UserProxyAgent`.
 
+    Somebody who watches the run may answer instead, on the page of `coderoom runs serve`.
+
     The question contains the whole code, with symbols for control and invisible characters, and long lines folded. The
     answer is `yes` or `no`, with an optional reason, which the model gets after a no; or `edit:` and then other code,
     which runs instead. That code needs a fence if there are several blocks. Answers that AutoGen Studio received
@@ -393,17 +404,32 @@ class InputApproval(Approval):
         forget_early_answers(self._input_func)
         token = CancellationToken()
         arguments = (question, token) if is_async(self._input_func) else (question,)
-        asked = asyncio.create_task(call(self._input_func, *arguments))
-        asked.add_done_callback(retrieve_exception)
         try:
-            await asyncio.wait({asked})
+            return await first_of(call(self._input_func, *arguments), answer_elsewhere(question))
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            raise EOFError from None
         finally:
-            if not asked.done():
-                token.cancel()
-                asked.cancel()
-        if asked.cancelled():
-            raise EOFError
-        return asked.result()
+            token.cancel()
+
+
+async def first_of(*asked: Coroutine[Any, Any, T]) -> T:
+    """What the first of several ends with. The others are cancelled, and left alone if they ignore that."""
+    tasks = [asyncio.create_task(each) for each in asked]
+    for task in tasks:
+        task.add_done_callback(retrieve_exception)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return next(task for task in tasks if task in done).result()
+
+
+async def _nobody(question: str, token: CancellationToken | None) -> str:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("unreachable: it is never done")
 
 
 def _read_edit(code: str, request: ApprovalRequest) -> ApprovalResponse:

@@ -21,6 +21,7 @@ from coderoom._util.terminal import PlainConsole
 from coderoom.blocks import Block
 from coderoom.errors import RequestError
 from coderoom.outcome import Outcome
+from coderoom.runs.controls import stoppable
 from coderoom.runs.exec_result import BlockRun, FileResult, without_state
 from coderoom.runs.exec_source import STDIN, Source
 from coderoom.runs.exec_view import ExecView
@@ -222,11 +223,12 @@ class _FileRun:
         changes = FileChanges([result.workspace], self.writer.path)
         try:
             with self.interrupt.caught():
-                await self._start()
-                await self._run_blocks()
-                if self.last is not None:
-                    self.view.stop()
-                    result.reviewed = await review([self.last], self.ask)
+                async with stoppable(self.writer, self.interrupt.request):
+                    await self._start()
+                    await self._run_blocks()
+                    if self.last is not None:
+                        self.view.stop()
+                        result.reviewed = await review([self.last], self.ask)
         except asyncio.CancelledError:
             if not self.interrupt.requested:
                 raise

@@ -61,7 +61,7 @@ class Interrupt:
 
     def caught(self) -> AbstractContextManager[None]:
         """Route signals here."""
-        return route_signals(self._request)
+        return route_signals(self.request)
 
     @contextmanager
     def ends_cell(self, session: Session) -> Iterator[None]:
@@ -74,7 +74,8 @@ class Interrupt:
             self._in_cell = False
             ending.cancel()
 
-    def _request(self) -> None:
+    def request(self) -> None:
+        """Interrupt it."""
         gently = self._in_cell and not self.requested
         self._requested.set()
         if not gently and self._task is not None:

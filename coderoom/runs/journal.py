@@ -27,6 +27,7 @@ from coderoom._util.database import OFF, REQUIRED
 from coderoom._util.tasks import is_large
 from coderoom._util.text import NOT_LOOKED_AT
 from coderoom.errors import JournalError, RequestError
+from coderoom.runs.asked import Asked
 from coderoom.runs.listing import MATCHING, Listing, RunList, RunQuery, match_of, remove_words, write_listing
 from coderoom.runs.shown import run_html
 from coderoom.steps import MODEL
@@ -121,7 +122,7 @@ class Step:
     result: Any
 
 
-class Journal(Listing):
+class Journal(Listing, Asked):
     """The journal in a file, which is made when something is written.
 
     Any number of processes and threads can use it at once. Each method is one transaction, but each large
@@ -185,6 +186,8 @@ class Journal(Listing):
                 who = f"process {process} on {host}" if owner else "another process"
                 raise RequestError(f"The run {run} goes on: {who} works on it.")
             database.execute("UPDATE runs SET owner = ?, ended = NULL, outcome = NULL WHERE id = ?", (_mark(), run))
+            for table in ("stops", "questions"):  # Of the process before.
+                database.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
             database.execute("UPDATE runs SET task = ? WHERE id = ? AND task = ''", (self.hide(task), run))
             if request is not None:
                 database.execute("UPDATE runs SET request = ? WHERE id = ?", (self.dump(request), run))
@@ -239,6 +242,16 @@ class Journal(Listing):
                 raise RequestError(f"The run {run} goes on; end it first.")
         with self._using(writes=True) as database:
             _delete(database, runs)
+
+    def stop(self, run: str) -> None:
+        """Ask the process that works on a run to end it, which it does within a second.
+
+        Raises:
+            RequestError: No process works on it.
+        """
+        if self.find(run).state != "running":
+            raise RequestError(f"The run {run} has ended.")
+        self.ask_to_stop(run)
 
     def put(self, rows: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
         """Add a run that another journal gave with `take`, in place of one with the same id."""

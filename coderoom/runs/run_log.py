@@ -6,6 +6,7 @@ result here, until one is new. Used by `run_team`. The commands about runs read 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections import defaultdict, deque
@@ -30,6 +31,7 @@ from coderoom._util.files import open_inside
 from coderoom._util.text import MASK, MOST_LOOKED_AT, Masking, counted
 from coderoom.errors import BudgetExceeded, RequestError
 from coderoom.generation import BranchesJudged
+from coderoom.runs.controls import POLL_SECONDS
 from coderoom.runs.journal import EVENT, MESSAGE, TASK, Journal, RunEntry, Step, Writer, summary
 from coderoom.runs.record import UNFINISHED, RunRecord, network_in
 from coderoom.runs.said import Said, undone_in
@@ -182,6 +184,20 @@ class RunLog(Writer, StepObserver):
     def note(self, text: str) -> None:
         """Tell the user of the run."""
         self.notes.append(text)
+
+    async def ask(self, question: str) -> str | None:
+        """Wait for the answer of somebody who reads the journal, on a page for instance."""
+        asked = self._try(lambda journal: journal.ask(str(self.run), question))
+        if asked is None:
+            return None
+        try:
+            while not self.failure:
+                await asyncio.sleep(POLL_SECONDS)
+                if (answer := self._try(lambda journal: journal.answer_to(asked))) is not None:
+                    return answer
+        finally:
+            self._try(lambda journal: journal.withdraw(asked))
+        return None
 
     def _key(self, kind: str, request: Any) -> str:
         """What identifies a step: its kind, the agent and the request, which is looked up and then kept."""

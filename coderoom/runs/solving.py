@@ -30,6 +30,7 @@ from coderoom.models.names import model_name_of
 from coderoom.models.prices import cost_of, price_table, priced_as
 from coderoom.models.services import absolute_model
 from coderoom.runs.branches import Branches
+from coderoom.runs.controls import stoppable
 from coderoom.runs.exec_view import show_isolation
 from coderoom.runs.interrupts import Interrupt
 from coderoom.runs.journal import Journal, RunEntry
@@ -445,11 +446,12 @@ async def _watch(stream: AsyncGenerator[GenerationEvent | Solution], view: Solve
     try:
         async with contextlib.aclosing(stream) as items:
             with interrupt.caught():
-                async for item in items:
-                    if isinstance(item, Solution):
-                        return item
-                    log.add_event(item)
-                    view.show(item)
+                async with stoppable(log, interrupt.request):
+                    async for item in items:
+                        if isinstance(item, Solution):
+                            return item
+                        log.add_event(item)
+                        view.show(item)
     except asyncio.CancelledError:
         if not interrupt.requested:
             raise

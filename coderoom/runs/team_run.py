@@ -44,6 +44,7 @@ from coderoom.models.budgets import Budget, Spending, make_budget
 from coderoom.models.names import model_name_of
 from coderoom.models.prices import price_table, priced_as
 from coderoom.models.services import MODEL_VARIABLE, absolute_model, in_words, is_model_text
+from coderoom.runs.controls import stoppable
 from coderoom.runs.exec_view import NO_CODE_IS_RUN, NO_WALL
 from coderoom.runs.interrupts import cancel_on_signal
 from coderoom.runs.journal import FILES_IN, HOSTS_IN
@@ -340,10 +341,11 @@ async def run_team(
                 if spending is not None:
                     for model in record.priced_as.values():
                         spending.check_price(model)
-                await await_with_token(start_sandboxes(executors), token)
-                record.isolation = isolation_of(executors)
-                begin()
-                await _run(team, record, log, watch, token, spending)
+                async with stoppable(log, token.cancel):
+                    await await_with_token(start_sandboxes(executors), token)
+                    record.isolation = isolation_of(executors)
+                    begin()
+                    await _run(team, record, log, watch, token, spending)
                 span.set_attribute("coderoom.outcome", record.outcome)
             if not record.cancelled and (close or ask is not None):  # What was changed before a failure, too.
                 apart = [each for each in executors if getattr(each, "workspace_mode", "direct") == "overlay"]

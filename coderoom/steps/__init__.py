@@ -7,6 +7,7 @@ a tracer tells others of them. Without observers a step is just done.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -50,6 +51,10 @@ class StepObserver:
 
     def note(self, text: str) -> None:
         """There is something to tell the user of the run."""
+
+    async def ask(self, question: str) -> str | None:
+        """Wait for somebody who watches the run to answer a question; `None` if nobody can."""
+        return None
 
 
 _observers: Final[ContextVar[tuple[StepObserver, ...]]] = ContextVar("coderoom_steps", default=())
@@ -151,6 +156,15 @@ def note(text: str) -> None:
     """Tell the user of a run something."""
     for observer in _observers.get():
         observer.note(text)
+
+
+async def answer_elsewhere(question: str) -> str:
+    """The answer of somebody who watches the run to what a person is asked; it never comes if nobody can."""
+    for observer in _observers.get():
+        if (answer := await observer.ask(question)) is not None:
+            return answer
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("unreachable: it is never done")
 
 
 async def once(

@@ -22,6 +22,7 @@ from coderoom.runs.pages.frame import (
     style_of,
     text_html,
 )
+from coderoom.runs.pages.run_controls import controls_html
 from coderoom.runs.pages.run_files import file_html, is_picture
 from coderoom.runs.pages.run_requests import requests_html, usage_html
 from coderoom.runs.pages.run_story import FOOLED, Mark, StoryHtml, outline_html
@@ -74,7 +75,8 @@ def run_page(journal: Journal, entry: RunEntry, *, live: bool = False, trail: Se
     body = (
         f'<div class="run{" long" * (len(story.shown) > _MANY)}">'
         f'<details class="outline"><summary>Outline</summary><nav aria-label="Outline">{outline}</nav></details>'
-        f'<div class="content">{_head(journal, entry, steps)}{story.html}{parts}</div></div>'
+        f'<div class="content">{controls_html(journal, entry) if live else ""}{_head(journal, entry, steps)}'
+        f"{story.html}{parts}</div></div>"
     )
     title = " ".join(visible(without_files(entry.task) or entry.name).split())[:80]
     return page_of(

@@ -11,7 +11,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import Any, Final
-from urllib.parse import parse_qs, parse_qsl, unquote
+from urllib.parse import parse_qs, parse_qsl, quote, unquote
 
 from coderoom._util.files import refusing
 from coderoom.errors import CodeRoomError, JournalError
@@ -19,11 +19,13 @@ from coderoom.runs.journal import Journal
 from coderoom.runs.pages.compare import compare_page
 from coderoom.runs.pages.frame import page_of, text_html
 from coderoom.runs.pages.run import run_page
+from coderoom.runs.pages.run_controls import act
 from coderoom.runs.pages.run_requests import request_html
 from coderoom.runs.pages.runs_list import runs_list_page
 
 _HOST: Final = "127.0.0.1"
 _PATIENCE_SECONDS: Final = 10
+_LONGEST_FORM: Final = 1 << 20
 _PART_SECONDS: Final = 0.5
 
 
@@ -64,15 +66,45 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _PATIENCE_SECONDS
     server: RunServer
 
-    def do_GET(self) -> None:
-        """Answer a request."""
+    def _place(self) -> tuple[str, str] | None:
+        """What is asked for below the token, and the query; `None`, after an answer, if the token is another one."""
         path, _, query = self.path.partition("?")
         token, _, place = path.lstrip("/").partition("/")
         # Another host name would be that of a page that makes a browser ask here.
         known = self.headers.get("Host") in self.server.hosts
-        if not (known and hmac.compare_digest(token.encode(), self.server.token.encode())):
-            self._send(404, "There is nothing here. The address has a token, which `coderoom runs serve` prints.")
+        if known and hmac.compare_digest(token.encode(), self.server.token.encode()):
+            return place, query
+        self._send(404, "There is nothing here. The address has a token, which `coderoom runs serve` prints.")
+        return None
+
+    def do_POST(self) -> None:
+        """Do what a form of a page asks for."""
+        if (found := self._place()) is None:
             return
+        if self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            self._send(403, "This form is of another page.")
+            return
+        size = self.headers.get("Content-Length", "")
+        if not size.isdecimal() or int(size) > _LONGEST_FORM:
+            self._send(413, f"A form has at most {_LONGEST_FORM >> 10} KiB.")
+            return
+        text = self.rfile.read(int(size)).decode("utf-8", "replace")
+        run, _, what = found[0].rpartition("/")
+        journal = Journal(self.server.journal_path)
+        try:
+            entry = journal.find(unquote(run))
+            act(journal, entry, what, dict(parse_qsl(text, keep_blank_values=True)))
+            self._send(303, "", more={"Location": f"/{self.server.token}/{quote(entry.id, safe='')}"})
+        except CodeRoomError as error:
+            self._send(409, str(error))
+        finally:
+            journal.close()
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        if (found := self._place()) is None:
+            return
+        place, query = found
         journal = Journal(self.server.journal_path)  # A journal belongs to one thread.
         try:
             if place == "compare/":
@@ -83,7 +115,9 @@ class _Handler(BaseHTTPRequestHandler):
             if entry is not None and request:
                 self._send(200, request_html(journal, entry, request), "text/html")
                 return
-            facts = journal.version() if entry is None else (entry.state, journal.last_step(entry.id))
+            facts: object = journal.version()
+            if entry is not None:
+                facts = entry.state, journal.last_step(entry.id), journal.questions(entry.id)
             version = f'"{sha256(repr((self.path, facts)).encode()).hexdigest()[:32]}"'
             if self.headers.get("If-None-Match") == version:
                 self._send(304, "")
@@ -95,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, page, "text/html", {"ETag": version})
         except CodeRoomError as error:
             body = f'<h1>There is nothing here</h1><p class="notice bad" role="alert">{text_html(error)}</p>'
-            self._send(404, page_of("Nothing", body, trail=[("Runs", f"/{token}/")]), "text/html")
+            self._send(404, page_of("Nothing", body, trail=[("Runs", f"/{self.server.token}/")]), "text/html")
         finally:
             journal.close()
 

@@ -12,3 +12,4 @@ document.addEventListener("htmx:beforeSwap", event => {
 document.addEventListener("htmx:afterRequest", event => document.body.classList.toggle("lost", !event.detail.xhr.status));
 Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
   !(name === "open" && element.matches("details")) && !(name === "checked" && element.matches(".polled input"));
+Idiomorph.defaults.ignoreActiveValue = true;  // What is being typed stays.

@@ -1,0 +1,82 @@
+"""`Asked`: what those who watch a run ask of it, and what it asks them, in the journal. `Journal` has it.
+
+The server of pages is in another process than the run, which looks into the journal now and then.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from coderoom._util.database import Database
+from coderoom.errors import RequestError
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a run asks a person at this moment.
+
+    Attributes:
+        id: Its number.
+        asked: When it was asked, in seconds since the epoch.
+        text: The question, as Markdown.
+    """
+
+    id: int
+    asked: float
+    text: str
+
+
+class Asked(Database):
+    """Questions of runs to people, and requests to stop."""
+
+    def ask_to_stop(self, run: str) -> None:
+        """Ask for the end of a run."""
+        with self._using(writes=True) as database:
+            database.execute("INSERT OR IGNORE INTO stops VALUES (?)", (run,))
+
+    def take_stop(self, run: str) -> bool:
+        """Whether somebody has asked for the end of a run, each time once."""
+        with self._using() as database:
+            if database.execute("SELECT 1 FROM stops WHERE run = ?", (run,)).fetchone() is None:
+                return False
+        with self._using(writes=True, synced=False) as database:
+            database.execute("DELETE FROM stops WHERE run = ?", (run,))
+        return True
+
+    def ask(self, run: str, text: str) -> int:
+        """Add a question of a run, and return its id."""
+        with self._using(writes=True, synced=False) as database:
+            added = database.execute(
+                "INSERT INTO questions (run, asked, text) VALUES (?, ?, ?)", (run, time.time(), self.hide(text))
+            )
+            return int(added.lastrowid or 0)
+
+    def questions(self, run: str) -> list[Question]:
+        """What a run asks at this moment and nobody has answered."""
+        with self._using() as database:
+            query = "SELECT id, asked, text FROM questions WHERE run = ? AND answer IS NULL ORDER BY id"
+            return [Question(*row) for row in database.execute(query, (run,))]
+
+    def answer(self, run: str, question: int, answer: str) -> None:
+        """Answer a question of a run.
+
+        Raises:
+            RequestError: It is answered already, or not asked any more.
+        """
+        with self._using(writes=True) as database:
+            where = "run = ? AND id = ? AND answer IS NULL"
+            done = database.execute(f"UPDATE questions SET answer = ? WHERE {where}", (answer, run, question))
+            if not done.rowcount:
+                raise RequestError("This question is not asked any more.")
+
+    def answer_to(self, question: int) -> str | None:
+        """The answer to a question; `None` as long as there is none."""
+        with self._using() as database:
+            row = database.execute("SELECT answer FROM questions WHERE id = ?", (question,)).fetchone()
+        return row[0] if row else None
+
+    def withdraw(self, question: int) -> None:
+        """Forget a question, which was answered or is not asked any more."""
+        with self._using(writes=True, synced=False) as database:
+            database.execute("DELETE FROM questions WHERE id = ?", (question,))

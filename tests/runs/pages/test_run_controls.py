@@ -1,0 +1,115 @@
+"""What a person does on the page of a run that goes on, in a real browser."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from coderoom.runs import Journal
+from coderoom.runs.pages.server import RunServer
+from tests.support.browser import browsing
+from tests.support.commands import environment, recording
+
+SCRIPT = "<script>document.title = 'run'</script>"
+
+
+def python(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+@pytest.mark.browser
+async def test_a_question_is_answered_and_a_run_is_stopped(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    env = environment({"CODEROOM_JOURNAL": str(journal)})
+    replies = [
+        python(f"open('removed', 'w')  # {SCRIPT}"),
+        python("open('started', 'w')\nwhile True: pass"),
+    ]
+    model = recording(tmp_path / "r.json", replies)
+    serve = [sys.executable, "-m", "coderoom", "runs", "serve"]
+    server = subprocess.Popen(serve, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    url = server.stdout.readline().split()[-1]
+    command = [sys.executable, "-m", "coderoom", "run", "human-approves", "Compute it.", "--model", model]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:  # Nobody answers at its input, which stays open.
+        try:
+            async with browsing() as browser:
+                page = await browser.new_page()
+                await page.goto(url)
+                await page.get_by_role("link", name="Compute it.").click(timeout=20_000)
+                question = page.get_by_role("form", name="The run waits for your answer")
+                await question.get_by_text(SCRIPT).wait_for(timeout=20_000)
+                await question.get_by_label("Why").fill("it <b>removes</b> files")
+                await question.get_by_role("button", name="No", exact=True).click()
+                await page.get_by_text("it <b>removes</b> files").first.wait_for(timeout=20_000)
+                await question.get_by_text("while True").first.wait_for(timeout=20_000)
+                await question.get_by_role("button", name="Yes").click()
+                await question.wait_for(state="detached", timeout=20_000)
+                await page.get_by_role("button", name="Stop the run").click()
+                await page.get_by_text("cancelled").first.wait_for(timeout=20_000)
+                assert await page.get_by_role("button", name="Stop the run").count() == 0
+                assert await page.title() == "Compute it."
+        finally:
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=20)
+            server.send_signal(signal.SIGINT)
+            assert server.wait(10) == 0
+            server.stdout.close()
+    entry = Journal(journal).find("last")
+    assert entry.outcome == "cancelled"
+    assert not list(tmp_path.rglob("removed"))
+    assert list(tmp_path.rglob("started"))
+
+
+def test_forms_of_other_pages_and_of_runs_that_have_ended_do_nothing(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    ended = journal.begin("run", "team", "Compute it.", None, {})
+    journal.end(ended, "ok", {})
+    going = journal.begin("run", "team", "It goes on.", None, {})
+    asked = journal.ask(going, "May it?")
+    server = RunServer(journal)
+
+    def post(place: str, data: str, **headers: str) -> int:
+        request = urllib.request.Request(f"{server.url}{place}", data.encode(), headers)
+        server.timeout = 5
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        try:
+            opener = urllib.request.build_opener(_NoRedirect)
+            with opener.open(request, timeout=10) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        finally:
+            thread.join()
+
+    answer = f"question={asked}&answer=yes&words=fine"
+    assert post(f"{going}/answer", answer, **{"Sec-Fetch-Site": "cross-site"}) == 403
+    assert post(f"{going}/delete", answer) == 409
+    assert post(f"{ended}/stop", "") == post(f"{ended}/answer", answer) == 409
+    assert post(f"{going}/answer", f"question={asked}&answer=maybe") == 409
+    assert post(f"{going}/answer", "x" * (2 << 20)) == 413
+    assert journal.answer_to(asked) is None
+    assert post(f"{going}/answer", answer) == 303
+    assert post(f"{going}/answer", answer) == 409
+    assert journal.answer_to(asked) == "yes because fine"
+    assert not journal.take_stop(going)
+    assert post(f"{going}/stop", "") == 303
+    assert journal.take_stop(going)
+    assert not journal.take_stop(going)
+    server.server_close()
+    journal.close()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: object) -> None:
+        return None
